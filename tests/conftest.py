@@ -1,4 +1,4 @@
-"""Shared by all tests: one Spark session, and the published traces."""
+"""Fixtures shared by all tests: one Spark session, and the published traces."""
 
 import gc
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ TRACES = PROJECT / "tests" / "data" / "traces"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that use Spark's session, so that `make quick` can leave them out."""
+    """Mark the tests that use Spark, so that `make quick` can leave them out."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests with garbage collection off: nearly all objects made by imports stay."""
+    """Disable garbage collection during test collection, because nearly all objects of imports stay alive."""
     gc.disable()
     try:
         return (yield)
@@ -38,7 +38,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def test_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """The project's own settings, in folders of this run, small enough for two cores."""
+    """Return the project's settings for two cores, with folders of this test run."""
     root = tmp_path_factory.mktemp("fleet")
     overlay = root / "settings.toml"
     overlay.write_text(
@@ -55,20 +55,20 @@ def test_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(scope="session")
 def spark(test_settings: Settings) -> Iterator[SparkSession]:
-    """One session for the whole run: a start takes longer than most tests."""
+    """One Spark session for the whole test run, because starting a session takes longer than most tests."""
     with session(test_settings, "tests") as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def published_traces() -> Path:
-    """Folder of the published traces SE and ST, and of the results published with them."""
+    """Folder of the published traces SE and ST and their published results."""
     return TRACES
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_chart_library() -> Iterator[None]:
-    """Put the chart library together once in each process: each new report would take seconds for it."""
+    """Assemble the chart library once per process, because doing so for each report would take seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vl_convert, "javascript_bundle", cache(vl_convert.javascript_bundle))
         yield
@@ -76,7 +76,7 @@ def _one_chart_library() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def forgotten_tables(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Delta keeps an hour what it knows of each table: of hundreds in a run, more than fits into memory."""
+    """Clear Delta's cached table metadata, which otherwise fills the memory over hundreds of test tables."""
     yield
     session_of_tests = SparkSession.getActiveSession()
     of_module = (item for item in request.session.items if item.path == request.path)

@@ -1,4 +1,4 @@
-"""Allowed imports: import-linter over pyproject.toml, and a kind of contract that it lacks."""
+"""Check allowed imports with import-linter and pyproject.toml, plus one kind of contract that it lacks."""
 
 import sys
 from typing import Any
@@ -10,7 +10,7 @@ from importlinter.domain.helpers import module_expressions_to_modules
 
 
 class OnlyContract(Contract):
-    """The modules import only the standard library and the packages in `allowed` with their submodules.
+    """Modules may import only the standard library and the packages in `allowed` with their submodules.
 
     An allow list, because a list of what is forbidden says nothing about the package that is added tomorrow.
     """
@@ -21,7 +21,7 @@ class OnlyContract(Contract):
     allowed: Any = fields.SetField(subfield=fields.StringField())
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Find every direct import that is not allowed."""
+        """Find every direct import that the contract does not allow."""
         modules = {module.name for module in module_expressions_to_modules(graph, self.modules)}
         missing = modules - graph.modules
         if missing or not modules:
@@ -35,7 +35,7 @@ class OnlyContract(Contract):
         return ContractCheck(kept=not broken, metadata={"broken": broken})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """List the imports that are not allowed."""
+        """Print the imports that the contract does not allow."""
         for line in check.metadata["broken"]:
             output.print_error(line, bold=False)
 

@@ -1,4 +1,4 @@
-"""Installs the wheel into fresh environments, alone and with each extra, and runs the commands of each.
+"""Install the wheel into fresh environments, alone and with each extra, and run the extra's commands.
 
 `python -m tests.installs` tries all, `python -m tests.installs base spark` some; `make test-all` tries base.
 """
@@ -26,7 +26,7 @@ _FORWARD: Final = "op_type = 'forward-compute'"
 
 
 class Try(NamedTuple):
-    """A command line of the environment, its output and its exit status."""
+    """A command line to run in an environment, with its expected output and exit status."""
 
     command: Sequence[str]
     says: str
@@ -78,7 +78,7 @@ PROMISES: Final[dict[str, tuple[Try, ...]]] = {
 
 
 def wheel(folder: Path) -> Path:
-    """Build the wheel of this checkout, from a copy: setuptools leaves folders beside the wheel."""
+    """Build the wheel from a copy of this checkout, because setuptools leaves folders behind."""
     source = folder / "source"
     left_out = shutil.ignore_patterns(".*", "dist", "build", "demo", "tests", "*.egg-info", "__pycache__")
     shutil.copytree(PROJECT, source, ignore=left_out)
@@ -89,7 +89,7 @@ def wheel(folder: Path) -> Path:
 
 
 def environment(folder: Path, made: Path, extra: str) -> Path:
-    """Install a wheel with an extra, at the versions of the lock; returns the folder of the environment."""
+    """Install the wheel with an extra at the locked versions; return the environment's folder."""
     home = folder / extra
     asked = str(made) if extra == BASE else f"{made}[{extra}]"
     subprocess.run([*UV, "venv", "--quiet", "--python", sys.executable, str(home)], check=True)
@@ -107,7 +107,7 @@ def environment(folder: Path, made: Path, extra: str) -> Path:
 
 
 def megabytes(home: Path) -> dict[str, float]:
-    """Size of each top folder of an environment's packages, the largest first. [MB]"""
+    """Size of each top-level folder of an environment's packages, largest first. [MB]"""
     (packages,) = home.glob("lib/python*/site-packages")
     sizes = {
         each.name: sum(file.lstat().st_size for file in [each, *each.rglob("*")]) / 1e6
@@ -117,7 +117,7 @@ def megabytes(home: Path) -> dict[str, float]:
 
 
 def kept(home: Path, extra: str, folder: Path) -> list[str]:
-    """Run the commands of an extra; returns the failures, a line each."""
+    """Run the commands of an extra; return one line per failure."""
     folder.mkdir()
     warehouse = warehouse_of(folder / "warehouse", **replicated()).root
     there = {"STRAGGLER_WAREHOUSE": warehouse, "XDG_CACHE_HOME": str(folder / "cache")}
@@ -133,7 +133,7 @@ def kept(home: Path, extra: str, folder: Path) -> list[str]:
 
 
 def main(extras: Sequence[str]) -> int:
-    """Try these extras, or all; returns the exit status."""
+    """Test the named extras, or all of them; return the exit status."""
     with tempfile.TemporaryDirectory(prefix="straggler-installs-") as made:
         folder = Path(made)
         built = wheel(folder)

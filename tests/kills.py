@@ -1,4 +1,4 @@
-"""Kills runs at random instants, and checks what readers see then, and after the next run.
+"""Kill runs at random moments, and check what readers see after the kill and after the next run.
 
 `python -m tests.kills --kills 60 --seed 1`: nights, a backfill, late data (which revises later days), upkeep;
 SIGKILL of the JVM, of Python, or of both. After each kill all tables together must be as of one publication
@@ -54,7 +54,7 @@ _OTHERWISE: Final = frozenset({"files"})
 
 @dataclass(frozen=True)
 class Run:
-    """A command, the warehouse that it starts from, and its result if undisturbed.
+    """A command, the warehouse it starts from, and its result if it is not killed.
 
     states : digest of all tables together as of each publication, the last one before the run first
     """
@@ -70,7 +70,7 @@ class Run:
 
 @contextmanager
 def ground(*, store: bool) -> Iterator[tuple[Path, str]]:
-    """Yield a folder, and the root of warehouses: the folder, or with `store` a bucket of a server."""
+    """Yield a folder and the root of warehouses: that folder, or with `store` a server's bucket."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-")))
         if store:
@@ -79,14 +79,14 @@ def ground(*, store: bool) -> Iterator[tuple[Path, str]]:
 
 
 def rows_of(warehouse: str, name: str, version: int | None = None) -> list[dict[str, Any]]:
-    """Rows of a table, without Spark."""
+    """Return the rows of a table, without Spark."""
     path = f"{warehouse}/{name}"
     table = DeltaTable(path, version=version, storage_options=storage_options(path)).to_pyarrow_table()
     return list(table.to_pylist(maps_as_pydicts="strict"))
 
 
 def publications(warehouse: str) -> dict[int, dict[str, int]]:
-    """Versions of the tables, by the number of their publication."""
+    """Return the table versions of each publication, by its number."""
     path = f"{warehouse}/{PUBLICATIONS}"
     if not DeltaTable.is_deltatable(path, storage_options=storage_options(path)):
         return {}
@@ -94,20 +94,20 @@ def publications(warehouse: str) -> dict[int, dict[str, int]]:
 
 
 def state(warehouse: str, versions: dict[str, int]) -> str:
-    """Digest of all tables together at these versions; sums to 11 digits."""
+    """Digest of all tables at the given versions, with sums rounded to 11 digits."""
     digests = [(name, _digest(warehouse, name, version)) for name, version in sorted(versions.items())]
     return hashlib.sha256(repr([each for each in digests if each[1]]).encode()).hexdigest()
 
 
 @cache  # publications change few tables
 def _digest(warehouse: str, name: str, version: int) -> str:
-    """Digest of the rows of a table; empty if it has none."""
+    """Digest of the rows of a table; empty if the table has no rows."""
     rows = sorted(repr(_plain(row)) for row in rows_of(warehouse, name, version))
     return hashlib.sha256(repr(rows).encode()).hexdigest() if rows else ""
 
 
 def seen(warehouse: str) -> str:
-    """State that a new reader sees."""
+    """Digest of the tables as a new reader sees them."""
     return state(warehouse, max(publications(warehouse).items(), default=(0, {}))[1])
 
 
@@ -120,7 +120,7 @@ def _plain(row: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def start(run: Run, warehouse: str, *more: str) -> subprocess.Popen[bytes]:
-    """Start a run on a warehouse, in a separate process group, with more arguments."""
+    """Start a run on a warehouse in a separate process group, with additional arguments."""
     where = ["--landing", run.landing, "--warehouse", warehouse]
     return subprocess.Popen(
         [sys.executable, "-m", f"jobs.{run.name}", *run.arguments, *where, *more],
@@ -133,7 +133,7 @@ def start(run: Run, warehouse: str, *more: str) -> subprocess.Popen[bytes]:
 
 
 def undisturbed(after: str, name: str, arguments: Sequence[str], landing: str, before: str) -> Run:
-    """Do a run to its end on a copy of a warehouse."""
+    """Complete a run on a copy of a warehouse, without kills."""
     copied(before, after)
     run = Run(name, arguments, landing, before, after, (), 0.0)
     started, first = time.monotonic(), max(publications(before), default=0)
@@ -146,7 +146,7 @@ def undisturbed(after: str, name: str, arguments: Sequence[str], landing: str, b
 
 
 def scenario(folder: Path, root: str) -> Iterator[Run]:
-    """A backfill, nights, a night and a refresh whose day has late data, and upkeep.
+    """Yield the runs to kill: a backfill, nights, a refresh of late data, and maintenance.
 
     folder, root : see ground
     """
@@ -179,7 +179,7 @@ def _write(landing: Path, day: date, job: str, slow: float) -> None:
 
 
 def kill(process: subprocess.Popen[bytes], target: str) -> None:
-    """Kill a run's JVM, its Python, or all of it; wait for its end."""
+    """Kill a run's JVM, its Python process, or both, and wait for the end."""
     if target == "both":
         os.killpg(process.pid, signal.SIGKILL)
     else:
@@ -192,7 +192,7 @@ def kill(process: subprocess.Popen[bytes], target: str) -> None:
 
 
 def disturbed(run: Run, warehouse: str, draw: random.Random, most: int) -> Iterator[tuple[str, str]]:
-    """Kill a run, and runs after it, until one ends; yield what was killed, or nothing, and what is wrong."""
+    """Kill a run and its successors until one ends by itself; yield what was killed and any error."""
     copied(run.before, warehouse)
     status = None
     for _ in range(most):
@@ -209,7 +209,7 @@ def disturbed(run: Run, warehouse: str, draw: random.Random, most: int) -> Itera
 
 
 def _ended(run: Run, warehouse: str, status: int) -> str:
-    """Say what is wrong in a warehouse after the run that follows a killed one; empty if nothing is."""
+    """Return what is wrong in a warehouse after the run that follows a kill; empty if nothing is."""
     if status:
         return f"the next run failed with exit status {status}"
     if seen(warehouse) != run.states[-1]:
@@ -219,7 +219,7 @@ def _ended(run: Run, warehouse: str, status: int) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Kill the requested number of times; returns the exit status."""
+    """Kill the requested number of runs; return the exit status."""
     parser = argparse.ArgumentParser(prog="kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""A night of a small fleet in odd environments: its answers must be the same as in a usual one.
+"""Run a night of a small fleet in odd environments, and compare its answers with the usual ones.
 
 `python -m tests.odd_homes`: another user than root; a home that is read-only; 256 descriptors, where a night
 raises its limit, and at most 256, where it is one line and questions are answered; 4 GB of memory; other
@@ -41,7 +41,7 @@ _READ_ONLY: Final = (
 
 @dataclass(frozen=True)
 class Place:
-    """Place in which a night runs: prefix of each command, and exported variables.
+    """An environment for a night: a prefix of each command, and exported variables.
 
     lacks : why it is not to be had here; empty: it is
     home, python, owner : its checkout, and of a clone the Python and the user
@@ -60,7 +60,7 @@ class Place:
     group: Path | None = None
 
     def run(self, *command: object) -> "subprocess.CompletedProcess[str]":
-        """Run a command to its end."""
+        """Run a command to its end and return its output."""
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         return subprocess.run(
             [*self.before, *map(str, command)],
@@ -72,7 +72,7 @@ class Place:
         )
 
     def straggler(self, *arguments: object) -> str:
-        """Run the checkout's command and return what it prints. Raises OSError if it fails."""
+        """Run this checkout's command and return its output; raises OSError if it fails."""
         done = self.run(self.home / ".venv" / "bin" / "straggler", *arguments)
         if done.returncode:
             raise OSError(f"{arguments[0]} ended with {done.returncode}: {_last(done.stderr)}")
@@ -88,7 +88,7 @@ def _shell(script: str) -> tuple[str, ...]:
 
 
 def _clone(place: Place) -> None:
-    """Clone this checkout, unless it is there, and set it up. Raises OSError if that is impossible."""
+    """Clone this checkout and set it up, unless the clone exists; raises OSError if that fails."""
     if not place.home.exists():
         subprocess.run([shutil.which("git") or "git", "clone", "--quiet", PROJECT, place.home], check=True)
         if place.owner is not None:
@@ -100,13 +100,13 @@ def _clone(place: Place) -> None:
 
 
 def _versions(pythons: Sequence[str]) -> dict[str, str]:
-    """Return the versions of those that are installed."""
+    """Return the versions of those Python programs that are installed."""
     tried = {each: Place("").run("env", each, "-c", _VERSION) for each in pythons}
     return {each: done.stdout.strip() for each, done in tried.items() if not done.returncode}
 
 
 def _group() -> Path | None:
-    """Make a group of processes with little memory; None without permission."""
+    """Create a control group with little memory; None without permission."""
     for top, name in ((_GROUPS / "memory", "memory.limit_in_bytes"), (_GROUPS, "memory.max")):
         group = top / f"odd-home-{os.getpid()}"
         try:
@@ -139,7 +139,7 @@ def _of_this_checkout(folder: Path) -> Iterator[Place]:
 
 
 def _of_clones(folder: Path, pythons: Mapping[str, str]) -> Iterator[Place]:
-    """Places to install clones: the home of another user, and environments of other Pythons.
+    """Environments with a clone: the home folder of another user, and other versions of Python.
 
     pythons : their versions, by path
     """
@@ -158,7 +158,7 @@ def _of_clones(folder: Path, pythons: Mapping[str, str]) -> Iterator[Place]:
 
 
 def _answers(place: Place, landing: Path, folder: Path, warehouse: Path) -> str:
-    """Run a night, ask for its results, and analyse a run; returns all answers. Raises OSError.
+    """Run a night, query its results and analyse a run; return all answers.
 
     warehouse : that of a night where none can be done
     """
@@ -177,7 +177,7 @@ def _answers(place: Place, landing: Path, folder: Path, warehouse: Path) -> str:
 
 
 def _tried(place: Place, landing: Path, work: Path, wanted: str) -> str:
-    """Return what was seen there. Raises OSError if it differs from the expected."""
+    """Run the night in one environment; raises OSError if an answer differs from the expected one."""
     if place.python:
         _clone(place)
     folder = work / place.name.replace(" ", "-")
@@ -189,7 +189,7 @@ def _tried(place: Place, landing: Path, work: Path, wanted: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a night everywhere; returns the exit status."""
+    """Run the night in every environment; return the exit status."""
     parser = argparse.ArgumentParser(prog="odd_homes", description=__doc__)
     parser.add_argument("--python", action="append", default=[], help="another Python; may be repeated")
     parser.add_argument("--folder", type=Path, help="where clones are kept; left out: a temporary one")

@@ -1,4 +1,4 @@
-"""The loop of a developer, `make quick`: tests that a change touches, nearest first, for at most 15 seconds.
+"""Run `make quick`: tests that a change touches, nearest first, for at most 15 seconds.
 
 Changed is what differs from a commit: HEAD, or the one named by `make quick SINCE=main`. Touched are
 the tests of a changed file's own room, and those that import it. `make test` runs what needs Spark's session.
@@ -22,7 +22,7 @@ LIMIT_S: Final = 15
 
 
 def changed_files(since: str) -> list[Path]:
-    """Return files that differ from a commit, and files unknown to git, from the root."""
+    """Return files that differ from a commit, and files that git does not know, relative to the root."""
     asked = (
         ["git", "diff", "--name-only", "--diff-filter=d", since],
         ["git", "ls-files", "--others", "--exclude-standard"],
@@ -32,7 +32,7 @@ def changed_files(since: str) -> list[Path]:
 
 
 def touched(changed: Iterable[Path]) -> list[str]:
-    """Return the test files of changed files: of the same name, then of importers, then of the package."""
+    """Return test files for changed files: first of the same name, then of importers, then of the package."""
     graph = grimp.build_graph(*LAYERS, cache_dir=str(PROJECT / ".venv" / ".grimp"))
     same_name, others = [], []
     for path in changed:
@@ -47,7 +47,7 @@ def touched(changed: Iterable[Path]) -> list[str]:
 
 
 def _importing_tests(graph: grimp.ImportGraph, module: str) -> list[Path]:
-    """Return tests that import a module; if none does, those of its importers, and so on."""
+    """Return tests that import a module; if none does, the tests of the modules that import it, and so on."""
     seen = nearest = {module}
     while nearest:
         nearest = {user for each in nearest for user in graph.find_modules_that_directly_import(each)} - seen
@@ -63,25 +63,25 @@ def _is_test(path: Path) -> bool:
 
 
 class Limit:
-    """Ends a run of tests when its time is over, and says so; with success if no test failed until then."""
+    """Stop a test run at its time limit, and report success if no test has failed until then."""
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Start with the first test."""
+        """Start the clock before the first test."""
         self.session, self.ends_at = session, time.monotonic() + LIMIT_S
 
     def pytest_runtest_logfinish(self) -> None:
-        """Check the clock after every test."""
+        """End the run after a test if its time is over."""
         if time.monotonic() > self.ends_at:
             self.session.shouldstop = f"{LIMIT_S} s are over; `make test` runs the rest"
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A run that was cut short is not a failure."""
+        """Report success for a run that was stopped by the limit without a failure."""
         if session.shouldstop and not session.testsfailed:
             session.exitstatus = pytest.ExitCode.OK
 
 
 def main(since: str = "HEAD") -> int:
-    """Run the tests."""
+    """Run the tests and return the exit status."""
     files = touched(changed_files(since))
     return int(pytest.main(["-q", "-x", "-m", "not slow and not spark", *files], plugins=[Limit()]))
 

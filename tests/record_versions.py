@@ -1,4 +1,4 @@
-"""Results of each version of the simulator and of the revision on golden inputs, as a digest.
+"""Record digests of the simulator's and the revision's results on golden inputs, by version.
 
 `python -m tests.record_versions` records that of the present versions; a digest that is recorded is never
 replaced. tests/test_versions.py holds what the code computes against it.
@@ -38,7 +38,7 @@ Results = dict[str, pa.Table]
 
 
 class Versioned(NamedTuple):
-    """A versioned component: its version, where it is raised, and its results on the golden inputs."""
+    """A versioned component: its version, where that is declared, and its results on golden inputs."""
 
     version: str
     raised_in: str
@@ -46,7 +46,7 @@ class Versioned(NamedTuple):
 
 
 def simulated() -> dict[str, Results]:
-    """Result tables of the published traces and the golden units, by name."""
+    """Return result tables of the published traces and of the golden units, by name."""
     traces = PROJECT / "tests" / "data" / "traces"
     units = [
         GoldenUnit(name, published.manifest(traces, name), published.rank_steps(traces, name))
@@ -56,17 +56,17 @@ def simulated() -> dict[str, Results]:
 
 
 def simulated_later() -> dict[str, Results]:
-    """The same for golden units with columns that logs gained later."""
+    """Return result tables of golden units with columns that logs gained later, by name."""
     return _simulated(golden_units(LATER))
 
 
 def simulated_parts() -> dict[str, Results]:
-    """The same for logs that show a part of a job."""
+    """Return result tables of logs that show only a part of a job, by name."""
     return _simulated(golden_units(PARTS))
 
 
 def simulated_mistaken() -> dict[str, Results]:
-    """The same for golden units with a mistake of their producer."""
+    """Return result tables of golden units whose producer made a mistake, by name."""
     return _simulated(golden_units(MISTAKEN))
 
 
@@ -93,7 +93,7 @@ VERSIONED: Final = {
 
 
 def digest(results: Mapping[str, Results]) -> str:
-    """Return the SHA-256 of result tables by unit, whatever the order of their rows, numbers rounded."""
+    """SHA-256 of result tables by unit, independent of row order, with rounded numbers."""
     texts = []
     for unit, tables in sorted(results.items()):
         for name, table in sorted(tables.items()):
@@ -115,13 +115,13 @@ def _rounded(value: Any) -> Any:  # noqa: ANN401  # whatever a row holds
 
 
 def recorded() -> dict[str, dict[str, str]]:
-    """Digests by component and version."""
+    """Return the recorded digests by component and version."""
     found: dict[str, dict[str, str]] = json.loads(RECORD.read_text(encoding="utf-8"))
     return found
 
 
 def record(name: str, versions: dict[str, str]) -> str:
-    """Add the digest of the present version; print what was done.
+    """Add the digest of the current version; return a line that says what was done.
 
     Raises SystemExit where that version has another digest.
     """
@@ -133,7 +133,7 @@ def record(name: str, versions: dict[str, str]) -> str:
 
 
 def main() -> None:
-    """Record the present versions."""
+    """Record the digests of the current versions."""
     known = recorded() if RECORD.is_file() else {}
     for name in VERSIONED:
         sys.stdout.write(record(name, known.setdefault(name, {})) + "\n")

@@ -1,4 +1,4 @@
-"""Pictures of the demo's report for the README: `make screenshots`, after `make demo`."""
+"""Take pictures of the demo's report for the README: `make screenshots`, after `make demo`."""
 
 import sys
 from datetime import date, timedelta
@@ -18,7 +18,7 @@ LAST_DAY: Final = FIRST_DAY + timedelta(days=DAYS - 1)
 
 
 def pages(report: Path) -> dict[str, tuple[Path, str, int, int, bool]]:
-    """Name of a picture -> page, the element that it begins with, height, width, and whether it is dark."""
+    """Return for each picture its page, first element, height, width, and whether it is dark."""
 
     def job(day: date, job_id: str, run_id: str) -> Path:
         return report / job_page_path(day, job_id, run_id)
@@ -37,7 +37,7 @@ def pages(report: Path) -> dict[str, tuple[Path, str, int, int, bool]]:
 
 
 def main() -> int:
-    """Take all pictures; returns the exit status."""
+    """Take all pictures and return the exit status."""
     report = PROJECT / "demo" / "warehouse" / REPORT
     with started_browser() as browser:
         for name, (page, first, height, width, dark) in pages(report).items():

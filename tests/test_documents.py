@@ -1,4 +1,4 @@
-"""References in docstrings lead somewhere, and pages list what the code declares.
+"""References in docstrings resolve, and generated tables in pages equal the declarations in code.
 
 Parts of pages between `<!-- name -->` and `<!-- end -->` are made of declarations: after a change of one,
 `python -m tests.test_documents` writes them again.
@@ -33,7 +33,7 @@ LINK = re.compile(r"\]\(((?!https?:)[^)#]+)(?:#[^)]*)?\)")
 
 
 def pages() -> Iterator[Path]:
-    """Pages of the project."""
+    """Yield the README pages of the project."""
     yield from (page for folder in FOLDERS for page in sorted((ROOT / folder).rglob("README.md")))
 
 
@@ -41,19 +41,19 @@ MADE = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def table(*rows: Iterable[str]) -> str:
-    """A table in Markdown; the first row is its head."""
+    """Format a Markdown table whose first row is its head."""
     head, *lines = (f"| {' | '.join(row)} |\n" for row in rows)
     return head + re.sub(r"[^|\n]+", "---", head) + "".join(lines)
 
 
 def why_slow() -> str:
-    """Why units are slow, and what helps."""
+    """Table of the causes of slowness, with what helps against each."""
     parts = ((f"`{each.name}`", each.words, each.advice) for each in causes.DECLARED)
     return table(("cause", "in words", "what to do"), *parts)
 
 
 def fixes() -> str:
-    """What a fix does, and how the diagnosis finds its cause."""
+    """Table of what fixing each cause means, and how the diagnosis finds the cause."""
     rows = [("cause", "what a fix does", "found by")]
     for each in causes.DECLARED:
         where = f" (only where {each.only_where})" if each.only_where else ""
@@ -62,7 +62,7 @@ def fixes() -> str:
 
 
 def tables() -> str:
-    """Every table: its key, what it has, and its columns beside the key."""
+    """Table of all tables, with their keys and their other columns."""
     rows = [("table", "key", "what a row is", "columns")]
     for each in TABLES.values():
         of_unit = each.grain[: len(UNIT_KEY)] == UNIT_KEY
@@ -73,13 +73,13 @@ def tables() -> str:
 
 
 def statuses() -> str:
-    """How far the analysis of a unit came, and what to do about it."""
+    """Table of statuses, which say how far the analysis of a unit went, and what to do about each."""
     parts = ((f"`{each}`", each.words, each.advice.format(again="ingest it again")) for each in Status)
     return table(("status", "means", "what to do"), *parts)
 
 
 def recorded() -> str:
-    """What to wrap in a training loop; neighbours that are alike in one row."""
+    """Table of ops to wrap in a training loop, with equal neighbours merged into one row."""
     alike = groupby(op_types.DECLARED, lambda each: (each.around, each.microbatch, each.model_chunk))
     parts = ((", ".join(f"`{each.name}`" for each in ops), *facts) for facts, ops in alike)
     return table(("op", "around", "`microbatch`", "`model_chunk`"), *parts)
@@ -95,7 +95,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def made(page: str) -> str:
-    """A page with its parts as they are declared."""
+    """Return a page with its generated parts renewed from the declarations."""
     return MADE.sub(lambda part: part[1] + PARTS[part[2]]() + part[3], page)
 
 
@@ -144,7 +144,7 @@ def test_the_rank_log_of_the_readme_is_read(tmp_path: Path) -> None:
 
 
 def kernel_modules() -> dict[str, set[str]]:
-    """Modules of the kernel as its page names them, and those that each imports."""
+    """Return the kernel modules that the kernel's page names, with the modules that each imports."""
     folder = ROOT / "udfs/kernel"
     files = [file for file in folder.rglob("*.py") if file.name != "__init__.py"]
     names = {

@@ -1,4 +1,4 @@
-"""Installed packages are enough, and missing ones are named, in a fresh environment and here."""
+"""Installed packages suffice for the commands, and missing packages are named in errors."""
 
 import os
 import subprocess

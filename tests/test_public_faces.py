@@ -1,4 +1,4 @@
-"""Public interfaces: tables and views, commands and options, Python functions (contract, section 6).
+"""Public interfaces equal their recorded list: tables, views, commands, options and Python functions.
 
 tests/data/public_faces.txt records them, a line each. After an intended change,
 `python -m tests.test_public_faces` records it again, and jobs/CHANGELOG.md says what changed.
@@ -20,26 +20,26 @@ RECORD: Final = PROJECT / "tests" / "data" / "public_faces.txt"
 
 
 def tables() -> Iterator[str]:
-    """Name tables with their columns, and views."""
+    """List tables with their columns, and views."""
     for name, table in TABLES.items():
         yield f"table {name}: {', '.join(f'{column.name} {column.type}' for column in table.columns)}"
     yield from (f"view {name}" for name in VIEWS)
 
 
 def commands() -> Iterator[str]:
-    """Name commands with their arguments and options."""
+    """List commands with their arguments and options."""
     for name, entry in COMMANDS.items():
         parameters = import_module(f"jobs.{entry.module}").main.params
         yield f"command {name}: {', '.join(sorted(option for one in parameters for option in one.opts))}"
 
 
 def _is_ours(member: object) -> bool:
-    """Whether a member of a class is defined in this project, also if inherited."""
+    """Return whether a member of a class is defined in this project, directly or by inheritance."""
     return inspect.isfunction(member) and member.__module__.partition(".")[0] in {"jobs", "udfs", "straggler"}
 
 
 def functions() -> Iterator[str]:
-    """Name public functions and methods with their parameters."""
+    """List public functions and methods with their parameters."""
     found = {"udfs.what_if.simulate_job": simulate_job}
     for name in straggler.__all__:
         public = getattr(straggler, name)
@@ -55,12 +55,12 @@ def functions() -> Iterator[str]:
 
 
 def faces() -> list[str]:
-    """Return everything that is public."""
+    """Return the list of everything public."""
     return sorted([*tables(), *commands(), *functions()])
 
 
 def test_nothing_public_changes_unseen() -> None:
-    """A user's SQL, shell script or notebook continues to work, or the changelog says why not."""
+    """A change of a public interface requires the recorded list, and so the changelog, to change."""
     assert faces() == RECORD.read_text().splitlines()
 
 

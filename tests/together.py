@@ -1,4 +1,4 @@
-"""Starts two runs together on one warehouse, and checks what they leave.
+"""Start two runs at the same time on one warehouse, and check what they leave.
 
 `python -m tests.together --times 20 --seed 1`: nights, backfills, late data, upkeep. After each pair the
 tables must be those of both runs, in turn. In every second pair the second does not wait, and may
@@ -22,7 +22,7 @@ _PAIRS: Final = ((0, 0), (1, 5), (3, 3), (4, 5), (1, 4))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Start the requested number of pairs; returns the exit status."""
+    """Start the requested number of pairs of runs; return the exit status."""
     parser = argparse.ArgumentParser(prog="together", description=__doc__)
     parser.add_argument("--times", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
@@ -53,7 +53,7 @@ def _pair(number: int) -> tuple[int, int]:
 
 
 def at_a_time(first: Run, second: Run, warehouse: str, apart_s: float, *, waits: bool) -> str:
-    """Do two runs at a time; returns the errors."""
+    """Run two commands at the same time; return the errors."""
     copied(first.before, warehouse)
     one = start(first, warehouse)
     time.sleep(apart_s)

@@ -1,1 +1,1 @@
-"""Benchmarks: the cost of a night and of the simulator. They are not tests: nothing here asserts a time."""
+"""Benchmarks of the nightly run and of the simulator; they are not tests, and nothing here asserts a time."""

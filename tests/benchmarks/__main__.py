@@ -1,4 +1,4 @@
-"""All benchmarks: `make bench`; with --write-baseline, later runs are compared with this one.
+"""Run all benchmarks (`make bench`); with --write-baseline, save the results for later comparison.
 
 `python -m tests.benchmarks --against OTHER` compares the simulator alone with that of another checkout.
 """

@@ -1,4 +1,4 @@
-"""The simulator of this checkout against that of others: CPU times of the same jobs, taken in turn.
+"""Compare CPU times of this checkout's simulator with those of other checkouts, on the same jobs.
 
     python -m tests.benchmarks --against OTHER [OTHER ...]
 
@@ -36,7 +36,7 @@ SHAPES: Final = {"dp64-pp8": WIDE, "dp2-pp2": JobShape(dp_size=2, pp_size=2, mic
 
 
 def jobs() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
-    """The published traces, a large job and a small one."""
+    """Yield the jobs to time: the published traces, a large generated job and a small one."""
     for name in published.NAMES:
         yield name, published.rank_steps(TRACES, name), published.manifest(TRACES, name)
     for name, shape in SHAPES.items():
@@ -44,7 +44,7 @@ def jobs() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
 
 
 def compare(others: list[Path]) -> None:
-    """Print a line for each job without and with diagnosis: milliseconds here, ratios to the others."""
+    """Print one line per job, with and without diagnosis: milliseconds here, ratios to other checkouts."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as open_until_done:
         names = []
         for name, rank_steps, manifest in jobs():
@@ -80,7 +80,7 @@ def _timer(checkout: Path, folder: str) -> "subprocess.Popen[str]":
 
 
 def _ask(timer: "subprocess.Popen[str]", name: str, diagnosed: int) -> float:
-    """CPU time of one run. [s]"""
+    """CPU time of one simulation. [s]"""
     assert timer.stdin is not None
     assert timer.stdout is not None
     timer.stdin.write(f"{name} {diagnosed}\n")

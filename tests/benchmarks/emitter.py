@@ -1,4 +1,4 @@
-"""The emitter's cost for a training job, on the host's clock: `python -m tests.benchmarks.emitter`.
+"""Measure what the emitter costs a training job, in host time: `python -m tests.benchmarks.emitter`.
 
 In time of an op, and of a loop of realistic length whose ops wait as for a GPU; and in bytes on the disk.
 """
@@ -28,7 +28,7 @@ EVERY: Final = 10
 
 
 def cost_us(train: Callable[[int], None], steps: range) -> float:
-    """Median time of a step by the number of its ops. [us]"""
+    """Median time that recording takes in a step, by the number of ops in the step. [us]"""
     costs = []
     for number in steps:
         began = time.perf_counter_ns()
@@ -38,7 +38,7 @@ def cost_us(train: Callable[[int], None], steps: range) -> float:
 
 
 def ops_alone(writer: RankLogWriter) -> None:
-    """Print the cost of an op, recorded and not, through a recorder alone and through Megatron's timers."""
+    """Print the cost of a recorded and an unrecorded op, for a recorder alone and for Megatron's timers."""
     with Recorder(writer, every=1000, burst=STEPS) as recorder:
         timers = RankLogTimers(None, recorder)
 
@@ -61,14 +61,14 @@ def ops_alone(writer: RankLogWriter) -> None:
 
 
 def busy_s(step: Callable[[], None]) -> float:
-    """Processor time of a step in the thread that trains. [s]"""
+    """CPU time that the training thread uses in a step. [s]"""
     began = time.thread_time()
     step()
     return time.thread_time() - began
 
 
 def loop_with_waits(writer: RankLogWriter) -> None:
-    """Print how much a recorder for one step in EVERY costs a loop in which ops wait.
+    """Print what a recorder that records one step in EVERY costs a loop whose ops wait for each other.
 
     Steps of both take turns, and medians count: the machine may be busy with other things.
     """
@@ -102,7 +102,7 @@ def loop_with_waits(writer: RankLogWriter) -> None:
 
 
 def main() -> None:
-    """Print all costs; bytes are those of a step's line, plain and packed."""
+    """Print all costs, and the size of one step's log line in bytes, plain and compressed."""
     with tempfile.TemporaryDirectory() as landing:
         ops_alone(RankLogWriter(landing, Run("j", "ops", dp_size=1), Rank(0, 0)))
         for is_packed in (False, True):

@@ -1,4 +1,4 @@
-"""How benchmarks measure time and memory, and how they print it, beside the baseline.
+"""Measure time and memory of benchmarks, and print them beside the baseline.
 
 Machines differ and are shared, so that a time is compared as a ratio to something that ran in those minutes.
 """
@@ -26,7 +26,7 @@ BASELINE: Final = Path(__file__).with_name("baseline.json")
 
 @dataclass(frozen=True)
 class Figure:
-    """One measurement.
+    """One measured figure of a benchmark.
 
     name     : what ran, on what.
     ops      : how many ops it worked on.
@@ -43,7 +43,7 @@ class Figure:
 
 
 def show(title: str, compared_with: str, figures: Iterable[Figure]) -> Iterator[Figure]:
-    """Print a table, each line as soon as it is measured; passes the figures on."""
+    """Print a table line by line as figures are measured, and return the figures."""
     baseline = json.loads(BASELINE.read_text()) if BASELINE.is_file() else {}
     print(f"\n{title}\nratio: to {compared_with}")
     heads = (
@@ -64,7 +64,7 @@ def show(title: str, compared_with: str, figures: Iterable[Figure]) -> Iterator[
 
 
 def write_baseline(figures: Iterable[Figure]) -> None:
-    """Let later runs be compared with these."""
+    """Save the given figures as the baseline for later runs."""
     ratios = {figure.name: round(figure.ratio, 4) for figure in figures}
     BASELINE.write_text(json.dumps(ratios, indent=2) + "\n")
 
@@ -73,7 +73,7 @@ REPEATS = 20
 
 
 def yardstick_ms() -> float:
-    """10,000 sums of 640 float64 [ms]; 7 ms on the machine for which the targets were set."""
+    """Time of 10,000 sums of 640 float64 values [ms]: 7 ms on the machine for which targets were set."""
     values, out = np.ones(640), np.empty(640)
     started = time.perf_counter()
     for _ in range(10_000):
@@ -82,7 +82,7 @@ def yardstick_ms() -> float:
 
 
 def median_ms(work: Callable[[], object], repeats: int = REPEATS) -> tuple[float, float]:
-    """Median time of `work` and of the yardstick run before each repeat [ms]."""
+    """Median time of `work`, and of the yardstick that runs before each repeat of it. [ms]"""
     work()
     times, yards = [], []
     for _ in range(repeats):
@@ -101,7 +101,7 @@ _HIGHEST: Final = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 @dataclass
 class Peak:
-    """Highest resident memory [MiB] of the JVM, of all Python workers, of the driver, and of all together.
+    """Highest resident memory of the JVM, of all Python workers, of the driver, and of all together. [MiB]
 
     Also the CPU time of all.
 
@@ -123,7 +123,7 @@ class Peak:
     cpu_s: dict[int, float] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Take one sample."""
+        """Take one sample of the memory of all watched processes."""
         this = psutil.Process(self.process)
         jvm = workers = 0.0
         for child in this.children(recursive=True):
@@ -140,7 +140,7 @@ class Peak:
         self.driver, self.together = max(self.driver, driver), max(self.together, jvm + workers + driver)
 
     def _sampled(self, process: psutil.Process) -> float:
-        """Highest resident memory of a process so far [MiB]; notes its CPU time."""
+        """Return the highest resident memory of a process so far [MiB], and note its CPU time."""
         used = process.cpu_times()
         self.cpu_s[process.pid] = used.user + used.system
         found = _HIGHEST.search(Path(f"/proc/{process.pid}/status").read_text())
@@ -152,7 +152,7 @@ def _program(process: psutil.Process) -> str:
 
 
 def _is_forking(child: psutil.Process, driver: int) -> bool:
-    """Whether this is a JVM beneath a JVM, or a Python process right beneath the driver: not started yet."""
+    """Return whether a process was forked but has not yet started its own program."""
     above = child.parent()
     can_be = above is not None and (_program(child) == _JVM or above.pid == driver)
     return can_be and above.exe() == child.exe()
@@ -160,7 +160,7 @@ def _is_forking(child: psutil.Process, driver: int) -> bool:
 
 @contextmanager
 def watched(process: int | None = None) -> Iterator[Peak]:
-    """Sample this process, or another, and all that it started, in the background until the block ends."""
+    """Sample the memory of a process and of its children in the background until the block ends."""
     peak, done = Peak(process=process or getpid()), threading.Event()
 
     def watch() -> None:
@@ -178,7 +178,7 @@ def watched(process: int | None = None) -> Iterator[Peak]:
 
 
 def watch(work: Callable[[], object]) -> Measured:
-    """Run something; returns seconds and peak memory."""
+    """Run a function; return its duration in seconds and its peak memory."""
     with watched() as peak:
         started = time.perf_counter()
         work()

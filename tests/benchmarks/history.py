@@ -1,4 +1,4 @@
-"""Months of history: a backfill from rank logs to aggregates; nights and queries after it.
+"""Benchmark months of history: a backfill from rank logs to aggregates, then nights and queries.
 
 `python -m tests.benchmarks.history` makes five months of a fleet, 300 million ops (13 GB), and takes an hour;
 --landing DIR takes a generated one instead, or keeps the one that it makes there.
@@ -38,12 +38,12 @@ REPEATS: Final = 5
 
 
 def first_days(count: float) -> list[date]:
-    """The first days of a history."""
+    """Return the first days of a history."""
     return [FIRST_DAY + timedelta(days=day) for day in range(round(count))]
 
 
 def generate(landing: Path, days: int, jobs: int, ops: int) -> None:
-    """Generate a history, unless it exists."""
+    """Generate the logs of a history, unless they exist."""
     if not landing.exists():
         size = ["--days", str(days), "--jobs", str(jobs), "--ops", str(ops), "--workers", "2"]
         command = [sys.executable, "-m", "jobs.make_fleet", "--history", "--landing", str(landing), *size]
@@ -51,7 +51,7 @@ def generate(landing: Path, days: int, jobs: int, ops: int) -> None:
 
 
 def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
-    """Seconds of each phase and of all, planning and gates included; ratio: exponent of growth."""
+    """Measure each phase of a backfill, with planning and gates [s]; ratio: exponent of growth with days."""
     before: tuple[int, float] | None = None
     for share in SHARES:
         shutil.rmtree(settings.paths.warehouse, ignore_errors=True)
@@ -71,7 +71,7 @@ def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterato
 
 
 def nights(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
-    """The last night in a warehouse of one day and in one of all days; ratio: to the first."""
+    """Time the last night in a warehouse of one day and in one of all days; ratio: second to first."""
     other = {"warehouse": f"{settings.paths.warehouse}-of-a-day"}
     alone = settings.model_copy(update={"paths": settings.paths.model_copy(update=other)})
     day = first_days(all_days)[-1:]
@@ -92,7 +92,7 @@ def _night(spark: SparkSession, settings: Settings, day: Sequence[date]) -> Meas
 
 
 def queries(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
-    """Every named query over the whole history, median of five; ratio: to the three seconds it may take."""
+    """Time every named query over the whole history, median of five runs; ratio: to the limit of 3 s."""
     Warehouse(spark, settings.paths.warehouse).register_views()
     for name, query in QUERIES.items():
         seconds = []
@@ -105,7 +105,7 @@ def queries(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
 
 
 def main() -> None:
-    """Run all of it and print the tables."""
+    """Run the benchmarks of history and print their tables."""
     parser = argparse.ArgumentParser(prog="tests.benchmarks.history", description=__doc__)
     parser.add_argument("--ops", type=positive, default=300_000_000)
     parser.add_argument("--jobs", type=positive, default=3079)

@@ -1,4 +1,4 @@
-"""A night of a few million ops: each phase, the simulation and the kernel, beside a UDF that does nothing."""
+"""Benchmark a night of a few million ops: its phases, the simulation and the kernel."""
 
 import shutil
 import tempfile
@@ -41,7 +41,7 @@ SHAPE: Final = JobShape(dp_size=4, pp_size=4, microbatches=32, steps=40)
 
 
 def figures() -> Iterator[Figure]:
-    """A warm night's phases, the simulation alone, and the kernel alone, as ratios to a do-nothing UDF."""
+    """Time a warm night's phases, its simulation and the kernel, as ratios to a UDF that does nothing."""
     root = Path(tempfile.mkdtemp(prefix="night-benchmark-"))
     try:
         ops = _generate(root / "landing")
@@ -76,7 +76,7 @@ def _generate(landing: Path) -> int:
 
 
 def _night(spark: SparkSession, settings: Settings) -> dict[str, Measured]:
-    """Each phase of a night."""
+    """Time each phase of a night."""
     stages = (ingest, simulate, aggregate, publish)
     return {
         stage.__name__.removeprefix("jobs.night."): watch(partial(stage.run, spark, settings, [DAY]))
@@ -91,7 +91,7 @@ def through_udf(
     function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: str | pa.Schema,
 ) -> None:
-    """The rows as the simulation reads them, passed through a UDF whose output is dropped."""
+    """Pass the rows that the simulation reads through a UDF whose output is dropped."""
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     columns = schema if isinstance(schema, str) else from_arrow_schema(schema)
     tasks = _tasks(spark, settings, days, partitions)
@@ -99,7 +99,7 @@ def through_udf(
 
 
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Do nothing with rows but read and count them."""
+    """Read and count rows, and do nothing else with them."""
     for task in tasks_in(batches):
         for unit in rows_of_units(*task):
             yield pa.RecordBatch.from_pydict({"rows": pa.array([unit.rows.num_rows], pa.int64())})
@@ -114,7 +114,7 @@ def _tasks(spark: SparkSession, settings: Settings, days: Sequence[date], partit
 
 
 def _kernel(spark: SparkSession, settings: Settings) -> None:
-    """The same units one after the other in this process, including reading them."""
+    """Read and simulate the same units one after the other in this process."""
     for task in tasks_in(_tasks(spark, settings, [DAY], 1).toArrow().to_batches()):
         for unit in rows_of_units(*task):
             simulate_unit(unit, SimulationSettings())

@@ -1,4 +1,4 @@
-"""The simulator alone: rank_steps in, all results out; and how its cost and memory grow with a job."""
+"""Benchmark the simulator alone, and how its time and memory grow with the size of a job."""
 
 import ast
 import math
@@ -42,7 +42,7 @@ GENERATED: Final = {
 
 
 def figures() -> Iterator[Figure]:
-    """Median time of each trace, as a ratio to the yardstick measured beside it; then with its diagnosis."""
+    """Time each trace, without and with diagnosis, as a ratio to the yardstick measured beside it."""
     for name, rank_steps, manifest in traces():
         ops = len(rank_steps["op"].combine_chunks().values)
         for what, settings in (("simulate_job", SIMULATED_ALONE), ("with diagnosis", SimulationSettings())):
@@ -51,7 +51,7 @@ def figures() -> Iterator[Figure]:
 
 
 def traces() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
-    """Published traces and generated ones, their rows in the order of the table."""
+    """Return published and generated traces, with rows in the order of the stored table."""
     for name in published.NAMES:
         yield name, published.rank_steps(TRACES, name), published.manifest(TRACES, name)
     for name, shape in GENERATED.items():
@@ -59,14 +59,14 @@ def traces() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
 
 
 def generated(shape: JobShape) -> tuple[pa.Table, dict[str, Any]]:
-    """A job with a slow worker, as rank_steps stores it."""
+    """Generate a job with a slow worker, as rows of rank_steps."""
     job = generate_job(shape, [WeakGpu(1, 1, 1.3)], seed=1)
     order = [(column, "ascending") for column in ("pp_rank", "step", "dp_rank")]
     return job.rank_steps.sort_by(order).combine_chunks(), job.manifest
 
 
 def growth() -> Iterator[Figure]:
-    """Time per op at 0.5, 5 and 50 million ops, over steps and over dp ranks; then the large job's memory."""
+    """Measure time per op at 0.5, 5 and 50 million ops, for more steps or dp ranks, and the peak memory."""
     base, manifest = generated(BASE)
     for axis in ("step", "dp_rank"):
         took: dict[int, float] = {}
@@ -86,7 +86,7 @@ def growth() -> Iterator[Figure]:
 def multiplied(
     rows: pa.Table, manifest: dict[str, Any], axis: str, times: int
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """The job with a multiple of the steps, or dp ranks; rows by (pp_rank, step, dp_rank), in one chunk."""
+    """Copy a job to more steps or dp ranks; rows are ordered by (pp_rank, step, dp_rank), in one chunk."""
     stages, width = manifest["pp_size"], manifest["dp_size"]
     per_stage = rows.num_rows // stages
     copies = [_shifted(rows, axis, number, width, manifest["world_size"]) for number in range(times)]
@@ -101,7 +101,7 @@ def multiplied(
 
 
 def _shifted(rows: pa.Table, axis: str, number: int, width: int, ranks: int) -> pa.Table:
-    """One copy of the job, of later steps or of further dp ranks."""
+    """One copy of the job with later step numbers or with further dp ranks."""
     shifts = {"step": {"step": 1_000_000}, "dp_rank": {"dp_rank": width, "rank": ranks}}[axis]
     for name, shift in shifts.items():
         values = rows[name].to_numpy() + np.int32(shift * number)
@@ -110,7 +110,7 @@ def _shifted(rows: pa.Table, axis: str, number: int, width: int, ranks: int) -> 
 
 
 def _large(base: pa.Table, manifest: dict[str, Any]) -> Figure:
-    """A job of 20 million ops through the UDF in a separate process, which reports its peak memory."""
+    """Simulate a job of 20 million ops by the UDF in a separate process, which reports its peak memory."""
     rows, facts = multiplied(base, manifest, "step", LARGE_TIMES)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.arrow"
@@ -137,7 +137,7 @@ def peak_mib() -> float:
 
 
 def large_unit(path: str, manifest: str) -> None:
-    """Simulate one unit as Spark's Python workers do; print time, yardstick and peak memory."""
+    """Simulate one unit as Spark's Python workers do; print its time, the yardstick and peak memory."""
     started = time.perf_counter()
     with pa.ipc.open_file(path) as file:
         rows = file.read_all().select(SIMULATED_COLUMNS)

@@ -1,4 +1,4 @@
-"""Commands over a folder, a store, and a store that answers 20 ms later: seconds, requests, memory.
+"""Time commands over a folder, a store, and a store that answers 20 ms later; count their requests.
 
 `python -m tests.benchmarks.stores` runs the demo's nights and what people do upon them, `--units 500` a night
 of that many tiny units repeatedly. `--requests FILE` keeps every request, to see what they are for.
@@ -38,14 +38,14 @@ _HEAD: Final = "| command | where | s | CPU s | requests | logs | driver MB | JV
 
 @dataclass(frozen=True)
 class Place:
-    """Paths of a landing and a warehouse, and how they are reached."""
+    """Paths of a landing and a warehouse, and the settings with which a command reaches them."""
 
     name: str
     root: str
     server: Server | None = None
 
     def start(self, arguments: Sequence[str]) -> "subprocess.Popen[bytes]":
-        """Start a command there."""
+        """Start a command with the settings of this landing and warehouse."""
         where = ["--warehouse", f"{self.root}/warehouse"]
         return subprocess.Popen(
             [sys.executable, "-m", "jobs.console", *arguments, *where],
@@ -56,7 +56,7 @@ class Place:
 
 
 def tiny(landing: Path, units: int, most: int) -> list[str]:
-    """A day of units equal except for their names, two workers, twelve steps each; `most` times that day."""
+    """Generate a day of units that differ only in name, with two workers and twelve steps each."""
     template = landing.with_name("template")
     job = generate_job(_TINY, [WeakGpu(1, 0, 1.5)], 7, JobIdentity("JOB", "r1", fields={"gpu_hours": 96.0}))
     write_rank_logs(template, FIRST_DAY, job)
@@ -73,7 +73,7 @@ def tiny(landing: Path, units: int, most: int) -> list[str]:
 
 
 def commands(days: Sequence[str], landing: str) -> Iterator[tuple[str, list[str]]]:
-    """Commands that are run in order, and their names in the table."""
+    """Commands to time, in the order in which they run, with their names in the table."""
     for number, day in enumerate(days):
         kind = "the first" if number == 0 else "warm"
         yield f"night, {kind}", ["night", "--landing", landing, "--log-date", day]
@@ -86,7 +86,7 @@ def commands(days: Sequence[str], landing: str) -> Iterator[tuple[str, list[str]
 
 
 def measure(place: Place, days: Sequence[str], logs: int, kept: TextIO | None, only: str) -> None:
-    """Run the commands in one place; print a line for each."""
+    """Run the commands on one landing and warehouse; print a line for each command."""
     for name, arguments in commands(days, f"{place.root}/landing"):
         if not name.startswith(only):
             continue
@@ -112,7 +112,7 @@ def measure(place: Place, days: Sequence[str], logs: int, kept: TextIO | None, o
 
 
 def main() -> None:
-    """Measure in each place in turn."""
+    """Run the benchmark on the folder, the store and the slow store in turn."""
     parser = argparse.ArgumentParser(prog="tests.benchmarks.stores", description=__doc__)
     parser.add_argument("--units", type=int, default=0, help="tiny units of a night, in place of the demo")
     parser.add_argument("--nights", type=int, default=3, help="number of nights, from the first")

@@ -1,4 +1,4 @@
-"""Tests of the DAGs, with a separate Airflow: a home in a temporary folder, this project's DAG files.
+"""Tests of the DAGs, run with a separate Airflow whose home is a temporary folder.
 
 Airflow reads its environment when it is imported for the first time: that is done here, before any module of
 this package asks for it.
@@ -28,7 +28,7 @@ AIRFLOW: Final = {
 
 
 def _import_airflow() -> None:
-    """Import Airflow and restore the root logger, which it configures to print whatever a test logs."""
+    """Import Airflow, then restore the root logger, which Airflow configures to print every test's logs."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     import_module("airflow")

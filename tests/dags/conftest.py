@@ -1,4 +1,4 @@
-"""Shared by the tests of the DAGs: a database, the DAG files as Airflow reads them, and a way to run one."""
+"""Fixtures shared by tests of the DAGs: a database, the parsed DAG files, and a function that runs a DAG."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -27,19 +27,19 @@ def _database() -> None:
 
 @pytest.fixture
 def dag_bag() -> DagBag:
-    """All DAG files, read anew."""
+    """Parse all DAG files again."""
     return DagBag(str(DAGS))
 
 
 @pytest.fixture
 def nightly(dag_bag: DagBag) -> DAG:
-    """The nightly DAG, for a test to change."""
+    """A copy of the nightly DAG that a test may change."""
     return dag_bag.dags["nightly_what_if"]
 
 
 @pytest.fixture
 def run_dag(_database: None) -> Iterator[Run]:
-    """Runs a DAG to its end, without pauses between retries."""
+    """Return a function that runs a DAG to its end, without pauses between retries."""
     before = signal.getsignal(signal.SIGTERM)
     yield _run
     signal.signal(signal.SIGTERM, before)  # a task sets its own, and here its process is this one
@@ -53,7 +53,7 @@ def _run(dag: DAG) -> dict[str, tuple[str, int]]:
 
 
 def stand_in(dag: DAG, landing: Path, command: str) -> DayMarkerSensor:
-    """Let a DAG run this command in each phase, and check this landing every second for at most a minute.
+    """Make a DAG run this command in each phase and look for this landing every second for up to a minute.
 
     Returns the task that looks.
     """

@@ -1,4 +1,4 @@
-"""A month of nights by Airflow's real scheduler, last day first, some at a time; then some tasks are cleared.
+"""Run a month of nights by Airflow's scheduler, last day first, in parallel; then clear some tasks.
 
 `python -m tests.dags.month_of_nights` takes some minutes for each night on two cores. Its
 tables are compared with those of one backfill of these days in one process, which are those of nights
@@ -40,7 +40,7 @@ SETTINGS: Final = {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True", "SPARK_
 
 
 class Month:
-    """The nights of some days, as the scheduler knows them."""
+    """The nightly runs of some days in Airflow's database."""
 
     def __init__(self, airflow: LocalAirflow, days: Sequence[date]) -> None:
         self.airflow = airflow
@@ -48,11 +48,11 @@ class Month:
         self.most_writers = 0
 
     def ask(self, what: str, method: str = "GET", body: object = None) -> Any:  # noqa: ANN401  # JSON
-        """Ask Airflow about the nightly DAG."""
+        """Send a request about the nightly DAG to Airflow's API."""
         return self.airflow.ask(f"/api/v2/dags/{NIGHT}/{what}".rstrip("/"), method, body)
 
     def tasks(self) -> list[dict[str, Any]]:
-        """All tasks of these days; a page of the interface has a hundred."""
+        """Return all tasks of the given days, read in pages, as Airflow's API returns at most a hundred."""
         found: list[dict[str, Any]] = []
         while True:
             page = self.ask(f"dagRuns/~/taskInstances?limit=100&offset={len(found)}")
@@ -61,7 +61,7 @@ class Month:
                 return [each for each in found if (each["logical_date"] or "")[:10] in self.days]
 
     def wait(self) -> float:
-        """Wait until all tasks have ended well; returns how long that took [s]."""
+        """Wait until all tasks have succeeded; return the waiting time. [s]"""
         started, states = time.monotonic(), [""]
         while time.monotonic() < started + BOUND_S:
             tasks = self.tasks()
@@ -77,7 +77,7 @@ class Month:
 
 
 def measure(airflow: LocalAirflow, days: Sequence[date], at_a_time: int) -> None:
-    """Run the nights, clear a phase of one of them with all that follows it, and print how long it took."""
+    """Run the nights, clear a phase and all later phases of one night, and print the durations."""
     month = Month(airflow, days)
     create_backfill(airflow, month.days[0], month.days[-1], at_a_time)
     took_s = month.wait()
@@ -96,7 +96,7 @@ def measure(airflow: LocalAirflow, days: Sequence[date], at_a_time: int) -> None
 
 
 def main() -> None:
-    """Generate the month, run it, and compare its tables with those of nights in order."""
+    """Generate a month, run it by Airflow, and compare its tables with those of nights in order."""
     parser = argparse.ArgumentParser(prog="tests.dags.month_of_nights", description=__doc__)
     parser.add_argument("--days", type=positive, default=28)
     parser.add_argument("--at-a-time", type=positive, default=3)

@@ -1,4 +1,4 @@
-"""Alerts: what is posted to a webhook, when, and that nothing else is.
+"""Tests of alerts: which events are posted to a webhook, when they are posted, and what the post contains.
 
 They are posted to a server in the test.
 """
@@ -34,7 +34,7 @@ Posts = list[dict[str, Any]]
 
 @pytest.fixture
 def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posts]:
-    """Alerts posted to the webhook."""
+    """Return the alerts that were posted to the webhook."""
     found: Posts = []
 
     class Webhook(BaseHTTPRequestHandler):
@@ -44,7 +44,7 @@ def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posts]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Suppress the log of the test's web server."""
 
     server = HTTPServer(("127.0.0.1", 0), Webhook)
     thread = Thread(target=server.serve_forever)

@@ -1,4 +1,4 @@
-"""Every DAG file: that it is read quickly and without Spark, and follows the project's policy."""
+"""Every DAG file parses quickly, without importing Spark, and follows the project's policy."""
 
 import json
 import subprocess
@@ -88,7 +88,7 @@ def test_a_dag_has_a_page_tags_and_a_policy_for_days_missed(dag_bag: DagBag) -> 
 
 
 def test_every_task_keeps_to_the_policy(dag_bag: DagBag) -> None:
-    """A task is retried, ends, never runs beside itself, alerts on failure, and is the only writer."""
+    """Every task has retries and a timeout, alerts on failure, and never runs twice at the same time."""
     for dag in dag_bag.dags.values():
         for task in dag.tasks:
             assert isinstance(task, BaseOperator)

@@ -1,4 +1,4 @@
-"""The wait for a day: where it looks, how it waits and how it gives up."""
+"""Tests of the sensor that waits for a complete day: where it looks, how often, and when it gives up."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +20,10 @@ MARKER = "log_date=2026-01-05/_SUCCESS"
 
 
 class FirstLook:
-    """The attributes of a task instance that a sensor uses."""
+    """Substitute for the attributes of a task instance that a sensor reads."""
 
     def get_first_reschedule_date(self, _: object) -> None:
-        """The first look of the sensor."""
+        """Return the time of the sensor's first check."""
 
 
 FIRST_LOOK: Context = {"ti": cast("Any", FirstLook())}
@@ -50,7 +50,7 @@ def wait(
 
 @pytest.fixture
 def bucket() -> Iterator[ObjectStoragePath]:
-    """A landing in a store that is reached by URL and has no folders on disk."""
+    """A landing in an object store, which is reached by a URL."""
     landing = ObjectStoragePath("memory://bucket/landing")
     landing.mkdir(parents=True)
     yield landing
@@ -111,7 +111,7 @@ def test_the_wait_gives_its_slot_back_between_two_looks_and_says_in_the_end_what
 
 
 def test_a_backfill_looks_once_and_waits_for_no_day(tmp_path: Path) -> None:
-    """Days that are never finished would delay all others for most of a day each."""
+    """In a backfill the sensor looks once, because waiting for incomplete days would delay all other days."""
     with pytest.raises(AirflowSensorTimeout, match="is missing, and a backfill does not wait: the producers"):
         wait(tmp_path).execute(IN_A_BACKFILL)
     finish_day(tmp_path, DAY)

@@ -1,4 +1,4 @@
-"""The DAGs beside the night: the arguments of their tasks. Without Spark."""
+"""Tests of the DAGs other than the nightly one: the arguments that their tasks pass, without Spark."""
 
 import json
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ __all__ = ["environment"]
 
 
 def command_of(dag: DAG, arguments_file: Path, conf: dict[str, Any] | None = None) -> list[str]:
-    """Run the one task of a DAG for DAY; returns the arguments of its entry point."""
+    """Run the only task of a DAG for DAY; return the arguments that its entry point received."""
     (task,) = dag.tasks
     assert isinstance(task, SparkSubmitOperator)
     logical_date = datetime(DAY.year, DAY.month, DAY.day, tzinfo=UTC)
@@ -81,7 +81,7 @@ def test_a_form_that_cannot_be_used_is_refused_before_anything_starts(
 
 @pytest.fixture
 def arguments_file(environment: Path, tmp_path: Path, _database: None) -> Path:
-    """Path to which a substitute for spark-submit writes its arguments."""
+    """Path of the file to which the substitute for spark-submit writes its arguments."""
     write_script(environment / "spark-submit", PRINT_ARGUMENTS)
     return tmp_path / "arguments"
 
@@ -115,7 +115,7 @@ def test_what_leaves_the_current_tables_as_they_were_starts_nothing_that_is_sche
 
 
 def events_of_the_history() -> int:
-    """Number of runs that this Airflow has seen."""
+    """Return the number of asset events of the history that Airflow has recorded."""
     with create_session() as session:
         events = session.query(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         return int(events.filter(AssetModel.name == HISTORY.name).count())
@@ -124,7 +124,7 @@ def events_of_the_history() -> int:
 def test_a_night_is_a_partition_of_its_log_date_and_starts_who_is_scheduled_on_all_nights(
     nightly: DAG, run_dag: Run, tmp_path: Path
 ) -> None:
-    """An event with a partition starts no DAG that is scheduled on the whole asset: those are two assets."""
+    """A night updates two assets: one with the log date as its partition, and one without a partition."""
     finish_day(tmp_path, DAY)
     stand_in(nightly, tmp_path, "true")
     assert run_dag(nightly)["publish_night"] == ("success", 1)

@@ -1,4 +1,4 @@
-"""A task that ends takes its Spark along, whether it was asked to end or killed. Without Spark."""
+"""A task that ends or is killed also ends its Spark process; tested without Spark."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ SparkSubmitOperator(task_id="stage", entry_point="ingest_rank_logs", log_date="2
 
 
 def test_a_task_that_is_killed_takes_its_spark_along(environment: Path, tmp_path: Path) -> None:
-    """The shell is killed without a chance to stop Spark: Spark must still not write beside the next try."""
+    """Killing a task's shell with SIGKILL also ends its Spark, which must not write beside the next try."""
     started, stopped = tmp_path / "started", tmp_path / "stopped"
     write_script(
         environment / "spark-submit", f"trap 'touch {stopped}; exit' TERM; touch {started}; sleep 60 & wait"
@@ -46,7 +46,7 @@ def test_a_task_that_is_killed_takes_its_spark_along(environment: Path, tmp_path
 def test_a_spark_that_does_not_end_when_asked_is_ended(
     environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same when a task is cleared while it runs: its next try must be the only writer."""
+    """A Spark process that ignores SIGTERM is killed when its task is cleared: only one writer may run."""
     started = tmp_path / "started"
     write_script(environment / "sleep", 'exec /bin/sleep "$1e-1"')  # patience of a tenth
     monkeypatch.setenv("PATH", f"{environment}:{os.environ['PATH']}")
@@ -70,7 +70,7 @@ def test_a_spark_that_does_not_end_when_asked_is_ended(
 
 @contextmanager
 def started_task(environment: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that runs a task; killed at the end, if not before."""
+    """Yield a process that runs a task; kill it at the end of the test if it is still running."""
     command = [PYTHON, "-c", KILLED, str(environment / "python")]
     with subprocess.Popen(command, cwd=PROJECT, env={**os.environ, "PYTHONPATH": str(PROJECT)}) as task:
         try:
@@ -80,12 +80,12 @@ def started_task(environment: Path) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def appears(file: Path) -> bool:
-    """Whether a file is there within five minutes; on a busy machine Airflow is imported in half of one."""
+    """Return whether a file appears within five minutes, which allows for a slow import of Airflow."""
     return comes_true(file.exists)
 
 
 def ends(pid: int) -> bool:
-    """Whether a process is gone within five minutes."""
+    """Return whether a process ends within five minutes."""
     return comes_true(lambda: not is_alive(pid))
 
 

@@ -1,4 +1,4 @@
-"""Lineage: what Airflow's provider of OpenLineage reports about tasks, by its file transport."""
+"""Tests of lineage: the inputs and outputs of tasks that Airflow's OpenLineage provider reports."""
 
 import json
 import os
@@ -33,7 +33,7 @@ dag.test(logical_date=datetime.fromisoformat(sys.argv[2]).replace(tzinfo=UTC))
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Events of a night of substitute commands, in its own process: the provider reads its settings once."""
+    """Return OpenLineage events of a night of substitute commands, run in a separate process."""
     home = tmp_path_factory.mktemp("lineage")
     finish_day(home / "landing", DAY)
     transport = {"type": "file", "log_file_path": str(home / "events.jsonl"), "append": True}
@@ -50,7 +50,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 def of_task(events: list[dict[str, Any]], task: str) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """Namespaces and names of what a task read, and of what it wrote, once it was done."""
+    """Return namespaces and names of the inputs and outputs that a completed task reported."""
     (done,) = [
         each
         for each in events

@@ -1,4 +1,4 @@
-"""Phases through the DAG, with real Spark and Delta underneath."""
+"""Tests of phases that run through the DAG with real Spark and Delta."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def test_a_refused_night_alerts_keeps_its_rows_and_can_be_released(
     posts: Posts,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last phase is real, and its fleet has units that were never ingested."""
+    """A refused night alerts, keeps its rows for inspection, and can be released by hand."""
     finish_day(tmp_path, DAY)
     warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
     warehouse.append(TABLES[FLEET_DAY], table_rows(FLEET_DAY))

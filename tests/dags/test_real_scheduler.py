@@ -1,4 +1,4 @@
-"""Nights by the real scheduler: backwards, through a crash, to the tables of nights in order.
+"""Nights run backwards by the real scheduler, with a crash, give the same tables as nights in order.
 
 An Airflow home of its own, the loopback interface alone; it is ended whatever happens.
 """
@@ -50,7 +50,7 @@ BOUND_S = 1200
 
 @pytest.fixture
 def folders(tmp_path: Path) -> dict[str, str]:
-    """Two finished days of one job; on the second a host is sick, which only the first can show."""
+    """Generate two complete days of one job with a sick host that only the first day can reveal."""
     landing, settings = tmp_path / "landing", tmp_path / "settings.toml"
     for number, day in enumerate(NIGHTS):
         write(landing, number, "sick-stage", REPLICA, hosts("a", number, 4, *([2] if number else [])))
@@ -68,7 +68,7 @@ def airflow(tmp_path: Path, folders: dict[str, str]) -> Iterator[LocalAirflow]:
 
 
 def create_backfill(airflow: LocalAirflow, first: str, last: str, at_a_time: int) -> None:
-    """Run the nights from `first` to `last`, the latest first, `at_a_time` of them at once.
+    """Start an Airflow backfill from `first` to `last`, latest day first, `at_a_time` days in parallel.
 
     Airflow makes all of these runs in one transaction: in SQLite that may fail beside others who write.
     """
@@ -82,7 +82,7 @@ def create_backfill(airflow: LocalAirflow, first: str, last: str, at_a_time: int
 
 
 def tasks_of(airflow: LocalAirflow) -> list[dict[str, Any]]:
-    """Tasks of the nights of the backfill."""
+    """Return the tasks of all nights in the backfill."""
     tasks = ask(airflow, "dagRuns/~/taskInstances?limit=100")["task_instances"]
     days = {day.isoformat() for day in NIGHTS}
     found = [each for each in tasks if (each["logical_date"] or "")[:10] in days]
@@ -95,7 +95,7 @@ def ask(airflow: LocalAirflow, what: str, method: str = "GET", body: object = No
 
 
 def wait_for(asked: Callable[[], Found]) -> Found:
-    """Ask until the answer is not empty; returns it, because the next one may be empty again."""
+    """Poll until the answer is not empty, and return it."""
     deadline = time.monotonic() + BOUND_S
     while not (found := asked()):
         assert time.monotonic() < deadline, "waited in vain"
@@ -104,7 +104,7 @@ def wait_for(asked: Callable[[], Found]) -> Found:
 
 
 def extras(events: list[dict[str, Any]], asset: str) -> dict[str, dict[str, Any]]:
-    """Extras of an asset's events, by log date."""
+    """Return the extras of an asset's events, by log date."""
     return {event["extra"]["log_date"]: event["extra"] for event in events if event["name"] == asset}
 
 
@@ -116,7 +116,7 @@ def test_a_backfill_backwards_through_a_crash_gives_the_tables_of_nights_in_orde
     writers: list[int] = []
 
     def lost() -> list[tuple[str, str]]:
-        """Day and start of simulations that run, as far as the database knows."""
+        """Return the day and start of each simulation that Airflow's database lists as running."""
         tasks = [each for each in tasks_of(airflow) if each["task_id"] == "simulate_what_if"]
         return [(each["logical_date"], each["start_date"]) for each in tasks if each["state"] == "running"]
 

@@ -1,4 +1,4 @@
-"""How an entry point is started, and how its exit status affects the task. Without Spark."""
+"""Tests of how an entry point is started and how its exit status sets the task's state, without Spark."""
 
 import json
 import os
@@ -32,7 +32,7 @@ echo summary
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folder of an environment's programs: this Python and a spark-submit for the test to write."""
+    """Folder of programs with this Python and a spark-submit that the test writes."""
     programs = tmp_path / "environment" / "bin"
     programs.mkdir(parents=True)
     write_script(programs / "python", f'exec "{sys.executable}" "$@"')
@@ -132,7 +132,7 @@ SECRETS = {
 def test_the_connection_names_the_master_and_sparks_own_settings_in_a_file_of_the_owner(
     environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Secrets among them are on no command line, in no environment and in no log, and gone afterwards."""
+    """Secrets of a Spark connection appear in no command line, environment or log, and are deleted later."""
     spark = {"conn_type": "spark", "host": "spark://10.0.0.1", "port": 7077}
     conf = {"spark.executor.memory": "8g", "spark.app.name": "a night", **SECRETS}
     monkeypatch.setenv("AIRFLOW_CONN_WHAT_IF_SPARK", json.dumps({**spark, "extra": {"conf": conf}}))
@@ -154,7 +154,7 @@ def test_the_connection_names_the_master_and_sparks_own_settings_in_a_file_of_th
 
 
 def read_by_java(file: Path) -> dict[str, str]:
-    """Java's properties, as any JVM reads them, here by its rules for escapes."""
+    """Parse a file of Java properties by Java's rules for escapes."""
     found = {}
     for line in file.read_text(encoding="ascii").splitlines():
         key, value = (

@@ -1,1 +1,1 @@
-"""How good diagnosis and clocks are: jobs and injected faults whose truth is known, judged."""
+"""Evaluations of the diagnosis and of clock correction on generated jobs and faults with known truth."""

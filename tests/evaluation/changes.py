@@ -1,4 +1,4 @@
-"""Evaluate `straggler changes`: jobs of many days, some steady, some with a fault from some day on.
+"""Evaluate `straggler changes` on jobs of many days, of which some get a fault on some day.
 
 `python -m tests.evaluation.changes --seed S` prints the tables. Each day has draws of its own, and GPUs whose
 speeds are drawn anew. The truth of a fault is the very same days without it. Seeds 0 to 99,999 are for
@@ -35,7 +35,7 @@ OF_DAY: Final = 2**32
 
 
 def steady(seed: int, days: int, most_ops: int) -> Row | None:
-    """Count changes of a job on which nothing changes; None if a day is not analysed."""
+    """Count reported changes of a job without any fault; None if a day is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     plan = replace(plan, mechanisms=[_always(each) for each in plan.mechanisms])
     points = _points([plan] * days, seed)
@@ -54,7 +54,7 @@ def steady(seed: int, days: int, most_ops: int) -> Row | None:
 
 
 def meets(seed: int, days: int, most_ops: int) -> Row | None:
-    """Look for the day on which a fault begins; None if none is drawn, or a day is not analysed."""
+    """Report how well the day on which a fault begins is found; None if no fault is drawn or not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     faults = [_always(each) for each in plan.mechanisms if each.cause is not None]
     if not faults:
@@ -87,7 +87,7 @@ def meets(seed: int, days: int, most_ops: int) -> Row | None:
 
 
 def _always(mechanism: Mechanism) -> Mechanism:
-    """The same mechanism on all steps, because days are counted separately."""
+    """Return a mechanism that acts in all steps of a day."""
     return replace(mechanism, window=ALWAYS) if isinstance(mechanism, Windowed) else mechanism
 
 
@@ -110,7 +110,7 @@ def _named(found: Sequence[Change]) -> str:
 
 
 def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
-    """False alarms, and how faults are found."""
+    """Tables of false alarms and of how well faults are found."""
     alarms = {
         "jobs": len(quiet),
         **{f"{name} [%]": 100 * quiet[name].mean() for name in ("step time", "lost", "a cause")},
@@ -123,10 +123,11 @@ def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
         "other changes": ("others", "sum"),
     }
     return [
-        Section("False alarms", "Steady jobs with any change of", pd.DataFrame([alarms])),
+        Section("False alarms", "The table counts steady jobs with any change.", pd.DataFrame([alarms])),
         Section(
             "A fault begins",
-            "By its cost, at least this percentage of the step. Found: a change within a day of it.",
+            'Faults are grouped by cost, which is at least this percentage of the step. "Found" means that '
+            "there is a change within a day of the true one.",
             faulty.groupby("class", as_index=False).agg(**columns),
         ),
         Section("Steady jobs with a change", "", quiet[quiet.changes != ""]),
@@ -142,7 +143,7 @@ def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge change points."""
+    """Evaluate the detection of changes."""
     how = {"days": args.days, "most_ops": args.most_ops}
     judged, last = zip(
         *(drawn(partial(judge, **how), args.seed, args.jobs) for judge in (steady, meets)), strict=True

@@ -1,4 +1,4 @@
-"""Evaluate the correction of clocks: jobs on clocks that are off, beside the same jobs on one clock.
+"""Evaluate the correction of clocks: the same jobs with wrong clocks and with right clocks.
 
 `python -m tests.evaluation.clocks --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
 1,000,000 on are kept for evaluation.
@@ -36,7 +36,7 @@ WRONG: Final = 5e-3
 
 @dataclass(frozen=True)
 class Answer:
-    """The results for a unit; its slowdown is nan if it has none."""
+    """Results of one unit; the slowdown is nan if the unit was not analysed."""
 
     status: str
     slowdown: float
@@ -45,7 +45,7 @@ class Answer:
 
 
 def kind_of(plan: JobPlan) -> str:
-    """Say what connects the hosts of a job: replicas, a pipeline, both, or nothing."""
+    """Return what connects the hosts of a job: replicas, a pipeline, both, or nothing."""
     shape = plan.shape
     pipeline = "" if shape.pp_size == 1 else "virtual pipeline" if shape.vpp_size > 1 else "pipeline"
     replicas = "replicas" if shape.dp_size > 1 else ""
@@ -53,7 +53,7 @@ def kind_of(plan: JobPlan) -> str:
 
 
 def judge(seed: int, skew: str = "", most_ops: int = 15_000) -> Row | None:
-    """Draw a job and run it with and without clocks that are off; None if it runs on one host.
+    """Run a drawn job with right and with wrong clocks; None if the job has only one host.
 
     skew    : a name in SKEWS; any where left out
     returns : status, error of the slowdown relative to that on one clock, and whether the causes are those on
@@ -101,7 +101,7 @@ def _simulated(job: GeneratedJob, settings: SimulationSettings) -> Answer:
 
 
 def by_kind_and_skew(judged: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind of job and skew: worst errors and causes kept, old against new."""
+    """One row per kind of job and clock error: worst errors, and causes kept, with and without correction."""
     percent = judged.assign(error=100 * judged.error, ignored_error=100 * judged.ignored_error)
     columns = {
         "jobs": ("seed", "size"),
@@ -115,7 +115,7 @@ def by_kind_and_skew(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(rows: pd.DataFrame) -> Mapping[str, float]:
-    """Totals over all jobs."""
+    """Totals over all evaluated jobs."""
     is_right = rows.error <= RIGHT
     analysed, ignored = rows.status == Status.ANALYSED, rows.ignored_status == Status.ANALYSED
     return {
@@ -140,7 +140,7 @@ def summary(rows: pd.DataFrame) -> Mapping[str, float]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge the correction of clocks."""
+    """Evaluate the correction of clocks."""
     judged: list[Row] = []
     seed = args.seed
     while len(judged) < args.jobs:

@@ -1,4 +1,4 @@
-"""Evaluate intervals of savings: a tenth of a day's steps is logged, and the truth is known for all steps.
+"""Evaluate intervals of savings: a tenth of a day's steps is logged, and the truth covers all steps.
 
 `python -m tests.evaluation.coverage --seed S` prints the tables. Each job has one fault, of any size and
 window, and the nuisances of sampled jobs. Its log has every tenth step, steps drawn at random, or bursts of
@@ -49,7 +49,7 @@ DESIGNS: Final = ("even", "random", "bursts")
 
 
 def judge(of: str, seed: int, part: int) -> Row | None:
-    """Judge the interval of a job with a fault of this class; None if it is not analysed, or not named."""
+    """Judge the interval of a job with a fault of this class; None if not analysed or the cause not named."""
     rng = child_rng(seed, of)
     shape = _shape(rng)
     setting = Setting(shape, sample_workload(seed, shape), DAY, own_hosts(shape, JobIdentity()))
@@ -93,14 +93,14 @@ def _shape(rng: np.random.Generator) -> JobShape:
 
 
 def _fault(of: str, rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a fault of a class; None if the layout allows none, or the draw gave its cause another class."""
+    """Draw a fault of a class; None if the layout allows none or the fault's cause is of another class."""
     fault = FAULTS[CLASSES[of]](rng, setting)
     is_wanted = isinstance(fault, SickHost) == (of == "host")
     return fault if is_wanted else None
 
 
 def _logged(design: str, rng: np.random.Generator, part: int) -> list[int]:
-    """Numbers of the steps of a day that a profiler logs."""
+    """Return the step numbers that a profiler logs in a day."""
     if design == "random":
         return sorted(rng.choice(DAY, DAY // part, replace=False).tolist())
     length = 1 if design == "even" else BURST
@@ -109,7 +109,7 @@ def _logged(design: str, rng: np.random.Generator, part: int) -> list[int]:
 
 
 def tables(judged: pd.DataFrame) -> list[Section]:
-    """How often intervals hold the truth: by class, by what is logged, and of sums."""
+    """Tables of how often intervals contain the truth, by class, by logged steps, and for sums."""
     columns = {
         "jobs": ("seed", "size"),
         "inside [%]": ("inside", percent),
@@ -119,7 +119,10 @@ def tables(judged: pd.DataFrame) -> list[Section]:
         "saved [%]": ("saved", "mean"),
         "width [%]": ("width", "median"),
     }
-    note = "Inside: the truth lies within. Saved: mean, and width: median, of the step."
+    note = (
+        '"Inside" means that the interval contains the truth. "Saved" is the mean saving, and "width" the '
+        "median width, of the step."
+    )
     return [
         Section("By class of fault", note, judged.groupby("class", as_index=False).agg(**columns)),
         Section(
@@ -129,12 +132,12 @@ def tables(judged: pd.DataFrame) -> list[Section]:
         ),
         Section(
             "Sums",
-            f"Of {TOGETHER} jobs each, drawn {ROUNDS} times; their errors are taken as independent.",
+            f"Sums are of {TOGETHER} jobs each, drawn {ROUNDS} times; their errors are taken as independent.",
             _summed(sums(judged), "class"),
         ),
         Section(
             "Sums by what is logged",
-            "The same, of jobs of one class and design each.",
+            "Each sum is of jobs of one class and one design.",
             _summed(
                 pd.concat(sums(rows).assign(design=of) for of, rows in judged.groupby("design")), "design"
             ),
@@ -143,7 +146,7 @@ def tables(judged: pd.DataFrame) -> list[Section]:
 
 
 def sums(judged: pd.DataFrame) -> pd.DataFrame:
-    """Sums of jobs of one class, drawn at random, and whether their intervals hold the truth."""
+    """Draw random sums of jobs of one class, and return whether their intervals contain the truth."""
     few, shared = 1 / judged["freedom"], judged["shared"] ** 2
     variance = ((judged["width"] / 2) ** 2 - shared).clip(lower=0.0) / student_squared(few)
     parts = judged.assign(shared=shared, variance=variance, fourth=variance**2 * few)
@@ -159,14 +162,14 @@ def sums(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def _groups(jobs: int) -> NDArray[np.int64]:
-    """Draw jobs into sums, each into one of every round; shape (sum, job)."""
+    """Assign jobs at random to sums, one job from each round; shape (sum, job)."""
     rng, whole = np.random.default_rng(jobs), jobs // TOGETHER * TOGETHER
     rounds = [rng.permutation(jobs)[:whole].reshape(-1, TOGETHER) for _ in range(ROUNDS)]
     return np.concatenate(rounds)
 
 
 def student_squared(few: pd.Series) -> pd.Series:
-    """Square of Student's 95 % quantile for 1 / few degrees of freedom, as sums in SQL have it."""
+    """Square of Student's 95 % quantile for 1 / few degrees of freedom, as the SQL of sums computes it."""
     a, b, c, d = STUDENT
     return a + b * few / (1 - c * few + d * few**2)
 
@@ -186,7 +189,7 @@ def _summed(found: pd.DataFrame, by: str) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge intervals."""
+    """Evaluate the intervals of savings."""
     found = [
         drawn(partial(judge, of, part=args.part), args.seed, args.jobs) for of in args.classes.split(",")
     ]

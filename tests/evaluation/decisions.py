@@ -1,4 +1,4 @@
-"""Evaluate what an engineer saves who follows, each morning, drain and mitigations, or fix_first.
+"""Evaluate what an engineer saves who follows the drain and mitigation lists, or fix_first, every morning.
 
 `python -m tests.evaluation.decisions --seed S` prints the tables. Each morning an engineer may drain some
 hosts, and change some jobs. All have the same fleet, and do the same where they choose the same: what drains
@@ -37,7 +37,7 @@ OF_MACHINES: Final = f"cause IN ({sql_strings(MACHINE_CAUSES)})"
 
 
 class Policy(NamedTuple):
-    """How an engineer chooses.
+    """A rule by which an engineer chooses actions.
 
     hosts : the question whose hosts are drained, from the first on
     jobs  : the question whose jobs and causes are fixed; None: what mitigations names, in its order
@@ -55,14 +55,14 @@ POLICIES: Final = {
 
 
 class Mornings(NamedTuple):
-    """What an engineer may do each morning: hosts to drain, and jobs to change."""
+    """Actions available on a morning: hosts to drain, and mitigations of jobs."""
 
     hosts: int
     jobs: int
 
 
 def follow(world: World, policy: Policy, most: Mornings) -> Course:
-    """Let an engineer follow a policy through a fleet."""
+    """Simulate a fleet whose engineer follows a policy."""
     course = Course(world)
     for day in range(world.days):
         serving = {job.job_id for job in course.run(day)}
@@ -82,7 +82,7 @@ def follow(world: World, policy: Policy, most: Mornings) -> Course:
 def _chosen(
     course: Course, policy: Policy, advice: Sequence[Mapping[Any, Any]], serving: set[str]
 ) -> Iterator[Mapping[Any, Any]]:
-    """Mitigations that an engineer would carry out, in that order, at most one of each job.
+    """Mitigations that the engineer carries out, in order, with at most one per job.
 
     Someone who follows fix_first takes the best mitigation of each row, and skips rows that have none.
     """
@@ -108,7 +108,7 @@ def _chosen(
 
 
 def changed(job: FleetJob, row: Mapping[str, Any]) -> FleetJob:
-    """Return a job with a mitigation in place of the fault that it is for; the same job if it has none."""
+    """Return a job with a mitigation in place of the fault it treats; unchanged if it has no such fault."""
     mitigation, mechanisms = row["mitigation"], job.plan.mechanisms
     of_cause = [each for each in mechanisms if each.cause == CAUSE_OF[mitigation]]
     if not of_cause:
@@ -125,12 +125,12 @@ def changed(job: FleetJob, row: Mapping[str, Any]) -> FleetJob:
 
 
 def judged(world: World, most: Mornings) -> dict[str, Course]:
-    """Follow each policy through the same fleet."""
+    """Run each policy on the same fleet."""
     return {name: follow(world, policy, most) for name, policy in POLICIES.items()}
 
 
 def tables(found: Mapping[str, Course]) -> list[Section]:
-    """GPU-hours by policy, and the changes made to jobs."""
+    """Tables of GPU-hours by policy, and of the changes made to jobs."""
     rows = [
         {
             "policy": name,
@@ -167,7 +167,7 @@ def tables(found: Mapping[str, Course]) -> list[Section]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Measure what following each list, morning by morning, saves a generated fleet."""
+    """Measure the GPU-hours that each list saves a generated fleet when it is followed every morning."""
     world = World(args.seed, args.jobs, args.days, args.most_ops)
     gpu_hours = sum(24 * job.shape.world_size * len(job.days) for job in world.fleet.jobs)
     heading = (

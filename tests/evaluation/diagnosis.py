@@ -39,13 +39,13 @@ COMPARED: Final = ("dp4pp2", "dp2pp2", "detectable")
 
 
 def main(argv: Sequence[str] | None = None, diagnose: Diagnose = simulate_job) -> int:
-    """Print the evaluation; returns the exit status."""
+    """Print the evaluation and return the exit status."""
     body = partial(_print, diagnose)
     return command("tests.evaluation.diagnosis", *_OPTIONS, epilog=_SEEDS, described_by=_print)(body)(argv)
 
 
 def _print(diagnose: Diagnose, args: Arguments) -> int:
-    """Judge the diagnosis by generated jobs with known truth."""
+    """Evaluate the diagnosis on generated jobs and print the tables."""
     folders = [] if args.published is None else trace_folders(args.published)
     if args.published is not None and not folders:
         raise click.UsageError(f"no trace-NAME.parquet in the folders of {args.published}")
@@ -75,7 +75,7 @@ _OPTIONS: Final = (
 
 
 class Evaluated(NamedTuple):
-    """Results and the truth about them: one row per job and cause.
+    """Results of the diagnosis beside the truth: one row per job and cause.
 
     answers   : of the jobs
     healthy   : of more jobs, all drawn without a fault
@@ -92,7 +92,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(args: Arguments, traces: Sequence[Path], diagnose: Diagnose) -> Evaluated:
-    """Judge generated jobs, as the command's arguments say, and faults injected into published traces.
+    """Judge generated jobs as the arguments request, and faults injected into published traces.
 
     The same seeds give the same answers, whatever the number of processes.
 
@@ -121,7 +121,7 @@ def _judge(task: tuple[int, Variant], diagnose: Diagnose, most_ops: int) -> list
 
 
 def heading(found: Evaluated, args: Arguments) -> str:
-    """Seeds that were used, and their purpose."""
+    """State which seeds were used, and whether for tuning or for reporting."""
     last = args.seed + args.jobs - 1
     last_used = max([last, *found.healthy.seed])
     used = f"{args.jobs} generated jobs of seeds {args.seed} to {last}"
@@ -136,52 +136,53 @@ def heading(found: Evaluated, args: Arguments) -> str:
 
 
 def sections(found: Evaluated, args: Arguments) -> list[Section]:
-    """All tables."""
+    """Return all tables of the evaluation."""
     made = [*_scores(found), *_published(found, list_wrong=args.list_wrong)]
     rows = pd.concat([found.answers, found.healthy])
     if args.list_wrong:
-        made.append(Section("Wrong labels", "Worst errors first.", score.wrong_labels(rows)))
+        made.append(Section("Wrong labels", "The worst errors come first.", score.wrong_labels(rows)))
     if args.list_worst:
         made.append(Section("Largest errors", "", score.worst(rows, args.list_worst)))
     return made
 
 
 def _scores(found: Evaluated) -> list[Section]:
-    """Scores of generated jobs."""
+    """Tables of scores over generated jobs."""
     made = [
         Section(
             "Classes",
-            "Errors of the saved fraction over all causes and jobs of a class; labels at 2.5 % saved. "
-            "All detectable: without jobs in which a communication fault struck in all steps and hit whole "
-            "collectives of the dp ranks, or the only link (pp = 2, dp = 1).",
+            "The table shows errors of the saved fraction over all causes and jobs of a class, and labels at "
+            '2.5 % saved. "All detectable" excludes jobs in which a communication fault struck in all steps '
+            "and hit whole collectives of the dp ranks, or the only link (pp = 2, dp = 1).",
             score.by_class(found.answers),
         ),
         Section("Causes", "", score.by_cause(found.answers)),
     ]
     if not found.healthy.empty:
-        note = "More jobs, drawn without a fault: labels where the truth is below 2.5 %."
+        note = "These are more jobs, drawn without a fault, with labels where the truth is below 2.5 %."
         made.append(Section("Labels on healthy jobs", note, score.healthy_labels(found.healthy)))
     made += [
         Section(
             "Slow workers located",
-            "Jobs whose slow worker costs at least 2.5 %: is the cell named worst a slow one?",
+            "For jobs whose slow worker costs at least 2.5 %, the table shows how often the worker named "
+            "worst is a slow one.",
             score.located(found.answers),
         ),
         Section(
             "Calibration",
-            "Causes of jobs by their predicted saving; a bin holds its upper edge.",
+            "Causes of jobs are grouped by their predicted saving; a bin includes its upper edge.",
             score.calibration(found.answers),
         ),
         Section(
             "The paper's indicators as labels",
-            "Each only where the job straggles: slowdown from 1.1 on.",
+            "Each indicator is evaluated only where the job straggles, with a slowdown of at least 1.1.",
             score.indicators(found.answers),
         ),
     ]
     if not found.again.empty:
         usual = found.answers[found.answers.seed.isin(found.again.seed)]
         variants = {str(name): rows for name, rows in found.again.groupby("variant", sort=False)}
-        note = "The same jobs under other conditions; with 4 steps, faults have no windows."
+        note = "The same jobs are evaluated under other conditions; with 4 steps, faults have no windows."
         made.append(Section("Sensitivity", note, score.sensitivity(usual, variants, COMPARED)))
     return made
 
@@ -192,15 +193,16 @@ def _published(found: Evaluated, *, list_wrong: bool) -> list[Section]:
     made = [
         Section(
             "Faults injected into published traces",
-            "Missed, early: the label is wrong although the saving is not within 1.5 to 3.5 %. False labels: "
-            "faults after which another cause is labelled that was not before.",
+            '"Missed" and "early" mean that the label is wrong although the saving is not within 1.5 to '
+            '3.5 %. "False labels" are faults after which another cause is labelled that was not labelled '
+            "before.",
             injection_scores(found.injected),
         ),
         Section("The published traces", "", found.published),
     ]
     if list_wrong:
         listed = injection_list(found.injected)
-        made.append(Section("Wrong labels on injected faults", "Worst first.", listed))
+        made.append(Section("Wrong labels on injected faults", "The worst cases come first.", listed))
     return made
 
 

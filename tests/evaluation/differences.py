@@ -1,4 +1,4 @@
-"""Evaluate `straggler diff`: equal runs, and runs of which one has a fault, drawn, recorded and compared.
+"""Evaluate `straggler diff` on pairs of equal runs, and on pairs of which one run has a fault.
 
 `python -m tests.evaluation.differences --seed S` prints the tables. Two equal runs have the same plan and
 other draws. A slower run has one fault more than the other; the truth is the very same run without it. Seeds
@@ -37,11 +37,14 @@ LEAST_PERCENT: Final = (0.0, 1.0, 3.0, 10.0)
 """Classes of true differences, by their lower bound [% of A's step]."""
 FAIL_ABOVE: Final = 0.03
 SUMS: Final = 1e-9
-SIZES: Final = "Sizes in per cent of A's step. On other GPUs: each has its own speed, drawn anew."
+SIZES: Final = (
+    "Sizes are in per cent of A's step. 'On other GPUs' means that each worker has a speed of its own, "
+    "drawn again for each run."
+)
 
 
 def equal(seed: int, most_ops: int, confidence: float) -> Row | None:
-    """Compare two equal runs; None if one is not analysed."""
+    """Compare two equal runs; None if either is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     found = _compared(plan, replace(plan, seed=seed + OTHER_DRAWS), confidence)
     if found is None:
@@ -60,7 +63,7 @@ def equal(seed: int, most_ops: int, confidence: float) -> Row | None:
 
 
 def slower(seed: int, most_ops: int, confidence: float) -> Row | None:
-    """Compare a run with one that has one more fault; None if it draws none or one is not analysed."""
+    """Compare a run with the same run plus a fault; None if no fault is drawn or a run is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     faults = [each for each in plan.mechanisms if each.cause is not None]
     if not faults:
@@ -89,7 +92,7 @@ def slower(seed: int, most_ops: int, confidence: float) -> Row | None:
 
 
 def _true(plan: JobPlan) -> float:
-    """Slowdown of the same run by a fault, as a share of its step time without it."""
+    """True slowdown of a run by a fault, as a share of its step time without the fault."""
     simulation = Simulation(plan)
     with_it, without = (simulation.step_us(simulation.timeline(each)).mean() for each in ((), {0}))
     return float(with_it / without) - 1
@@ -122,7 +125,7 @@ def _largest(parts: Sequence[Part]) -> str:
 
 
 def _of_ops(found: Found, fault: Mechanism) -> bool | None:
-    """Whether the stage with the largest part is the fault's; None if it has none, or a link's two."""
+    """Return whether the largest part lies on the fault's stage; None for a link or a fault without stage."""
     stage = None if fault.cause == "communication" else getattr(fault, "pp_rank", None)
     stages = [part for part in found.parts if part.of == "stage"]
     return None if stage is None or not stages else _largest(stages) == f"stage {stage}"
@@ -151,7 +154,9 @@ def _tables(pairs: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
     by_class = faulty.groupby("class", as_index=False).agg(**columns)
     return [
         Section("Equal runs", SIZES, sized.groupby("other GPUs", as_index=False).agg(**of_equal)),
-        Section("A fault more, by its true cost", "At least this percentage of A's step.", by_class),
+        Section(
+            "A fault more, by its true cost", "The cost is at least this percentage of A's step.", by_class
+        ),
         Section("Equal runs that differ", "", pairs[pairs.differs]),
     ]
 
@@ -165,7 +170,7 @@ def _tables(pairs: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge comparisons of two runs."""
+    """Evaluate comparisons of two runs."""
     how = {"most_ops": args.most_ops, "confidence": args.confidence}
     tables, last = zip(
         *(drawn(partial(judge, **how), args.seed, args.pairs) for judge in (equal, slower)), strict=True

@@ -1,4 +1,4 @@
-"""Evaluate the view drain: fleets whose hosts are drained by it, beside today's lists and chance.
+"""Evaluate the view drain on generated fleets, against simpler lists and chance.
 
 `python -m tests.evaluation.drain --seed S` prints the tables. Hosts of generated jobs are slow for one to
 three days, for weeks, or again and again. Each morning a policy may drain some hosts: healthy spares serve
@@ -33,7 +33,7 @@ STATES: Final = "SELECT host, state, probability, expected_gpu_hours, expected_l
 
 
 def follow(world: World, name: str, most: int | Mapping[int, int], rng: np.random.Generator) -> Course:
-    """Drain each morning the first hosts of a list that are still there.
+    """Each morning, drain the first hosts of a list that are still in use.
 
     name : of LISTS; else hosts are drawn
     most : how many each morning, or by day; of other days none
@@ -58,7 +58,7 @@ def follow(world: World, name: str, most: int | Mapping[int, int], rng: np.rando
 
 
 def _predicted(course: Course, day: int) -> Rows:
-    """Expected losses of hosts, beside their true cost if none is drained from now on."""
+    """Expected losses of hosts beside their true cost if no host is drained from now on."""
     world, found = course.world, []
     jobs = {host: job for job in course.jobs.values() for host in job.hosts}
     ahead = range(day + 1, day + 1 + TERMS.days)
@@ -83,7 +83,7 @@ def _predicted(course: Course, day: int) -> Rows:
 
 
 def judged(world: World, most: int, seed: int) -> dict[str, Course]:
-    """Follow each policy through the same fleet."""
+    """Run each policy on the same fleet."""
     own = follow(world, "drain", most, child_rng(seed, "own"))
     as_many = Counter(since - 1 for since in own.drained.values())
     return {
@@ -96,7 +96,7 @@ def judged(world: World, most: int, seed: int) -> dict[str, Course]:
 
 
 def tables(found: Mapping[int, Mapping[str, Course]]) -> list[Section]:
-    """Hours by policy and by fleet, and whether the expected savings were real."""
+    """Tables of GPU-hours by policy and fleet, and of expected against true savings."""
     rows = pd.DataFrame(
         {"policy": name, "fleet": seed, "drains": len(course.drained), "false drains": course.false,
          "returned": course.returned, "cost": course.cost, "net": course.returned - course.cost}
@@ -107,11 +107,15 @@ def tables(found: Mapping[int, Mapping[str, Course]]) -> list[Section]:
     spread = by_policy["net"].agg(["min", "max"]).reset_index(drop=True)
     summed = summed.assign(**{"least net of a fleet": spread["min"], "most": spread["max"]})
     return [
-        Section("Hours by policy", "GPU-hours over all fleets; false: not slow in the days ahead.", summed),
+        Section(
+            "Hours by policy",
+            "GPU-hours over all fleets; a false drain is of a host not slow afterwards.",
+            summed,
+        ),
         Section("By fleet", "", rows),
         Section(
             "Expected and came",
-            "Hosts left in, by state: the part of the next days on which they were slow, and GPU-hours lost.",
+            "Share of slow days among the next days, and GPU-hours lost, for hosts not drained.",
             _by_state(pd.DataFrame([each for of in found.values() for each in of["drain"].predictions])),
         ),
     ]
@@ -144,7 +148,7 @@ def _by_state(predictions: pd.DataFrame) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge drains."""
+    """Evaluate policies of draining hosts."""
     seeds = range(args.seed, args.seed + args.fleets)
     found = {
         seed: judged(World(seed, args.jobs, args.days, args.most_ops), args.most, seed) for seed in seeds

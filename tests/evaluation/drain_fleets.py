@@ -1,4 +1,4 @@
-"""Fleets whose hosts are slow for a while, and whose jobs may be changed: what runs, and each day's results.
+"""Generated fleets whose hosts are slow for a while; draining and changing jobs alters later days.
 
 The noise of a job repeats after a few days. So units that run alike are simulated once, and a fleet of many
 jobs over many days is cheap.
@@ -52,20 +52,20 @@ Tables = Mapping[str, pa.Table]
 
 @dataclass(frozen=True)
 class Unit:
-    """A job on a day as it runs, with all its faults, and the hours of its GPUs."""
+    """A job on one day, with all its faults and its GPU-hours."""
 
     plan: JobPlan
     gpu_hours: float
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """Key of everything that its results depend on."""
+        """Key of everything that a unit's results depend on."""
         identity = self.plan.identity
         return identity.job_id, self.plan.seed, tuple(self.plan.mechanisms), identity.hosts
 
 
 class World:
-    """One fleet under any actions; equal units are simulated once."""
+    """One fleet under any actions; units with equal content are simulated only once."""
 
     def __init__(self, seed: int, jobs: int, days: int, most_ops: int) -> None:
         self.days = days
@@ -74,7 +74,7 @@ class World:
         self._results: dict[object, Tables] = {}
 
     def ran(self, job: FleetJob, day: int) -> Unit:
-        """Return what a job, in its present form, runs on a day."""
+        """Return the unit that a job, as changed so far, runs on a day."""
         plan, draw = self.fleet.plan(job, day), job.days.start + day % DRAWS
         return Unit(
             replace(
@@ -87,19 +87,19 @@ class World:
         )
 
     def step_us(self, unit: Unit) -> float:
-        """Mean step time of a unit. [us]"""
+        """Mean step time of a unit as it runs on a day. [us]"""
         if unit.alike[:-1] not in self._step_us:
             self._simulated(unit)
         return self._step_us[unit.alike[:-1]]
 
     def _simulated(self, unit: Unit) -> Simulation:
-        """Run a unit, and cache its step time, whatever the names of its hosts."""
+        """Simulate a unit and cache its step time by content, without host names."""
         simulation = Simulation(unit.plan)
         self._step_us[unit.alike[:-1]] = float(simulation.step_us(simulation.timeline()).mean())
         return simulation
 
     def results(self, job: FleetJob, day: int) -> Tables:
-        """Return the rows of ASKED of a job on a day."""
+        """Return the rows of a job on a day in the tables of ASKED."""
         unit = self.ran(job, day)
         if unit.alike not in self._results:
             recorded = recorded_job(self._simulated(unit))
@@ -109,13 +109,13 @@ class World:
         return {name: _keyed(name, rows, key) for name, rows in self._results[unit.alike].items()}
 
     def is_slow(self, host: str, job: FleetJob, days: range) -> list[bool]:
-        """Return whether a host is slow on each of some days."""
+        """Return whether a host is slow, for each of some days."""
         spells = [each for each in self.fleet.spells if each.host == host]
         return [any(each.in_job(job, day) is not None for each in spells) for day in days]
 
 
 def _within(mechanism: Mechanism, steps: int) -> Mechanism:
-    """The mechanism of a day; if it strikes in all steps, it is the same on other days."""
+    """Return the mechanism of one day; a mechanism in all steps is the same on every day."""
     if isinstance(mechanism, Windowed) and (mechanism.window.share(steps) == 1.0).all():
         return replace(mechanism, window=ALWAYS)
     return mechanism
@@ -156,26 +156,26 @@ def fleet_of(seed: int, jobs: int, days: int, most_ops: int) -> Fleet:
 
 
 def layers_of(plan: JobPlan, rng: np.random.Generator) -> Sequence[float]:
-    """Layers of each chunk of a job's model: those of its fault, if they are uneven."""
+    """Number of layers in each chunk of a job's model; uneven if the job's fault says so."""
     uneven = [each.layers for each in plan.mechanisms if isinstance(each, UnevenLayers)]
     drawn = int(rng.integers(*LAYERS))
     return uneven[0] if uneven else [drawn] * (plan.shape.last_chunk + 1)
 
 
 def _is_asked(plan: JobPlan) -> bool:
-    """Whether a job has other hosts, results, and no worker on two hosts, of which its log shows one."""
+    """Return whether a job has several hosts and results, and no worker that spans two hosts."""
     shape = plan.shape
     is_on_one = shape.tp_size * shape.cp_size <= GPUS_PER_HOST
     return is_on_one and shape.hosts >= LEAST_HOSTS and shape.steps >= LEAST_STEPS and not plan.lost_ranks
 
 
 def gpus_of_host(shape: JobShape) -> int:
-    """GPUs that a job has on one host."""
+    """Number of GPUs that a job has on one host."""
     return min(shape.world_size, GPUS_PER_HOST)
 
 
 def _spells(host: str, days: int, rng: np.random.Generator) -> list[SickSpell]:
-    """Slow for one to three days, for two to eight weeks, or repeatedly for days."""
+    """Draw when a host is slow: for one to three days, for two to eight weeks, or repeatedly for days."""
     kind = rng.choice(["passing", "lasting", "coming back"], p=[0.5, 0.25, 0.25])
     factor, day = 1 + log_uniform(rng, 0.1, 0.6), int(rng.integers(days - 4))
     found = []
@@ -189,7 +189,7 @@ def _spells(host: str, days: int, rng: np.random.Generator) -> list[SickSpell]:
 
 
 class Warehouse:
-    """Tables of the days so far, and views over them; tables that are not ASKED stay empty."""
+    """Tables of the days so far with their views; only the tables in ASKED have rows."""
 
     def __init__(self) -> None:
         self._connection = duckdb.connect(":memory:")
@@ -201,11 +201,11 @@ class Warehouse:
         create_views(self._connection, names)
 
     def add(self, tables: Mapping[str, Sequence[pa.Table]]) -> None:
-        """Append rows to the tables of these names."""
+        """Append rows to tables given by name."""
         for name, parts in tables.items():
             self._connection.register("added", pa.concat_tables(parts))
             self._connection.execute(f"INSERT INTO {name} FROM added")
 
     def ask(self, sql: str) -> pd.DataFrame:
-        """Answer a question."""
+        """Run a query over the tables and return its rows."""
         return self._connection.execute(question(sql).for_duckdb).df()

@@ -1,4 +1,4 @@
-"""Microbatches exchanged between dp ranks by their true work, in a generated job."""
+"""Exchange whole microbatches between dp ranks by their true work, in a generated job."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from jobs.synthetic.simulation import child_rng
 
 @dataclass(frozen=True)
 class Exchanged(PackedSequences):
-    """The same sequences; within each step dp ranks exchange whole microbatches by their true work.
+    """The same sequences after dp ranks have exchanged whole microbatches within each step.
 
     experts : how the router loads experts with their tokens, which move with them; None: evenly
     seed    : of the job
@@ -23,7 +23,7 @@ class Exchanged(PackedSequences):
     seed: int = 0
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Give the heaviest microbatch to the rank with the least work that has room."""
+        """Assign microbatches, heaviest first, to the rank with room that has the least work."""
         super().change(conditions, rng)
         workload = conditions.workload
         work = (1 + workload.backward_ratio) * conditions.linear
@@ -37,7 +37,7 @@ class Exchanged(PackedSequences):
     def _move_experts(
         self, experts: ExpertImbalance, conditions: Conditions, order: NDArray[np.int64]
     ) -> None:
-        """Move the load that microbatches put on experts to the places that the microbatches have now."""
+        """Move each microbatch's load on experts to the place that the microbatch has now."""
         place, alone = conditions.place, Conditions(conditions.place, conditions.workload)
         experts.change(alone, child_rng(self.seed, f"{type(experts).__name__} 0"))
         for chunk in np.unique(place.chunk[place.computes]):
@@ -51,7 +51,7 @@ Exchanged.__name__ = PackedSequences.__name__  # draws go by the name: the same 
 
 
 def _order(work: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return where the microbatches of each step come from, shape (step, microbatch, dp_rank)."""
+    """Return the origin of each microbatch in each step, shape (step, microbatch, dp_rank)."""
     microbatches, steps, ranks = work.shape
     orders = []
     for step in range(steps):
@@ -67,6 +67,6 @@ def _order(work: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _moved(values: NDArray[np.float64], order: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Values of microbatches in another order; shape (microbatch, step, dp_rank)."""
+    """Reorder values of microbatches; shape (microbatch, step, dp_rank)."""
     moved = [values[:, step].ravel()[of_step] for step, of_step in enumerate(order)]
     return np.stack(moved, axis=1)

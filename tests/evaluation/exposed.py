@@ -1,4 +1,4 @@
-"""Evaluate exposed communication: the same jobs rerun with these ops at zero duration.
+"""Evaluate exposed communication against reruns of the same jobs with the communication at zero duration.
 
 `python -m tests.evaluation.exposed --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
 1,000,000 on are kept for evaluation.
@@ -30,11 +30,11 @@ from tests.evaluation.report import FORMATS, Section, rendered
 from udfs.kernel.replay.exposed import COMMUNICATION
 from udfs.what_if import simulate_job
 
-NOTE: Final = "Errors of exposed_s, in per cent of the recorded step."
+NOTE: Final = "The table shows errors of exposed_s, in per cent of the recorded step."
 
 
 def judge(seed: int, most_ops: int = 15_000) -> list[Row]:
-    """Draw a job and compare each row with a run without these ops; none if it is not analysed."""
+    """Compare each row of a drawn job with a rerun without the row's ops; no rows if it is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     simulation = Simulation(plan)
     job = recorded_job(simulation)
@@ -70,20 +70,20 @@ def _true_s(simulation: Simulation, op_type: str, pp_rank: int) -> float:
 
 
 def true_exposed_s(simulation: Simulation, rows: Rows) -> float:
-    """Ground truth: mean step time minus that of a rerun with these ops at zero duration. [s]"""
+    """Ground truth: mean step time minus that of a rerun with some ops at zero duration. [s]"""
     whole, without = (simulation.timeline(), timeline_in_no_time(simulation, rows))
     return float((simulation.step_us(whole) - simulation.step_us(without)).mean()) / 1e6
 
 
 def timeline_in_no_time(simulation: Simulation, rows: Rows) -> Timeline:
-    """Run the job as it ran, but with some of its ops at zero duration."""
+    """Rerun a job as it ran, with some of its ops at zero duration."""
     busy_us, delay_us = simulation.times_us()
     busy_us[rows] = 0.0
     return simulation._events.run(busy_us, delay_us)
 
 
 def by(judged: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """Errors of the rows with the same values."""
+    """Errors grouped by the values of some columns."""
     sized = judged.assign(size=judged.error.abs())
     columns_of = {
         "rows": ("error", "size"),
@@ -105,7 +105,7 @@ def by(judged: pd.DataFrame, *columns: str) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge exposed communication."""
+    """Evaluate exposed communication."""
     judged: list[Row] = []
     jobs, seed = 0, args.seed
     while jobs < args.jobs:

@@ -1,4 +1,4 @@
-"""Diagnoses with results that a test chooses."""
+"""Substitutes for the diagnosis that return results chosen by a test."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def saying(
     slow: Culprits = (),
     job: Mapping[str, Any] | None = None,
 ) -> Diagnose:
-    """A diagnosis that gives these savings for any job, and labels causes that save 2.5 %.
+    """A diagnosis that returns the given savings for any job and labels causes that save at least 2.5 %.
 
     Other causes save 0.
     """
@@ -60,11 +60,11 @@ def saying(
 
 
 def zero(rank_steps: pa.Table, manifest: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
-    """A diagnosis that finds nothing; a separate function, so that other processes can import it."""
+    """A diagnosis that finds nothing, defined at module level so that other processes can import it."""
     return saying({})(rank_steps, manifest)
 
 
 def rows_by(frame: pd.DataFrame, *names: str) -> dict[Any, dict[str, Any]]:
-    """Rows of a table by the values of one column, or of several as a tuple."""
+    """Index the rows of a table by one column, or by several as a tuple."""
     rows: list[dict[Any, Any]] = frame.to_dict(orient="records")
     return {row[names[0]] if len(names) == 1 else tuple(row[name] for name in names): row for row in rows}

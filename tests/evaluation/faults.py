@@ -1,4 +1,4 @@
-"""Judge assumptions about hosts that relapse: the prior of drain, and the test of host_record.
+"""Test assumptions about hosts that fail again: the prior of drain, and the test of host_record.
 
 `python -m tests.evaluation.faults --log fault_trace.json` reads a list of events, each with node_id,
 event_time in days, and event_type fault_start or fault_end. The public one has 584 faults of 400 hosts over
@@ -30,7 +30,7 @@ FIRST: Final = date(2026, 1, 1)
 
 
 class Fault(NamedTuple):
-    """A fault of a host, in days since the log began. A start while it is down belongs to the same fault."""
+    """One fault of a host, in days since the log began; a start while the host is down is not a new fault."""
 
     host: str
     start: float
@@ -38,7 +38,7 @@ class Fault(NamedTuple):
 
 
 class Quiet(NamedTuple):
-    """How long a host was up after its n-th fault, and whether a fault or the end of the log ended that."""
+    """How long a host was up after its n-th fault, and whether a new fault ended that time."""
 
     faults: int
     days: float
@@ -46,7 +46,7 @@ class Quiet(NamedTuple):
 
 
 def read(path: Path) -> list[Fault]:
-    """Read the faults of a log by host and time."""
+    """Read the faults of a log, by host and time."""
     events = json.loads(path.read_text())
     found, down = [], dict[str, list[float]]()
     for event in sorted(events, key=lambda each: (each["event_time"], each["event_type"] == "fault_start")):
@@ -63,7 +63,7 @@ def read(path: Path) -> list[Fault]:
 
 
 def quiet_times(faults: Sequence[Fault], until: float) -> Iterator[Quiet]:
-    """How long hosts were up after each repair."""
+    """Return how long hosts were up after each repair."""
     for place, fault in enumerate(faults):
         number = sum(each.host == fault.host for each in faults[: place + 1])
         following = faults[place + 1] if place + 1 < len(faults) else None
@@ -74,7 +74,7 @@ def quiet_times(faults: Sequence[Fault], until: float) -> Iterator[Quiet]:
 
 
 def chances(times: Sequence[Quiet]) -> pd.DataFrame:
-    """Daily chance of the next fault, by faults before and days since the repair."""
+    """Daily probability of the next fault, by earlier faults and days since the repair."""
     rows = []
     for name, is_meant in (("one", lambda n: n == 1), ("more", lambda n: n > 1), ("any", lambda _: True)):
         chosen = [each for each in times if is_meant(each.faults)]
@@ -88,7 +88,7 @@ def chances(times: Sequence[Quiet]) -> pd.DataFrame:
 
 
 def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> set[str]:
-    """Hosts that host_record calls beyond chance, with a week as a job of all hosts, failing ones as slow."""
+    """Hosts that host_record finds slow beyond chance, if a week is a job whose failing hosts are slow."""
     slow = {(int(each.start // WEEK), each.host) for each in faults}
     struck = sorted({week for week, _ in slow if week < weeks})
     rows = [
@@ -103,7 +103,7 @@ def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> 
 
 
 def recurrence(faults: Sequence[Fault], hosts: int, until: float, draws: int, seed: int) -> pd.DataFrame:
-    """Hosts that the test names in the whole log and in its first half, and how often it errs."""
+    """Hosts that the test names in the whole log and in its first half, and its rate of false names."""
     names = sorted({each.host for each in faults})
     names += [f"never {number}" for number in range(hosts - len(names))]
     rng, rows = np.random.default_rng(seed), []
@@ -124,7 +124,7 @@ def _moved(faults: Sequence[Fault], hosts: Sequence[str]) -> list[Fault]:
 
 
 def later(faults: Sequence[Fault], hosts: int, until: float) -> pd.DataFrame:
-    """Faults in the second half, by faults in the first."""
+    """Faults in the second half of the log, by faults in the first half."""
     early, late = (
         pd.Series([each.host for each in faults if (each.start < until / 2) == is_early]).value_counts()
         for is_early in (True, False)
@@ -149,15 +149,19 @@ def later(faults: Sequence[Fault], hosts: int, until: float) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge recurrence by a log of faults."""
+    """Evaluate how often hosts fail again, from a log of faults."""
     faults = read(args.log)
     until = max(each.end for each in faults)
     prior = chances(list(quiet_times(faults, until)))
     test = recurrence(faults, args.hosts, until, args.draws, args.seed)
     heading = f"{len(faults)} faults of {args.hosts} hosts over {until:.0f} days."
     sections = [
-        Section("Chance a day of the next fault", "By faults before, and days since the repair.", prior),
-        Section("Hosts beyond chance", "By host_record, each week one job of all hosts.", test),
+        Section(
+            "Chance a day of the next fault",
+            "Rows: earlier faults; columns: days since repair.",
+            prior,
+        ),
+        Section("Hosts beyond chance", "Each week is one job of all hosts.", test),
         Section(
             "The second half",
             f"{MOST_EARLY} stands for as many and more.",

@@ -1,4 +1,4 @@
-"""The course of a fleet whose hosts are drained and whose jobs are changed, day by day."""
+"""Simulate a fleet day by day while hosts are drained and jobs are changed."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -12,7 +12,7 @@ TERMS: Final = DrainTerms()
 
 @dataclass
 class Course:
-    """A fleet under a policy: savings and costs of its actions [GPU-hours].
+    """A fleet under a policy, with savings and costs of its actions. [GPU-hours]
 
     returned : by drains, and by changes of jobs
     drained, changed : hosts, and jobs with what was done, by the first day on which that holds
@@ -30,11 +30,11 @@ class Course:
     warehouse: Warehouse = field(default_factory=Warehouse)
 
     def __post_init__(self) -> None:
-        """Begin with all jobs as they were drawn."""
+        """Start with all jobs as they were drawn."""
         self.jobs = {job.job_id: job for job in self.world.fleet.jobs}
 
     def run(self, day: int) -> list[FleetJob]:
-        """Run a day: count the savings, and add its rows. Returns the jobs that ran, as they are now."""
+        """Simulate a day: count savings, append rows, and return the jobs that ran."""
         world, serving = self.world, [job for job in self.jobs.values() if day in job.days]
         found = [world.results(job, day) for job in serving]
         self.warehouse.add({name: [each[name] for each in found] for name in ASKED} if found else {})
@@ -50,7 +50,7 @@ class Course:
         return serving
 
     def drain(self, host: str, day: int) -> None:
-        """Drain a host at the end of a day: a healthy spare serves its job from then on."""
+        """At the end of a day, replace a host by a healthy spare in its job."""
         (job,) = (each for each in self.jobs.values() if host in each.hosts)
         self.cost += self._pause_gpu_hours(job) + gpus_of_host(job.shape) * TERMS.spare_hours
         self.drained[host] = day + 1
@@ -58,7 +58,7 @@ class Course:
         self.false += not any(self.world.is_slow(host, job, range(day + 1, day + 1 + TERMS.days)))
 
     def change(self, after: FleetJob, what: str, day: int) -> None:
-        """Restart a job in its changed form, at the end of a day."""
+        """At the end of a day, restart a job in its changed form."""
         self.cost += self._pause_gpu_hours(after)
         self.changed[after.job_id, what] = day + 1
         self.jobs[after.job_id] = after
@@ -68,5 +68,5 @@ class Course:
 
 
 def without_host(job: FleetJob, host: str) -> FleetJob:
-    """Return a job with a spare in place of a host."""
+    """Return a job with a spare host in place of one of its hosts."""
     return replace(job, hosts=tuple(f"spare of {each}" if each == host else each for each in job.hosts))

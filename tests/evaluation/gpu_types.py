@@ -1,4 +1,4 @@
-"""Evaluate costs of different GPUs: generated jobs with mixed types, and the same with equal GPUs.
+"""Evaluate the cost of mixed GPU types on generated jobs, beside the same jobs with equal GPUs.
 
 python -m tests.evaluation.gpu_types --jobs 200 --seed 5000
 """
@@ -28,7 +28,7 @@ MOST_OPS = 60_000
 
 
 class Judged(NamedTuple):
-    """One job: the truth, the result, and the errors of its figures.
+    """One evaluated job: the truth, the result, and the errors of the result's figures.
 
     true, found, flag : by cause; share of T_actual, whether it was said to hold, why not to trust it
     saved_error       : of mixed_hardware's time_saved_fraction
@@ -45,7 +45,7 @@ class Judged(NamedTuple):
 
 
 def jobs(count: int, seed: int) -> Iterator[JobPlan]:
-    """Sample jobs with types of GPU on several hosts."""
+    """Draw jobs on several hosts with several GPU types."""
     while count:
         plan = with_gpu_types(sample_job(seed, most_ops=MOST_OPS))
         if isinstance(plan.mechanisms[-1:] and plan.mechanisms[-1], MixedTypes):
@@ -55,7 +55,7 @@ def jobs(count: int, seed: int) -> Iterator[JobPlan]:
 
 
 def judge(plan: JobPlan) -> Judged | None:
-    """Analyse a job with mixed types; None if it is not analysed, or no two types are replayed."""
+    """Analyse a job with mixed GPU types; None if not analysed, or if fewer than two types are replayed."""
     simulation = Simulation(plan)
     job = recorded_job(simulation)
     found = simulate_job(job.rank_steps, job.manifest)
@@ -77,7 +77,7 @@ def judge(plan: JobPlan) -> Judged | None:
 
 
 def _cells(row: dict[str, Any], shape: JobShape) -> set[tuple[int, int]]:
-    """Workers named by the culprits of a cause, (dp_rank, pp_rank)."""
+    """Workers, as (dp_rank, pp_rank), that the culprits of a cause name."""
     return {
         (dp_rank, pp_rank)
         for dp_rank, pp_rank in shape.cells
@@ -98,7 +98,7 @@ def _factor_errors(types: dict[str, dict[str, Any]], mixed: MixedTypes) -> list[
 
 
 def alike(plan: JobPlan) -> JobPlan:
-    """The same job with types as stated, and all equally fast."""
+    """The same job with the stated GPU types, all equally fast."""
     *others, mixed = plan.mechanisms
     assert isinstance(mixed, MixedTypes)
     equal = MixedTypes(mixed.types, dict.fromkeys(mixed.factors, (1.0, 1.0)))
@@ -106,7 +106,7 @@ def alike(plan: JobPlan) -> JobPlan:
 
 
 def report(count: int, seed: int) -> str:
-    """Judge generated jobs twice: as they are, and with all types of GPU equally fast."""
+    """Evaluate generated jobs twice: as drawn, and with all GPU types equally fast."""
     plans = list(jobs(count, seed))
     unlike = [judged for plan in plans if (judged := judge(plan)) is not None]
     equal = [judged for plan in plans if (judged := judge(alike(plan))) is not None]
@@ -145,7 +145,7 @@ def _errors(what: str, errors: Sequence[float]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the figures."""
+    """Print the evaluation of GPU types."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=SEED)

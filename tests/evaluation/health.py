@@ -1,4 +1,4 @@
-"""Evaluate explanations by health: fleets whose hosts become sick, with health that reports it or not.
+"""Evaluate explanations by health checks on fleets whose hosts become sick, with and without reports.
 
 `python -m tests.evaluation.health --seed S` prints the tables. Jobs run, are recorded and simulated; health
 is written as lines, read, folded and put beside the culprits found. Seeds 0 to 99,999 are for tuning, those
@@ -44,7 +44,7 @@ _US: Final = timedelta(microseconds=1)
 
 
 class Spell(NamedTuple):
-    """A host that is sick in a job's steps. begins : None if it was before the first."""
+    """The steps of a job in which a host is sick; `begins` is None if that was before the first step."""
 
     host: str
     log_date: date
@@ -55,7 +55,7 @@ class Spell(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """Logs and tables of a fleet, and the truth."""
+    """Logs and tables of a generated fleet, with the truth."""
 
     causes: pa.Table
     hosts: pa.Table
@@ -65,7 +65,7 @@ class Fleet(NamedTuple):
 
 
 def drawn_fleet(seed: int, days: int, jobs: int) -> Fleet:
-    """Draw a fleet: jobs on their own hosts, every second one with a host that becomes sick."""
+    """Draw a fleet of jobs on separate hosts; in every second job one host becomes sick."""
     rng = np.random.default_rng([seed, 37])
     causes, hosts, spells, lines = [], [], [], []
     unrelated: set[tuple[str, str, datetime]] = set()
@@ -90,7 +90,7 @@ def drawn_fleet(seed: int, days: int, jobs: int) -> Fleet:
 def _unit(
     rng: np.random.Generator, day: date, number: int, hosts: list[str]
 ) -> tuple[pa.Table, Spell | None]:
-    """Run and simulate one job on one day; returns its causes and the spell that struck it."""
+    """Simulate one job on one day; return its causes and the period of sickness that it contains."""
     seed, is_sick = int(rng.integers(1 << 30)), rng.random() < 0.5
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
     begins = midnight + timedelta(hours=rng.uniform(1, 12))
@@ -123,7 +123,7 @@ def _step_starts(rank_steps: pa.Table) -> dict[int, int]:
 
 
 def _telling(rng: np.random.Generator, spell: Spell) -> Iterator[bytes]:
-    """Lines of a sick host's health, if it has any: in one of three ways, until hours after."""
+    """Lines of a sick host's failing check, which begins in one of three ways; none if it has no check."""
     if spell.kind == "missing":
         return
     early_s = (
@@ -139,7 +139,7 @@ def _telling(rng: np.random.Generator, spell: Spell) -> Iterator[bytes]:
 def _unrelated(
     rng: np.random.Generator, day: date, host: str, lines: list[bytes]
 ) -> tuple[str, str, datetime]:
-    """Add health that is unrelated to slowness, as often of a telling check as of any other."""
+    """Add failing checks that have nothing to do with slowness, as often as those that do."""
     check = str(rng.choice([*_TELLING, *_IDLE]))
     begin = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(hours=rng.uniform(0, 23.9))
     end = min(begin + timedelta(hours=float(np.exp(rng.uniform(-4, 2.5)))), _midnight_after(day))
@@ -150,7 +150,7 @@ def _unrelated(
 def _lines(
     rng: np.random.Generator, host: str, check: str, begin: datetime, end: datetime
 ) -> Iterator[bytes]:
-    """Events of a host's check: beginning and end, only the beginning, samples, or ten times a second."""
+    """Events of a check: its start and end, only its start, samples, or ten events a second."""
     way = rng.integers(4)
     if way == 0:
         states = [(begin, "starts"), (end, "ends")]
@@ -173,7 +173,7 @@ def _midnight_after(day: date) -> datetime:
 
 
 def _ingested(lines: list[bytes]) -> pa.Table:
-    """Rows of host_health of these lines, day by day."""
+    """Return the rows of host_health that the given lines yield, day by day."""
     events: dict[tuple[date, Check], list[Event]] = {}
     for line in lines:
         day = datetime.fromisoformat(json.loads(line)["time"]).date()
@@ -188,7 +188,7 @@ def _ingested(lines: list[bytes]) -> pa.Table:
 
 
 def judge(seed: int, days: int = 4, jobs: int = 6) -> tuple[list[Row], Row]:
-    """Draw a fleet; returns a row for each culprit on a sick host, and counts of what was named."""
+    """Draw a fleet; return a row for each culprit on a sick host, and counts of named checks."""
     fleet = drawn_fleet(seed, days, jobs)
     log_dates = sorted({spell.log_date for spell in fleet.spells})
     evidence = cause_evidence(by_day(fleet.health), fleet.causes, fleet.hosts, log_dates, 14).to_pylist()
@@ -228,7 +228,7 @@ def judge(seed: int, days: int = 4, jobs: int = 6) -> tuple[list[Row], Row]:
 
 
 def judged_fleets(first: int, fleets: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Recall by how health begins, and precision over all fleets."""
+    """Recall by the way in which health checks begin, and precision over all fleets."""
     results = [judge(seed) for seed in range(first, first + fleets)]
     spells = pd.DataFrame([row for rows, _ in results for row in rows])
     found = spells[spells.is_found]
@@ -258,7 +258,7 @@ def judged_fleets(first: int, fleets: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Measure how often failed health checks explain slow hosts correctly, on generated fleets."""
+    """Measure how often failed health checks explain slow hosts correctly on generated fleets."""
     recall, totals = judged_fleets(args.seed, args.fleets)
     knowable = "A culprit is knowable if its host fell sick within the record and has health that says so."
     sections = [

@@ -1,4 +1,4 @@
-"""Faults put into recorded traces; the cost of each is the change of the step time caused by it alone.
+"""Inject faults into recorded traces; a fault's cost is the change of step time that it alone causes.
 
 Faults whose fix keeps the work, imbalances of stages and of data, are put in without adding work: what some
 computes gain, the others lose. So a perfect fix gives back the step time before.
@@ -27,7 +27,7 @@ STRENGTHS: Final = 10
 
 @dataclass(frozen=True)
 class Struck:
-    """A recording with a fault in it; cells: the slow workers, if the fault is a slow worker."""
+    """A recording with an injected fault; `cells` are the slow workers of a fault that slows workers."""
 
     recording: Recording
     cells: frozenset[Cell] = frozenset()
@@ -35,7 +35,7 @@ class Struck:
 
 @dataclass(frozen=True)
 class Fault:
-    """Faults that can be put into a trace.
+    """One kind of fault that can be injected into a trace.
 
     weakest, strongest : strength, in the unit that the function states
     """
@@ -47,22 +47,22 @@ class Fault:
     strongest: float
 
     def strength(self, number: int) -> float:
-        """One of STRENGTHS, each the same multiple of the one before."""
+        """Draw one of STRENGTHS, which form a geometric series."""
         return float(np.geomspace(self.weakest, self.strongest, STRENGTHS)[number])
 
 
 def slow_cell(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """All computes of one worker take 1 + excess times as long."""
+    """Multiply the durations of all computes of one worker by 1 + excess."""
     return _slow_cell(recording, excess, rng, np.ones(len(recording.step), bool))
 
 
 def slow_cell_in_some_steps(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """All computes of one worker take 1 + excess times as long in some of the steps."""
+    """Multiply the durations of all computes of one worker by 1 + excess in some of the steps."""
     return _slow_cell(recording, excess, rng, _some_steps(recording, rng))
 
 
 def slow_dp_rank(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """All computes of one dp rank take 1 + excess times as long."""
+    """Multiply the durations of all computes of one dp rank by 1 + excess."""
     dp_rank = int(rng.integers(recording.layout.dp_size))
     duration_s = recording.duration_s.copy()
     duration_s[recording.computes(), :, dp_rank] *= 1 + excess
@@ -71,7 +71,7 @@ def slow_dp_rank(recording: Recording, excess: float, rng: np.random.Generator) 
 
 
 def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Some microbatches take 1 + excess times as long on all stages, the step's others less to compensate."""
+    """Multiply some microbatches by 1 + excess on all stages; shorten the step's others to compensate."""
     computes = recording.computes()
     numbers, of_compute = np.unique(recording.microbatch[computes], return_inverse=True)
     lanes = recording.duration_s.shape[1:]
@@ -83,7 +83,7 @@ def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Gener
 
 
 def longer_last_stage(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Computes of the last stage take 1 + excess times as long, those of the others less to compensate."""
+    """Multiply computes of the last stage by 1 + excess; shorten those of other stages to compensate."""
     del rng
     computes = recording.computes()
     is_last = recording.stage[computes] == recording.layout.pp_size - 1
@@ -93,7 +93,7 @@ def longer_last_stage(recording: Recording, excess: float, rng: np.random.Genera
 
 
 def pauses(recording: Recording, length: float, rng: np.random.Generator) -> Struck:
-    """In some steps one forward-compute of one worker takes `length` median forward-computes longer."""
+    """In some steps, lengthen one forward-compute of one worker by `length` median forward-computes."""
     forwards = recording.computes(ot.FORWARD_COMPUTE)
     duration_s = recording.duration_s.copy()
     for step in np.flatnonzero(_some_steps(recording, rng)):
@@ -103,7 +103,7 @@ def pauses(recording: Recording, length: float, rng: np.random.Generator) -> Str
 
 
 def slow_link(recording: Recording, extra: float, rng: np.random.Generator) -> Struck:
-    """Some forward transfers of one worker take `extra` median forward-computes longer, at both ends."""
+    """Lengthen some forward transfers of one worker, at both ends, by `extra` median forward-computes."""
     layout = recording.layout
     dp_rank, pp_rank = int(rng.integers(layout.dp_size)), int(rng.integers(layout.pp_size - 1))
     duration_s = recording.duration_s.copy()
@@ -115,7 +115,7 @@ def slow_link(recording: Recording, extra: float, rng: np.random.Generator) -> S
 
 
 def late_data(recording: Recording, share: float, rng: np.random.Generator) -> Struck:
-    """In some steps one dp rank's first forward-compute starts later, by a share of the mean step time."""
+    """In some steps, delay one dp rank's first forward-compute by a share of the mean step time."""
     first = recording.computes(ot.FORWARD_COMPUTE, stage=0)[0]
     dp_rank = int(rng.integers(recording.layout.dp_size))
     delay_s = recording.delay_s.copy()
@@ -144,7 +144,7 @@ def _slow_cell(recording: Recording, excess: float, rng: np.random.Generator, is
 
 
 def _some_steps(recording: Recording, rng: np.random.Generator) -> Mask:
-    """Draw some of the steps, always the same number; shape (step,)."""
+    """Draw a fixed number of the steps; shape (step,)."""
     steps = len(recording.step)
     is_struck = np.zeros(steps, bool)
     is_struck[rng.permutation(steps)[: max(1, round(SOME_STEPS * steps))]] = True
@@ -167,7 +167,7 @@ def _shifted(
 
 
 def _transfers_from(recording: Recording, pp_rank: int) -> list[tuple[int, ...]]:
-    """Numbers of send and recv of each real forward transfer that a stage sends."""
+    """Positions of the send and recv of each real forward transfer that a stage sends."""
     is_sent = (recording.op_type == ot.FORWARD_SEND) & (recording.stage == pp_rank)
     pairs = (
         pair

@@ -1,4 +1,4 @@
-"""Generated jobs, each diagnosed and compared with its truth."""
+"""Diagnose generated jobs and compare the results with the truth."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ Diagnose = Callable[[pa.Table, Mapping[str, object] | None], Mapping[str, pa.Tab
 
 @dataclass(frozen=True)
 class DiagnosedJob:
-    """The diagnosis of a job.
+    """The diagnosis of one job.
 
     job    : row of job_slowdown; of a trace that was refused its status alone
     causes : rows of job_causes, by cause; none of a trace that was refused
@@ -39,7 +39,7 @@ class DiagnosedJob:
 
     @property
     def asked(self) -> list[str]:
-        """Causes that must have an answer.
+        """Return the causes for which the diagnosis must have a row.
 
         A cause that only some logs can show is asked for only where there is an answer.
         """
@@ -47,11 +47,11 @@ class DiagnosedJob:
 
     @property
     def is_flagged(self) -> bool:
-        """Whether any cause has a flag, including the unexplained part."""
+        """Return whether any cause, or the unexplained part, has a flag."""
         return any(self.answer(cause)["flag"] is not None for cause in {*self.asked, *self.causes})
 
     def answer(self, cause: str) -> Row:
-        """Columns predicted, is_cause and flag; a cause without a row saves nothing and is not a label."""
+        """Columns predicted, is_cause and flag; a cause without a row counts as no saving and no label."""
         row = self.causes.get(cause, {})
         saved = row.get("time_saved_fraction")
         return {
@@ -61,7 +61,7 @@ class DiagnosedJob:
         }
 
     def worst_cells(self, cause: str, dp_size: int, pp_size: int) -> frozenset[Cell]:
-        """Cells of the culprit named worst, where null means all of them. Empty if none is named."""
+        """Workers of the worst culprit, where null stands for all workers; empty if no culprit is named."""
         culprits = self.causes.get(cause, {}).get("culprits") or []
         below = [each for worst in culprits[:1] for each in worst.get("workers") or ()]
         if below:
@@ -75,7 +75,7 @@ class DiagnosedJob:
 
 
 def diagnosed(diagnose: Diagnose, rank_steps: pa.Table, manifest: Mapping[str, object]) -> DiagnosedJob:
-    """Diagnose a job; a trace that is refused is an answer too, without causes."""
+    """Diagnose a job; a refused trace counts as an answer without causes."""
     try:
         tables = diagnose(rank_steps, manifest)
     except TraceError:
@@ -95,7 +95,7 @@ FIGURES: Final = ("slowdown", "slow_worker_share", "last_stage_share", "forward_
 
 @dataclass(frozen=True)
 class Variant:
-    """A job as drawn, except for some of its conditions.
+    """A job as drawn, with some of its conditions changed.
 
     noise : standard deviation of the log of any op's time; None: as drawn
     steps : recorded steps; None: as drawn. Windows are then opened, because most begin after so few.
@@ -108,7 +108,7 @@ class Variant:
     is_skewed: bool = False
 
     def of(self, plan: JobPlan) -> JobPlan:
-        """Return the plan of a job, changed to have this noise, number of steps and skew of clocks."""
+        """Return a job's plan with changed noise, number of steps or clock skew."""
         if self.noise is not None:
             plan = replace(plan, workload=replace(plan.workload, noise=self.noise))
         if self.steps is not None:
@@ -133,12 +133,12 @@ VARIANTS: Final = (
 def judge_job(
     seed: int, variant: Variant = USUAL, diagnose: Diagnose = simulate_job, most_ops: int = 150_000
 ) -> list[Row]:
-    """Draw a job, and judge its diagnosis; most_ops : most recorded ops, approximately."""
+    """Draw a job and judge its diagnosis; most_ops : approximate upper limit of recorded ops."""
     return judge_plan(variant.of(sample_job(seed, most_ops=most_ops)), variant.name, diagnose)
 
 
 def judge_plan(drawn: JobPlan, variant: str = USUAL.name, diagnose: Diagnose = simulate_job) -> list[Row]:
-    """Run and record a job, diagnose it, and run it again without each cause.
+    """Simulate and diagnose a job, and simulate it again without each cause.
 
     returns  : one row per cause, with what was predicted and what is true of it as fractions of the actual
                step time, and the job's own columns in each. is_detectable: False if a communication fault in
@@ -169,13 +169,13 @@ def judge_plan(drawn: JobPlan, variant: str = USUAL.name, diagnose: Diagnose = s
 
 
 def healthy_seeds(first: int, number: int) -> list[int]:
-    """Seeds from `first` on whose jobs are drawn without a fault."""
+    """Yield seeds from `first` on whose jobs have no fault."""
     healthy: Iterator[int] = (seed for seed in count(first) if sample_job(seed).kind == "healthy")
     return list(islice(healthy, number))
 
 
 def is_hidden(mechanism: Mapping[str, Any], shape: JobShape) -> bool:
-    """Whether a communication fault leaves nothing to compare with.
+    """Return whether a communication fault leaves no healthy transfers to compare with.
 
     So if it struck in all steps, and hit whole collectives of the dp ranks, or the only link.
     """
@@ -190,7 +190,7 @@ def _opened(mechanism: Mechanism) -> Mechanism:
 
 
 def _is_located(found: DiagnosedJob, truth: Truth, shape: JobShape) -> bool | None:
-    """Whether all cells of the culprit that is named worst belong to the mechanism that costs most.
+    """Return whether all workers of the worst culprit belong to the costliest mechanism.
 
     None if the slow workers of the job cost too little to be judged.
     """

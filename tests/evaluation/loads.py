@@ -1,4 +1,4 @@
-"""Evaluate the cause data_loading on generated jobs that record loads, beside the same jobs without loads.
+"""Evaluate the cause data_loading on jobs that record data loads, and on the same jobs without loads.
 
 `python -m tests.evaluation.loads --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
 1,000,000 on are kept for evaluation.
@@ -23,33 +23,33 @@ CAUSE: Final = "data_loading"
 
 
 def judge(seed: int, most_ops: int = 60_000) -> list[Row]:
-    """Judge a job with its loads, and the same job without; `variant` says which."""
+    """Judge a job with its data loads and without; column `variant` says which."""
     plan = sample_job(seed, most_ops=most_ops)
     return [*judge_plan(with_loads(plan), WITH_LOADS), *judge_plan(plan, WITHOUT)]
 
 
 def sections(judged: pd.DataFrame) -> list[Section]:
-    """All tables."""
+    """Return all tables of the evaluation."""
     loads = judged[judged.cause == CAUSE]
     return [
         Section(
             "Slow loads",
-            "Errors of the saved fraction; labels at 2.5 % saved, false where the truth saves less.",
+            "Errors are of the saved fraction; labels are at 2.5 % saved, and false where the truth is less.",
             score.by_cause(loads).drop(columns=["cause"]),
         ),
         Section(
             "All causes",
-            "With loads, some of them slow, and without; layouts, times and faults are the same.",
+            "Jobs are with loads, some of them slow, and without; all else is the same.",
             by_cause(judged),
         ),
-        Section("Calibration", "Slow loads by their predicted saving.", score.calibration(loads)),
-        Section("Wrong labels of slow loads", "Worst errors first.", score.wrong_labels(loads)),
+        Section("Calibration", "Slow loads are grouped by predicted saving.", score.calibration(loads)),
+        Section("Wrong labels of slow loads", "The worst errors come first.", score.wrong_labels(loads)),
         Section("Largest errors of slow loads", "", score.worst(loads, 5)),
     ]
 
 
 def by_cause(judged: pd.DataFrame) -> pd.DataFrame:
-    """Scores of each cause over all jobs, with loads and without."""
+    """Scores of each cause over all jobs, with data loads and without."""
     parts = []
     for logs, rows in judged.groupby("variant", sort=False):
         scores = score.by_cause(rows)
@@ -67,7 +67,7 @@ def by_cause(judged: pd.DataFrame) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge the cause data_loading."""
+    """Evaluate the cause data_loading."""
     seeds = range(args.seed, args.seed + args.jobs)
     judged = pd.DataFrame(row for seed in seeds for row in judge(seed, args.most_ops))
     heading = (

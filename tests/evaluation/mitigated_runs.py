@@ -1,4 +1,4 @@
-"""The same jobs once more with a mitigation in place: the truth of tests.evaluation.mitigations.
+"""Rerun jobs with a mitigation in place, as the truth for tests.evaluation.mitigations.
 
 The second run has the same draws and does what the plan of the mitigation says: the layers that were advised;
 microbatches exchanged by their true work; sequences packed evenly; collections of the same lengths behind
@@ -45,7 +45,7 @@ RUNS: Final = 4_000
 
 @dataclass(frozen=True)
 class PlannedCollections(UnsynchronisedGc):
-    """Garbage collection as planned: in every n-th step all workers collect together, after their last op.
+    """Planned garbage collection: in every n-th step all workers collect together, after their last op.
 
     planned_steps : n
     """
@@ -53,7 +53,7 @@ class PlannedCollections(UnsynchronisedGc):
     planned_steps: int = 1
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Spread the mean pause of such a step over all steps: the number of recorded ones is chance."""
+        """Spread the mean pause of a collection over all steps, because few collections are recorded."""
         place, before_s = conditions.place, conditions.added_s.copy()
         super().change(conditions, rng)
         lengths_s = conditions.added_s - before_s
@@ -72,7 +72,7 @@ PlannedCollections.__name__ = UnsynchronisedGc.__name__  # draws go by the name:
 
 @dataclass(frozen=True)
 class ExchangedGpus(UnlikeGpus):
-    """The same healthy workers; new ones are as fast as the usual one.
+    """The same healthy workers with the slow GPUs exchanged for ones of usual speed.
 
     exchanged : places of the new ones
     """
@@ -80,7 +80,7 @@ class ExchangedGpus(UnlikeGpus):
     exchanged: Sequence[Cell] = ()
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Scale the computes of the workers that stay."""
+        """Scale the computes of the replicas that remain."""
         before = conditions.factor.copy()
         super().change(conditions, rng)
         for dp_rank, pp_rank in self.exchanged:
@@ -93,7 +93,7 @@ ExchangedGpus.__name__ = UnlikeGpus.__name__  # draws go by the name: the same w
 
 @dataclass(frozen=True)
 class OtherWeights(Mechanism):
-    """Computes of each dp rank take `weights` times as long: as if its microbatches had that many samples."""
+    """Multiply the computes of each dp rank by `weights`, as if its microbatches had other sizes."""
 
     weights: Sequence[float]
 
@@ -104,7 +104,7 @@ class OtherWeights(Mechanism):
 
 
 class Run(NamedTuple):
-    """A job with the fault that a mitigation is for, and its other faults.
+    """A job with the fault that a mitigation treats, and its other faults.
 
     layers : of each chunk of the model
     advice : plan of the mitigation; None where it has no answer
@@ -117,12 +117,12 @@ class Run(NamedTuple):
     advice: str | None
 
     def with_instead(self, *mechanisms: Mechanism) -> JobPlan:
-        """Return the job's plan with these in place of the fault."""
+        """Return the job's plan with the given mechanisms in place of the fault."""
         return replace(self.plan, mechanisms=[*mechanisms, *self.others])
 
 
 def step_s(plan: JobPlan) -> float:
-    """Mean step time of a run. [s]"""
+    """Mean step time of a run with some of its faults. [s]"""
     return float(_steps_us(Simulation(plan)).mean()) / 1e6
 
 
@@ -167,7 +167,7 @@ INSTEAD: Final[dict[str, Callable[[Run], tuple[Mechanism, ...]]]] = {
 
 
 def _changed_s(mitigation: str, run: Run) -> float:
-    """Mean step time of a job with the advised mitigation. [s]"""
+    """Mean step time of a job with the proposed mitigation. [s]"""
     return step_s(run.with_instead(*INSTEAD[mitigation](run)))
 
 
@@ -186,7 +186,7 @@ def _host_exchanged(run: Run) -> float:
 
 
 def _replica_removed(run: Run) -> float:
-    """Time for the same number of samples, by the other replicas alone. [s]"""
+    """Time for the same number of samples when one replica is removed. [s]"""
     simulation, replicas = Simulation(run.plan), run.plan.shape.dp_size
     if run.advice is None:
         return step_s(run.plan)
@@ -225,7 +225,7 @@ def _overlapped(run: Run) -> float:
 
 
 class Case(NamedTuple):
-    """A mitigation in the evaluation.
+    """One mitigation of the evaluation, with the fault that it treats.
 
     fault    : cause of which the trouble is drawn
     kinds    : names of the mechanisms that the mitigation is for; none: all of the cause

@@ -1,4 +1,4 @@
-"""Whether the bounds of jobs without transfers hold: jobs with transfers, stripped of them.
+"""Evaluate the bounds on the slowdown of jobs without transfers, by removing transfers from complete jobs.
 
 `python -m tests.evaluation.partial --jobs 400`
 """
@@ -32,7 +32,7 @@ TITLES: Final = (
 
 
 class Job(NamedTuple):
-    """A job with its transfers, its slowdown, and the link that is slow: direction, sender, receiver."""
+    """A job with its transfers, its slowdown, and its slow link as (direction, sender, receiver)."""
 
     name: str
     rank_steps: pa.Table
@@ -42,7 +42,7 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Bounds of a stripped job, the same on clocks that are off, and where the largest gap is."""
+    """Bounds after removing transfers, with right and with wrong clocks, and the place of the largest gap."""
 
     job: Job
     bounds: tuple[float, float]
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     largest: tuple[str, int, int] | None
 
     def holds(self, low: float, high: float) -> bool:
-        """Whether the slowdown lies in these bounds."""
+        """Return whether the slowdown of the complete job lies within the given bounds."""
         return low <= self.job.slowdown <= high
 
     @property
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
 
     @property
     def moved(self) -> float:
-        """Largest relative change of a bound when clocks differ."""
+        """Largest relative change of a bound between right and wrong clocks."""
         return max(abs(a / b - 1.0) for a, b in zip(self.on_clocks, self.bounds, strict=True))
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
 
 
 def drawn(seed: int, kind: str) -> Job | None:
-    """One job; None if the full one is not analysed, or has no pipeline."""
+    """Draw a job; None if it has no pipeline or is not analysed even with its transfers."""
     if kind == GENERATED:
         return _generated(seed)
     found = draw(seed, kind)
@@ -86,7 +86,7 @@ def _generated(seed: int) -> Job | None:
 
 
 def without_transfers(rank_steps: pa.Table) -> pa.Table:
-    """The rows without sends and recvs."""
+    """Return the rows without sends and recvs."""
     codes = {OP_CODES[name] for name in TRANSFER_OPS}
     rows = rank_steps.to_pylist()
     for row in rows:
@@ -96,7 +96,7 @@ def without_transfers(rank_steps: pa.Table) -> pa.Table:
 
 
 def on_other_clocks(rank_steps: pa.Table, seed: int) -> pa.Table:
-    """The rows with a separate host for each rank, whose clocks are off and drift."""
+    """The rows with a separate host for each rank, whose clocks have an offset and drift."""
     rng = np.random.default_rng([317, seed])
     ranks, zero_us = (np.asarray(rank_steps.column(name)) for name in ("rank", "t0_us"))
     offset_us = 1e6 * rng.uniform(-MOST_OFF_S, MOST_OFF_S, ranks.max() + 1)
@@ -107,7 +107,7 @@ def on_other_clocks(rank_steps: pa.Table, seed: int) -> pa.Table:
 
 
 def judged(job: Job, seed: int) -> Outcome:
-    """Remove a job's transfers, and compare the results."""
+    """Remove a job's transfers and compare the bounds with the slowdown of the complete job."""
     stripped, facts = without_transfers(job.rank_steps), job.manifest | {"transfers": Transfers.ABSENT}
     bounds = []
     largest = None
@@ -124,7 +124,7 @@ def judged(job: Job, seed: int) -> Outcome:
 
 
 def row(kind: str, outcomes: list[Outcome]) -> str:
-    """One line of the table."""
+    """Format one line of the table."""
     widths = [each.width for each in outcomes]
     links = [each for each in outcomes if each.job.link is not None]
     cells = (
@@ -140,7 +140,7 @@ def row(kind: str, outcomes: list[Outcome]) -> str:
 
 
 def main(given: list[str] | None = None) -> int:
-    """Draw, remove transfers, print."""
+    """Draw jobs, remove their transfers, and print the table."""
     parser = argparse.ArgumentParser(prog="tests.evaluation.partial")
     parser.add_argument("--jobs", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""Evaluate the power's swing: generated jobs, whose events are sampled densely, and pairs of known phase.
+"""Evaluate the swing of power on generated jobs with dense sampling, and on pairs with known phases.
 
 `python -m tests.evaluation.power --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
 1,000,000 on are kept for evaluation.
@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 
 
 class Truth(NamedTuple):
-    """The truth of a job.
+    """True power figures of a job.
 
     share     : by bin
     harmonic  : periods of the dominant component in a step
@@ -55,7 +55,7 @@ class Truth(NamedTuple):
 
 
 def truth(simulation: Simulation) -> Truth:
-    """Count who computes at each sampled moment of every step, by true clocks."""
+    """Count the computing workers at each sampled moment of every step, by true clocks."""
     timeline, place = simulation.timeline(), simulation.place
     rows = place.rows(*COMPUTING)
     began_us = timeline.start_us[place.recorded].min(axis=(0, 2))
@@ -81,7 +81,7 @@ def truth(simulation: Simulation) -> Truth:
 
 
 def power_row(plan: JobPlan) -> Row | None:
-    """The row of job_power of a job; None if it has none."""
+    """The job's row of job_power; None if it has none."""
     job = recorded_job(Simulation(plan))
     try:
         rows = simulate_job(job.rank_steps, job.manifest, SimulationSettings(diagnosed=False))[JOB_POWER]
@@ -91,7 +91,7 @@ def power_row(plan: JobPlan) -> Row | None:
 
 
 def judge(seed: int, most_ops: int = 15_000) -> Row | None:
-    """Draw a job, and compare its swing with the true one; None if it has no result."""
+    """Draw a job and compare its power swing with the true swing; None if it has no result."""
     plan = sample_job(seed, most_ops=most_ops)
     found = power_row(plan)
     if found is None:
@@ -111,7 +111,7 @@ def judge(seed: int, most_ops: int = 15_000) -> Row | None:
 
 
 def judge_pair(seed: int, most_ops: int = 5_000) -> Row | None:
-    """Draw a job and another with the same plan and other draws; return whether they are found in phase.
+    """Draw two jobs with one plan and different noise; return whether they are found to be in phase.
 
     None where one has no result, or too few steps.
     """
@@ -163,7 +163,7 @@ def judge_pair(seed: int, most_ops: int = 5_000) -> Row | None:
 
 
 def _peak_error(row: Row | None, true: Truth, plan: JobPlan, beat_s: float) -> float:
-    """How far a job's estimated peak is from the true one, in periods of the dominant component."""
+    """Error of a job's estimated power peak, in periods of the dominant component."""
     if row is None or row["peak_us"] is None:
         return np.nan
     first, last = plan.step_numbers[0], plan.step_numbers[-1]
@@ -173,7 +173,7 @@ def _peak_error(row: Row | None, true: Truth, plan: JobPlan, beat_s: float) -> f
 
 
 def _pair(rows: list[Row], world_size: int) -> "pa.Table | None":
-    """Rows of power_in_phase of two units; None if one has no result."""
+    """Return the rows of power_in_phase for two units; None if either has no result."""
     if len(rows) < 2:
         return None
     day = datetime.fromtimestamp(rows[0]["first_us"] * 1e-6, UTC).date()
@@ -188,7 +188,7 @@ def _pair(rows: list[Row], world_size: int) -> "pa.Table | None":
 
 
 def by_record(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row for all jobs, and one for each way to record them; shares in percent of the workers."""
+    """One row over all jobs and one per way of recording; shares are percentages of the workers."""
     parts = {"all": rows, **dict(list(rows.groupby("records")))}
     return pd.DataFrame({"jobs that record": name, **_errors(part)} for name, part in parts.items())
 
@@ -208,7 +208,7 @@ def _errors(rows: pd.DataFrame) -> Mapping[str, float]:
 
 
 def by_relation(pairs: pd.DataFrame) -> pd.DataFrame:
-    """One row for each relation of two jobs."""
+    """One row for each relation between two jobs."""
     columns = {
         "pairs": ("seed", "size"),
         "with a phase": ("has_phase", "sum"),

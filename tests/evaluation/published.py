@@ -1,4 +1,4 @@
-"""The published traces: their diagnosis, and that of faults injected into them."""
+"""Diagnose the published traces, and faults injected into them."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -22,7 +22,7 @@ UNSURE: Final = 0.01
 
 
 class Published(NamedTuple):
-    """A published trace as rows of rank_steps, and its manifest."""
+    """A published trace, as rows of rank_steps with its manifest."""
 
     name: str
     rank_steps: pa.Table
@@ -30,7 +30,7 @@ class Published(NamedTuple):
 
 
 class Injection(NamedTuple):
-    """One fault, at one strength, in one trace: a task that any process can do."""
+    """One fault of one strength for one trace, as a task that any process can run."""
 
     folder: Path
     fault: int
@@ -38,19 +38,19 @@ class Injection(NamedTuple):
 
 
 def trace_folders(folder: Path) -> list[Path]:
-    """Folders of published traces beneath one, each with its trace-NAME.parquet."""
+    """Find the folders of published traces below a folder; each contains a file trace-NAME.parquet."""
     return sorted(trace.parent for trace in folder.glob("*/trace-*.parquet"))
 
 
 @cache
 def read_published(folder: Path) -> Published:
-    """Read a trace and its meta file."""
+    """Read a published trace and its meta file."""
     name = folder.name
     return Published(name, published.rank_steps(folder.parent, name), published.manifest(folder.parent, name))
 
 
 def injections(folders: Sequence[Path]) -> list[Injection]:
-    """Every fault with every strength in every trace."""
+    """List every fault with every strength for every trace."""
     return [
         Injection(folder, fault, strength)
         for folder in folders
@@ -60,7 +60,7 @@ def injections(folders: Sequence[Path]) -> list[Injection]:
 
 
 def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
-    """Put a fault into a trace and compare its diagnosis with the one before.
+    """Inject a fault into a trace and compare the new diagnosis with the one before.
 
     The places it strikes are drawn from fixed seeds. Fractions are of the actual step time with the fault.
     true         : step time that the fault costs
@@ -102,7 +102,7 @@ def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
 
 @cache
 def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, DiagnosedJob]:
-    """A trace as durations and launch delays, its mean step time [s], and its diagnosis without a fault."""
+    """The trace without a fault, as durations and delays, with its mean step time [s] and its diagnosis."""
     trace = read_published(folder)
     recording = read_recording(trace.rank_steps, trace.manifest).without_waiting()
     answers = diagnosed(diagnose, recording.rank_steps(), trace.manifest)
@@ -110,7 +110,7 @@ def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, Diagnos
 
 
 def injection_scores(judged: pd.DataFrame) -> pd.DataFrame:
-    """One row per trace and fault, and one for all, with the target beside."""
+    """One row per trace and fault and one over all, beside the target values."""
     groups = list(judged.groupby(["trace", "fault"], sort=False))
     made = []
     for (trace, fault), rows in [*groups, (("all", "all"), judged)]:
@@ -135,7 +135,7 @@ def injection_scores(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def injection_list(judged: pd.DataFrame) -> pd.DataFrame:
-    """Injections that were missed, labelled early or led to other labels, worst errors first."""
+    """List injections that were missed, labelled too early or labelled otherwise, largest errors first."""
     rows = judged[judged.is_missed | judged.is_early | (judged.false_labels != "")]
     rows = rows.assign(error=rows.predicted - rows.true)
     rows = rows.sort_values("error", key=np.abs, ascending=False)
@@ -146,7 +146,7 @@ def injection_list(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def causes_of(folder: Path, diagnose: Diagnose = simulate_job) -> list[Row]:
-    """All rows that the diagnosis gives for a published trace, including the unexplained part."""
+    """All rows of the diagnosis for a published trace, including the unexplained part."""
     trace = read_published(folder)
     return [
         {

@@ -1,4 +1,4 @@
-"""A recorded trace split into durations and launch delays, and put together again after a change.
+"""Split a recorded trace into durations and launch delays, and compose it again after changes.
 
 With all durations and delays as they were, the replay gives the recorded times; with some changed, it gives
 the times that would have been recorded, every later op moved along.
@@ -23,7 +23,7 @@ from udfs.simulate.rank_rows import replayed_rows
 
 @dataclass(frozen=True)
 class Recording:
-    """Recorded ops of a job whose steps and dp ranks all did the same in the same order.
+    """Recorded ops of a job in which all steps and dp ranks ran the same ops in the same order.
 
     duration_s : shape (op, step, dp_rank); transfers in a rendezvous. [s]
     delay_s    : same shape; launch delays. [s]
@@ -44,7 +44,7 @@ class Recording:
     rank: Ints
 
     def computes(self, op_type: int | None = None, stage: int | None = None) -> Ints:
-        """Numbers of the computes, of one direction or of one stage if it is given."""
+        """Numbers of the compute ops, optionally only those of one direction or stage."""
         kinds = ot.COMPUTE if op_type is None else (op_type,)
         is_one = np.isin(self.op_type, kinds) & ((stage is None) | (self.stage == stage))
         return np.flatnonzero(is_one)
@@ -55,7 +55,7 @@ class Recording:
         return float(np.median(self.duration_s[self.computes(ot.FORWARD_COMPUTE)]))
 
     def changed(self, duration_s: Floats | None = None, delay_s: Floats | None = None) -> "Recording":
-        """Return the same job with other durations or delays. [s]"""
+        """Return the same job with other durations or delays [s]."""
         return replace(
             self,
             duration_s=self.duration_s if duration_s is None else duration_s,
@@ -63,7 +63,7 @@ class Recording:
         )
 
     def without_waiting(self) -> "Recording":
-        """Return the same job with only those delays that are surely not waiting.
+        """Return the same job with only those launch delays that cannot be waiting.
 
         Of each stage's first forward-compute, and of ops but recvs that wait for nothing. All others are in
         real traces mostly waits for what the graph does not have. Kept, they would leave no slack that a
@@ -116,7 +116,7 @@ class Recording:
 
 
 def read_recording(rank_steps: pa.Table, manifest: Mapping[str, object]) -> Recording:
-    """Split a job into durations and delays.
+    """Split a job into durations and launch delays.
 
     raises : ValueError where its steps or dp ranks differ in what they did.
     """

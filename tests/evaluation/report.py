@@ -1,4 +1,4 @@
-"""Tables for people and for programs: aligned text, markdown, JSON."""
+"""Format tables as aligned text, as Markdown and as JSON."""
 
 import json
 import math
@@ -19,7 +19,7 @@ FORMATS: Final = ("text", "markdown", "json")
 
 @dataclass(frozen=True)
 class Section:
-    """A table with its title and a sentence on what it shows.
+    """A table with its title and one sentence of explanation.
 
     Columns whose name ends with [%] have two decimals, other broken numbers three.
     """
@@ -30,13 +30,13 @@ class Section:
 
 
 def percent(column: "pd.Series[bool]") -> float:
-    """True share of the known ones. [%]"""
+    """Percentage of true values among those that are not null."""
     known = column.dropna()
     return 100 * float(known.astype(float).mean()) if len(known) else float("nan")
 
 
 def drawn(judge: Callable[[int], Row | None], seed: int, rows: int) -> tuple[pd.DataFrame, int]:
-    """Judge seeds in turn until enough of them give a row; returns the rows and the last seed."""
+    """Judge seeds in turn until enough of them give a row; return the rows and the last seed."""
     found: list[Row] = []
     while len(found) < rows:
         row = judge(seed)
@@ -46,7 +46,7 @@ def drawn(judge: Callable[[int], Row | None], seed: int, rows: int) -> tuple[pd.
 
 
 def rendered(heading: str, sections: Sequence[Section], form: str) -> str:
-    """All sections in one of FORMATS; ends with a line break."""
+    """Render all sections in one of FORMATS, with a line break at the end."""
     if form == "json":
         tables = [{"title": each.title, "note": each.note, "rows": _records(each.rows)} for each in sections]
         return json.dumps({"heading": heading, "sections": tables}, indent=1) + "\n"
@@ -58,9 +58,9 @@ def rendered(heading: str, sections: Sequence[Section], form: str) -> str:
 
 
 def _table(rows: pd.DataFrame, form: str) -> str:
-    """One table, its cells formatted for people."""
+    """Render one table with cells formatted for people."""
     if rows.empty:
-        return "None."
+        return "There are none."
     names = [str(name) for name in rows.columns]
     cells = zip(*(map(partial(_shown, name), rows[name]) for name in names), strict=True)
     is_number = [is_numeric_dtype(rows[name].infer_objects()) for name in names]
@@ -70,7 +70,7 @@ def _table(rows: pd.DataFrame, form: str) -> str:
 
 
 def _records(rows: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows with exact numbers; JSON has no nan."""
+    """Rows with exact numbers, with nan replaced because JSON has none."""
     return [
         {str(name): None if _is_missing(value) else value for name, value in row.items()}
         for row in rows.to_dict(orient="records")

@@ -1,4 +1,4 @@
-"""Scores of answers, by classes of jobs: errors of the saved fraction, labels, calibration."""
+"""Score answers by class of job: errors of the saved fraction, labels, and calibration."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ Frame = pd.DataFrame
 
 @dataclass(frozen=True)
 class JobClass:
-    """Answers that are judged together, and their targets; None if there is no target.
+    """Answers that are judged together, with their targets, or None where no target is set.
 
     mae, p95   : errors, as fractions of the actual step time
     jobs_share : part of all jobs that the class is to hold
@@ -64,7 +64,7 @@ CALIBRATION_EDGES: Final = (-1.0, 0.0, 0.005, 0.015, 0.025, 0.035, 0.05, 0.1, 0.
 
 
 def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> dict[str, float]:
-    """Labels against the truth: counts, precision, recall and F1, their harmonic mean; nan: none."""
+    """Compare labels with the truth: counts, precision, recall, and F1; nan where a ratio has no cases."""
     flagged, holds = np.asarray(predicted, bool), np.asarray(true, bool)
     both = (flagged & holds, flagged & ~holds, ~flagged & holds)
     hits, false, missed = (int(each.sum()) for each in both)
@@ -79,7 +79,7 @@ def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> dict[str, f
 
 
 def by_class(answers: Frame) -> Frame:
-    """One row per class: all causes together, with the targets beside."""
+    """One row per class over all causes together, beside the targets."""
     every_job = answers.seed.nunique()
     rows = []
     for each in CLASSES.values():
@@ -105,7 +105,7 @@ def by_class(answers: Frame) -> Frame:
 
 
 def by_cause(answers: Frame) -> Frame:
-    """One row per class and cause."""
+    """One row per class of jobs and cause, with scores."""
     return Frame(
         [
             {"class": each.title, "cause": cause, **_scores(rows)}
@@ -116,7 +116,7 @@ def by_cause(answers: Frame) -> Frame:
 
 
 def healthy_labels(answers: Frame) -> Frame:
-    """Labels that jobs without a fault got although the truth has none, by cause."""
+    """Labels by cause on jobs without a fault, where the truth has no cause either."""
     wrong, jobs = answers[answers.is_cause & ~answers.is_true], answers.seed.nunique()
     labelled = {"any": wrong.seed.nunique()}
     labelled |= {cause: int((wrong.cause == cause).sum()) for cause in answers.cause.unique()}
@@ -127,7 +127,7 @@ def healthy_labels(answers: Frame) -> Frame:
 
 
 def located(answers: Frame) -> Frame:
-    """In how many jobs with a true slow worker the cell named worst is truly slow."""
+    """Count the jobs with a true slow worker whose worst-ranked worker is truly slow."""
     rows = []
     for each in CLASSES.values():
         inside = answers[each.holds(answers) & (answers.cause == "slow_worker") & answers.is_true]
@@ -148,7 +148,7 @@ def located(answers: Frame) -> Frame:
 
 
 def calibration(answers: Frame) -> Frame:
-    """Mean true saving in bins of the predicted one; the first and the last bin are open."""
+    """Mean true saving in bins of the predicted saving; the first and last bins are open."""
     edges = np.array(CALIBRATION_EDGES)
     place = np.clip(np.searchsorted(edges, answers.predicted, side="left") - 1, 0, len(edges) - 2)
     bins = [answers[place == number] for number in range(len(edges) - 1)]
@@ -164,7 +164,7 @@ def calibration(answers: Frame) -> Frame:
 
 
 def sensitivity(usual: Frame, variants: Mapping[str, Frame], names: tuple[str, ...]) -> Frame:
-    """Scores of the same jobs under other conditions, and the resulting loss of F1."""
+    """Score the same jobs under other conditions, with the resulting loss of F1."""
     rows = []
     for name in names:
         each = CLASSES[name]
@@ -185,7 +185,7 @@ def sensitivity(usual: Frame, variants: Mapping[str, Frame], names: tuple[str, .
 
 
 def indicators(answers: Frame) -> Frame:
-    """Precision, recall and F1 of indicators and of the diagnosis, on all jobs and on those that straggle.
+    """Precision, recall and F1 of indicators and of the diagnosis, over all jobs and over straggling jobs.
 
     An indicator never says that a cause holds where the job does not straggle.
     """
@@ -207,12 +207,12 @@ def indicators(answers: Frame) -> Frame:
 
 
 def wrong_labels(answers: Frame) -> Frame:
-    """Answers whose label is wrong, worst errors first."""
+    """List answers with a wrong label, largest errors first."""
     return worst(answers[answers.is_cause != answers.is_true], len(answers))
 
 
 def worst(answers: Frame, number: int) -> Frame:
-    """Answers with the largest errors of the saved fraction."""
+    """List the answers with the largest errors of the saved fraction."""
     error = answers.predicted - answers.true
     rows = answers.assign(error=error).sort_values("error", key=np.abs, ascending=False, kind="stable")
     rows = rows.head(number)
@@ -252,5 +252,5 @@ def _ratio(part: int, whole: int) -> float:
 
 
 def percent(fraction: float | None) -> float | None:
-    """Return a fraction in percent; None stays None."""
+    """Convert a fraction to percent; None stays None."""
     return None if fraction is None else 100 * fraction

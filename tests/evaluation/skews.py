@@ -1,4 +1,4 @@
-"""Clocks that go wrong, host by host: an offset, a drift, a jump; only the record shows them."""
+"""Clocks of hosts that are wrong by an offset, a drift or a jump, which only the recorded times show."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ PPM: Final = 1e-6
 
 @dataclass(frozen=True)
 class HostClock:
-    """The clock of one host.
+    """The clock of one host, with an offset, a drift or a jump.
 
     offset_s  : how far it is ahead at the first recorded step [s]
     drift_ppm : how fast it gains [us/s]
@@ -30,14 +30,14 @@ class HostClock:
 
 @dataclass(frozen=True)
 class HostClocks(Mechanism):
-    """Some hosts' clocks; those of others are right."""
+    """Wrong clocks of some hosts; the clocks of all other hosts are right."""
 
     clocks: tuple[HostClock, ...]
 
     cause: ClassVar[str | None] = None
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Set the hosts' clocks; draws nothing."""
+        """Set the hosts' clocks, without any random draw."""
         del rng
         hosts = np.array(conditions.place.hosts_of_cells())
         step = np.arange(conditions.place.shape.steps)
@@ -49,11 +49,11 @@ class HostClocks(Mechanism):
             conditions.clock_jump_s += cells[:, None, :] * jump_s[None, :, None]
 
     def parameters(self) -> dict[str, Any]:
-        """The clocks as records."""
+        """Return the clocks as records."""
         return {"clocks": [asdict(clock) for clock in self.clocks]}
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the hosts."""
+        """Return the hosts with wrong clocks."""
         del place
         return {"hosts": [clock.host for clock in self.clocks]}
 
@@ -94,6 +94,6 @@ SKEWS: Final[dict[str, Drawing]] = {
 
 
 def draw_clocks(rng: np.random.Generator, hosts: Sequence[str], steps: int, skew: str = "") -> HostClocks:
-    """Clocks of a job's hosts, off in one of the ways of SKEWS; in any of them if none is named."""
+    """Draw wrong clocks for a job's hosts, in one of the ways of SKEWS, or in any of them if unnamed."""
     chosen = skew or str(rng.choice(list(SKEWS)))
     return HostClocks(tuple(SKEWS[chosen](rng, hosts, steps)))

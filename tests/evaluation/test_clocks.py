@@ -1,4 +1,4 @@
-"""Clocks of a generated job that are off: the record shows them, nothing else does, and all are undone."""
+"""Clock errors of a generated job appear only in the record, and the simulator undoes all of them."""
 
 import json
 
@@ -16,7 +16,7 @@ BAD = HostClock("node-0001", offset_s=0.02, drift_ppm=100.0, jump_s=-0.005, jump
 
 
 def last_ends_us(*mechanisms: HostClocks) -> np.ndarray:
-    """Unix time at which each worker's last op ends in each step, shape (step, dp_rank). [us]"""
+    """Unix time of the end of each worker's last op in each step, shape (step, dp_rank). [us]"""
     rows = generate_job(SHAPE, mechanisms, seed=1).rank_steps.sort_by(
         [("step", "ascending"), ("dp_rank", "ascending")]
     )
@@ -53,7 +53,7 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("skew", SKEWS)
 def test_every_skew_is_undone(skew: str) -> None:
-    """A job of 24 steps, dp 6 and pp 4, on 12 hosts, whose slowdown all of these change."""
+    """The simulator undoes every clock error that changes the slowdown of a job on 12 hosts."""
     found = judge(8, skew, most_ops=6_000)
     assert found is not None
     assert found["ignored_error"] > 1e-3

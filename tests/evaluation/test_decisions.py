@@ -1,4 +1,4 @@
-"""Mornings of an engineer: what is done, when, and what it saves."""
+"""Test what an engineer does each morning under a policy, and what that saves."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.evaluation.mitigated_runs import PlannedCollections
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    """One job of pauses, on hosts that are never slow."""
+    """A fleet with one job that pauses, on hosts that are never slow."""
     found = World(20, jobs=1, days=7, most_ops=500)
     (job,) = found.fleet.jobs
     pauses = UnsynchronisedGc(3 * job.plan.workload.forward_s, 6.0)

@@ -1,4 +1,4 @@
-"""The command: what it prints, and its error if it cannot."""
+"""Test the output and the errors of the command that evaluates the diagnosis."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ FEW = ["--jobs", "2", "--healthy", "0", "--sensitivity", "0", "--most-ops", "100
 
 
 def printed(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[str, dict[str, Any]]:
-    """Heading, and rows by title."""
+    """Return the heading, and the rows of each table by title."""
     assert main([*more, "--format", "json"], zero) == 0
     read = json.loads(capsys.readouterr().out)
     return read["heading"], {section["title"]: section["rows"] for section in read["sections"]}

@@ -1,4 +1,4 @@
-"""Reported effective time of a few generated runs; the command judges many."""
+"""The evaluation of effective time reports small errors for a few generated runs."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""The command on a few jobs: different types are found, equal ones are not."""
+"""The evaluation finds a cost for mixed GPU types, and none for equal GPUs."""
 
 import pytest
 

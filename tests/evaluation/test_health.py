@@ -1,4 +1,4 @@
-"""Explanations by health, for a few fleets; the command judges many."""
+"""Health checks explain slow hosts in a few generated fleets as expected."""
 
 import pytest
 

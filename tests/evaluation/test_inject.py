@@ -1,4 +1,4 @@
-"""Faults put into recorded traces: identity without one, and exact costs of each."""
+"""Injecting no fault leaves a trace unchanged, and each injected fault has its exact cost."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -50,7 +50,7 @@ def rng() -> np.random.Generator:
 
 
 def changed_computes(strike: Strike, strength: float) -> tuple[np.ndarray, inject.Struck]:
-    """How many times as long each compute takes after a fault, and the fault."""
+    """Return a fault, and the factor by which it lengthens each compute."""
     before = recorded(PIPELINE)
     struck = strike(before, strength, rng())
     return struck.recording.duration_s[before.computes()] / before.duration_s[before.computes()], struck
@@ -68,7 +68,7 @@ def test_unchanged_the_trace_is_the_one_recorded() -> None:
 
 
 def numbers(column: pa.ChunkedArray) -> list[float]:
-    """Values of a column, those of its lists in turn."""
+    """Return the values of a column as one array, with lists flattened."""
     return list((pc.list_flatten(column) if pa.types.is_list(column.type) else column).to_pylist())
 
 
@@ -143,7 +143,7 @@ def test_pauses_and_a_slow_link_add_to_some_ops() -> None:
 
 @pytest.mark.parametrize("number", range(len(FAULTS)), ids=lambda number: FAULTS[number].name)
 def test_what_is_judged_of_a_published_trace(published_traces: Path, number: int) -> None:
-    """A diagnosis that always finds a tenth too much, for a fault and for the job before it."""
+    """Injections are judged by the increase of the reported saving, so a constant excess cancels."""
     folder = trace_folders(published_traces)[1]
     task = next(each for each in injections([folder]) if (each.fault, each.strength) == (number, 7))
     cause = FAULTS[number].cause

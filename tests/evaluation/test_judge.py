@@ -1,4 +1,4 @@
-"""The judge of the diagnosis, on generated jobs whose truth is known."""
+"""The judge scores diagnoses correctly on generated jobs with known truth."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -46,7 +46,7 @@ def truth(seed: int) -> Truth:
 
 @cache
 def slow_worker_seed() -> int:
-    """First job of more than one worker that loses at least 2.5 % to a slow one."""
+    """Return the first seed whose job has several workers and loses at least 2.5 % to a slow worker."""
     for seed in range(100):
         shape = drawn(seed).shape
         if shape.dp_size * shape.pp_size > 1 and truth(seed).time_saved_fraction["slow_worker"] >= 0.025:

@@ -1,4 +1,4 @@
-"""Slow data loads: what the diagnosis finds against what the generator planted."""
+"""The diagnosis finds the slow data loads that the generator planted."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.evaluation.score import labels
 
 
 def test_slow_loads_are_found_in_jobs_that_record_them() -> None:
-    """Ten jobs, of which loads cost two more than 2.5 %."""
+    """Among ten jobs, the diagnosis finds exactly the two in which data loads cost over 2.5 %."""
     rows = pd.DataFrame(row for seed in range(40000, 40010) for row in judge(seed, 10_000))
     loads = rows[rows.cause == CAUSE]
     assert set(loads.variant) == {WITH_LOADS}

@@ -1,4 +1,4 @@
-"""Bounds of jobs without transfers hold the slowdown that the same jobs have with them."""
+"""The bounds of jobs without transfers contain the slowdown of the same jobs with transfers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The evaluation of the power's swing, over few jobs, and the truth that it compares with."""
+"""Test the evaluation of power swings on a few jobs, and the truth that it uses."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.support.random_jobs import EXACT, PAIR, PAIR_STEP_S, generate_job
 
 
 def test_the_truth_of_a_step_without_noise() -> None:
-    """Gather 10 ms, forward and backward 300 ms, scatter 20 ms, optimizer 5 ms: all workers at once."""
+    """Without noise, the true share of computing workers follows from the lengths of a step's ops."""
     found = truth(Simulation(JobPlan(PAIR, workload=EXACT)))
     at = (np.arange(BINS) + 0.5) / BINS * PAIR_STEP_S
     computes = ((at > 0.01) & (at < 0.31)) | (at > PAIR_STEP_S - 0.005)

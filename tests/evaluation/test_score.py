@@ -1,4 +1,4 @@
-"""Scores of answers computed by hand, and tables of them for people and programs."""
+"""Scores equal values computed by hand, and tables of scores are formatted for people and programs."""
 
 import json
 import math
@@ -33,7 +33,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def answers(*rows: dict[str, Any]) -> pd.DataFrame:
-    """Answers about jobs 0, 1, ... unless a row says otherwise; labels are those of 2.5 %."""
+    """Answers about jobs 0, 1, ... unless stated otherwise, labelled from a saving of 2.5 % on."""
     made = []
     for seed, row in enumerate(rows):
         full = {"seed": seed, **DEFAULTS, **row}
@@ -191,7 +191,7 @@ def test_markdown_rounds_and_json_is_exact() -> None:
         "| --- | ---: | ---: |\n"
         "| one | 0.26 | - |\n"
         "| two | - | 0.988 |\n\n"
-        "### No rows\n\nNone.\n"
+        "### No rows\n\nThere are none.\n"
     )
     assert "\n\nSCORES\n\n" in rendered("Seeds 1 to 2.", SECTIONS, "text")
     assert json.loads(rendered("Seeds 1 to 2.", SECTIONS, "json"))["sections"][0]["rows"] == [

@@ -1,4 +1,4 @@
-"""Time that faster roles save generated wholes, compared with the truth."""
+"""The predicted saving of faster roles agrees with the truth on generated wholes."""
 
 import json
 

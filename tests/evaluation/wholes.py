@@ -1,4 +1,4 @@
-"""Evaluate the time that faster roles save a whole, beside reruns of the wholes with the faster role.
+"""Evaluate the predicted saving of faster roles against reruns of the whole with a faster role.
 
 `python -m tests.evaluation.wholes --jobs N --seed S` prints the tables. Seeds 0 to 99,999 are for tuning,
 those from 1,000,000 on are kept for evaluation.
@@ -30,7 +30,7 @@ SCENARIOS: Final = {"if_fixed": False, "if_ideal": False, "if_twice_as_fast": Tr
 
 
 def judge(seed: int) -> list[Row]:
-    """Draw a whole; what is said of each of its roles, and the truth. None if a trace is refused."""
+    """Draw a whole; return the prediction and truth for each role, or None if a trace is refused."""
     whole = sample_whole(seed)
     try:
         effects = answered(whole)
@@ -49,13 +49,13 @@ def judge(seed: int) -> list[Row]:
 
 
 def _kind(whole: WholeSimulation) -> str:
-    """Whether the first roles wait for the last of the iteration before."""
+    """Return whether the first roles wait for the last roles of the previous iteration."""
     runs_ahead = not any(run.waits_for_before for run in whole.runs)
     return "first roles run ahead" if runs_ahead else "one iteration after the other"
 
 
 def answered(whole: WholeSimulation) -> list[dict[str, Any]]:
-    """Rows of role_effect of a whole, as a night makes them; raises TraceError for a job that is refused."""
+    """Rows of role_effect for a whole, as a night computes them; raises TraceError for a refused job."""
     steps: list[Row] = []
     runs: list[Row] = []
     for job in whole.recorded():
@@ -70,7 +70,7 @@ def answered(whole: WholeSimulation) -> list[dict[str, Any]]:
 
 
 def _simulated(job: GeneratedJob) -> tuple[list[Row], Row]:
-    """Rows of role_step of a job, and its row among the parts of the whole."""
+    """Simulate a job; return its rows of role_step and its row in the whole."""
     key = {"log_date": DAY, **{name: job.manifest[name] for name in ("job_id", "run_id")}}
     tables = simulate_job(job.rank_steps, job.manifest | {"log_date": DAY})
     lost = [row["lost_fraction"] for row in tables[JOB_CAUSES].to_pylist()]
@@ -80,7 +80,7 @@ def _simulated(job: GeneratedJob) -> tuple[list[Row], Row]:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind of whole and scenario: roles with an answer, true saving, errors."""
+    """One row per kind of whole and scenario: number of roles, true saving, and errors of the prediction."""
     found = []
     for (kind, some), name in product(rows.groupby("wholes"), SCENARIOS):
         said, true = some[f"said_{name}"].astype(float), some[f"true_{name}"]
@@ -101,7 +101,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def right_role(rows: pd.DataFrame) -> float:
-    """Share of wholes in which the role whose halved time saves most is the one named. [%]"""
+    """Percentage of wholes in which the reported best role to speed up is truly the best."""
     by_seed = rows.groupby("seed")
     said = rows.loc[by_seed["said_if_twice_as_fast"].idxmax().to_numpy(), "role"].to_numpy()
     true = rows.loc[by_seed["true_if_twice_as_fast"].idxmax().to_numpy(), "role"].to_numpy()
@@ -116,7 +116,7 @@ def right_role(rows: pd.DataFrame) -> float:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Judge the time that faster roles save."""
+    """Evaluate the predicted savings of faster roles."""
     judged: list[Row] = []
     seed, wholes = args.seed, 0
     while wholes < args.jobs:

@@ -1,4 +1,4 @@
-"""Shared by tests of jobs: a small history, done once, with copies to damage; and the demo, made once."""
+"""Fixtures for tests of jobs: a small history and the demo, each made once, with copies to modify."""
 
 import fcntl
 import os
@@ -21,19 +21,19 @@ from tests.support.stores import BUCKET, Server, s3_server, upload
 
 @dataclass(frozen=True)
 class Demo:
-    """The demo as its command left it: its warehouse, and its output."""
+    """The warehouse and the output of the demo command."""
 
     warehouse: Path
     printed: str
 
     @property
     def report(self) -> Path:
-        """Folder of its reports."""
+        """Folder of the history's reports."""
         return self.warehouse / REPORT
 
 
 class Said(NamedTuple):
-    """How a command ended, and what it printed."""
+    """Exit status of a command, and the text that it printed."""
 
     status: int
     out: str
@@ -45,7 +45,7 @@ Ask = Callable[..., Said]
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Ask:
-    """Run a command with these arguments."""
+    """Run a command with the given arguments and capture its output."""
 
     def run(command: Callable[[list[str]], int], *arguments: object) -> Said:
         status = command([str(each) for each in arguments])
@@ -56,13 +56,13 @@ def call(capsys: pytest.CaptureFixture[str]) -> Ask:
 
 @pytest.fixture
 def ask(call: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str) -> Ask:
-    """Run a command over the warehouse of the test's module."""
+    """Run a command on the warehouse of the test's module."""
     monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse)
     return call
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the filled history are slow: each of its backfills runs all phases, a minute of planning.
+    """Mark tests of the filled history and the demo as slow, because each takes minutes.
 
     So is the whole demo.
     """
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def filled(
     spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[History]:
-    """Two jobs on two finished days, backfilled in one batch; read-only."""
+    """Two jobs on two complete days, backfilled in one batch; read-only."""
     history = history_in(tmp_path_factory.mktemp("history"), spark, test_settings)
     for day in DAYS:
         for job in JOB_IDS:
@@ -89,7 +89,7 @@ def filled(
 
 @pytest.fixture(scope="session")
 def demo(published_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """The whole demo, made once by its command for all processes of tests; read-only."""
+    """The complete demo, made once by its command for all test processes; read-only."""
     assert published_traces.is_dir()
     of_run = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -109,13 +109,13 @@ def demo(published_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> De
 
 @pytest.fixture
 def history(filled: History, tmp_path: Path) -> History:
-    """A copy to damage."""
+    """A copy of the filled history that a test may modify."""
     return copy_of(filled, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A store that this process and its children reach by the environment."""
+    """A local S3 server that this process and its children reach by environment variables."""
     with s3_server() as running, pytest.MonkeyPatch.context() as patch:
         for name, value in running.environment.items():
             patch.setenv(name, value)
@@ -125,7 +125,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def remote(server: Server, filled: History, tmp_path: Path) -> Iterator[History]:
-    """The landing of the filled history in a bucket, and no warehouse yet."""
+    """A bucket with the landing of the filled history, and without a warehouse."""
     root = f"s3://{BUCKET}/{tmp_path.name}"
     upload(filled.landing, f"{root}/landing")
     paths = {"landing": f"{root}/landing", "warehouse": f"{root}/warehouse"}

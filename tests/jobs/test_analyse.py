@@ -1,4 +1,4 @@
-"""One run analysed from its folder: the figures of a night, its output, its errors for other folders."""
+"""Analysing a run from its folder gives a night's figures; other folders give errors."""
 
 import gzip
 import json
@@ -46,7 +46,7 @@ FACTS = ("log_date", "job_id", "run_id")
 
 @pytest.fixture(scope="module")
 def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two generated jobs on one day; read-only."""
+    """A landing of two generated jobs on one day; read-only."""
     folder = tmp_path_factory.mktemp("fleet") / "landing"
     assert make_fleet.main(["--landing", str(folder), *SLOW_JOB]) == 0
     return folder
@@ -54,13 +54,13 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chart library takes seconds to build: its tests do that."""
+    """Replace the chart library by a stub, because building it takes seconds."""
     monkeypatch.setattr("jobs.analyse.chart_library", lambda _: b"charts_library()")
 
 
 @pytest.fixture
 def run(landing: Path, tmp_path: Path) -> Path:
-    """A copy of one run's folder, to damage."""
+    """A copy of one run's folder that a test may modify."""
     return shutil.copytree(run_folders(landing)[0], tmp_path / "run")
 
 
@@ -69,7 +69,7 @@ Analyse = Callable[..., Said]
 
 @pytest.fixture
 def analyse(tmp_path: Path, call: Ask) -> Analyse:
-    """Run the command on a folder; its page is page.html."""
+    """Run the command on a folder and write the page to page.html."""
     return lambda folder, *more: call(main, folder, "--page", tmp_path / "page.html", *more)
 
 
@@ -207,7 +207,7 @@ def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, t
 
 
 def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Path, analyse: Analyse) -> None:
-    """Lines that it rejects count too, else the wrong layout would be suggested again; a slip does not."""
+    """If log lines contradict the manifest's layout, the command suggests a layout that fits all lines."""
     fields = json.loads((run / "job.json").read_text())
     log = min(run.glob("rank-*.jsonl"))
     slip = json.loads(log.read_text().splitlines()[0]) | {"step": 10_000, "dp_rank": 10**8}
@@ -223,7 +223,7 @@ def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Pa
 
 
 def test_a_layout_that_is_suggested_has_a_place_for_each_rank(run: Path, analyse: Analyse) -> None:
-    """Only one rank in eight is recorded: ranks 0, 8, 16, ..."""
+    """The suggested layout has a place for each rank, even if only ranks 0, 8, 16, ... are recorded."""
     fields = json.loads((run / "job.json").read_text())
     (run / "job.json").unlink()
     for log in sorted(run.glob("rank-*.jsonl"), reverse=True):
@@ -262,7 +262,7 @@ def test_a_layout_that_is_suggested_has_a_place_for_each_rank(run: Path, analyse
 def test_what_is_lost_is_the_sum_of_its_causes_for_readers_and_programs(
     run: Path, analyse: Analyse, monkeypatch: pytest.MonkeyPatch, least: float
 ) -> None:
-    """If a cause must save the whole step to hold, all loss is unexplained."""
+    """The reported loss equals the sum over causes, in text and in JSON."""
     monkeypatch.setattr("udfs.kernel.diagnosis.diagnose.LEAST_SAVED", least)
     _, said, _ = analyse(run)
     (found,) = json.loads(analyse(run, "--format", "json")[1])
@@ -501,7 +501,7 @@ def test_a_page_without_a_name_goes_beside_the_logs_and_never_into_a_landing_or_
 def test_an_answer_whose_page_cannot_be_written_is_an_answer(
     run: Path, call: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody named the folder beside the logs, which may be read-only."""
+    """If the page cannot be written beside the logs, the analysis is still printed."""
     monkeypatch.setattr(Path, "write_bytes", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Denied")))
     status, out, said = call(main, run)
     assert (status, "Page:" in out, said.count("\n")) == (0, False, 1)
@@ -519,7 +519,7 @@ def test_a_page_that_cannot_be_is_refused_before_the_run_is_read(run: Path, anal
 def test_a_rank_log_of_several_is_no_run_and_its_folder_is_named(
     run: Path, analyse: Analyse, tmp_path: Path
 ) -> None:
-    """The page of the whole run would be replaced by that of one rank."""
+    """Analysing one rank's log of several is refused, and the error names the run's folder."""
     first, second, *others = sorted(run.glob("rank-*.jsonl"))
     for each in others:
         each.unlink()

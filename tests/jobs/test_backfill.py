@@ -1,4 +1,4 @@
-"""Backfill: what is done and unchanged is skipped; everything else is done."""
+"""A backfill skips what is done and unchanged, and does everything else."""
 
 import shutil
 
@@ -47,7 +47,7 @@ def test_a_backfill_gives_the_tables_of_the_nights(filled: History, history: His
 
 
 def test_a_batch_is_one_commit_of_each_table(filled: History) -> None:
-    """Version 0 creates the table; no rows, no commit."""
+    """A batch makes one commit per table and phase, and none for tables without rows."""
     versions = filled.versions()
     assert versions.pop(UNIT_FINGERPRINTS) == len(PHASE_NAMES)
     assert versions.pop(JOB_CAUSES) == 2  # measured, then revised
@@ -117,7 +117,7 @@ def test_one_job_is_done_alone(history: History) -> None:
 
 
 def from_nothing(history: History) -> History:
-    """Ingest the same landing into an empty warehouse."""
+    """Ingest the same landing into an empty warehouse and return its rows."""
     root = history.warehouse.parent / "anew"
     anew = History(history.spark, history_in(root, history.spark, history.settings).settings)
     shutil.copytree(history.landing, anew.landing)
@@ -129,7 +129,7 @@ def from_nothing(history: History) -> History:
 def test_whatever_ends_a_backfill_the_next_one_goes_on(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
-    """If the data have returned to their former state, nothing is done."""
+    """After a backfill was killed, the next one continues, or does nothing if the data are as before."""
     mine, aside = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
     shutil.copytree(mine, aside)
     history.put("alpha", DAYS[0], slow=2.0)
@@ -186,7 +186,7 @@ def test_a_day_cleared_from_the_landing_keeps_its_results(history: History) -> N
 
 
 def test_results_stay_when_ingested_tables_are_cleared_away(history: History) -> None:
-    """If rank_steps is cleared, the fingerprints of its ingest go too; nothing is simulated from no rows."""
+    """Results stay if rank_steps and its fingerprints are deleted: without rows nothing is simulated."""
     before = history.rows(JOB_SLOWDOWN)
     history.clear(RANK_STEPS)
     history.clear(UNIT_FINGERPRINTS, {"stage": Phase.INGEST})

@@ -1,4 +1,4 @@
-"""The command line of a backfill: dry runs, summaries, wrong arguments."""
+"""Test the command line of a backfill: dry runs, summaries and wrong arguments."""
 
 import json
 from datetime import timedelta
@@ -23,7 +23,7 @@ RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the history of runs, ingest processes 4,096 bytes in 12.5 s; other phases have none."""
+    """A dry run prints the work and its estimated time from the run history, and does nothing."""
     history.put("alpha", DAYS[-1], slow=2.0)
     runs = table_rows(PIPELINE_RUNS)
     Warehouse(history.spark, str(history.warehouse)).append(TABLES[PIPELINE_RUNS], runs)

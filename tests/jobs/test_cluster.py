@@ -1,4 +1,4 @@
-"""The project on a real standalone cluster, whose executors lack the project's folder."""
+"""The project runs on a standalone cluster whose executors lack the project's folder."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ with session(load_settings(settings), "program") as spark:
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a cluster of one worker that lives as long as this module's tests, in a separate folder."""
+    """URL of a cluster of one worker, with a separate folder, that runs for all tests of this module."""
     with cluster(tmp_path_factory.mktemp("cluster"), workers=1, cores=2) as started:
         yield started.url
 

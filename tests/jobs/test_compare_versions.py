@@ -1,4 +1,4 @@
-"""Versions: a new one is backfilled beside the current one, compared with it, and made current."""
+"""A new version is backfilled beside the current one, compared with it, and made current."""
 
 import json
 import logging
@@ -33,7 +33,7 @@ UNIT = (date(2026, 1, 5), "gpt-175b", "r3")
 def compared(
     spark: SparkSession, change: Mapping[str, Any], causes: tuple[str, ...] = ("slow_worker",)
 ) -> list[dict[str, Any]]:
-    """Rows of changed_units for one unit with this change in the new results."""
+    """Return the rows of changed_units for one unit with this change in its new results."""
     current = results_with_causes(frame(spark, JOB_SLOWDOWN), frame(spark, JOB_CAUSES))
     rows = [{"cause": cause} for cause in causes]
     new = results_with_causes(frame(spark, JOB_SLOWDOWN, [change]), frame(spark, JOB_CAUSES, rows))

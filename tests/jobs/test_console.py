@@ -1,4 +1,4 @@
-"""The console command: all commands by purpose, and the error of each for wrong arguments."""
+"""The console command lists all commands by purpose, and each reports wrong arguments."""
 
 import shlex
 import subprocess
@@ -150,7 +150,7 @@ job-page UNIT => job llm-b has no results of DAY: straggler simulate --log-date 
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The units of what-if's tests, with a result and a worker."""
+    """A warehouse with the units of the what-if tests, which have a result and a worker."""
     root = tmp_path_factory.mktemp("wrong") / "wh"
     results = {name: table_rows(name) for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN)}
     return warehouse_of(root, **replicated(), **results).root

@@ -1,4 +1,4 @@
-"""The command that converts other tools' logs to rank logs, or only prints their contents."""
+"""Test the command that converts other tools' logs to rank logs, or only prints their contents."""
 
 import gzip
 import json

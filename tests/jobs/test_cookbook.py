@@ -1,4 +1,4 @@
-"""The cookbook: every question is understood, and its answers are those of the demo's fleet."""
+"""Every question of the cookbook is valid, and its answers are those of the demo's fleet."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ def chapters(text: str) -> list[str]:
 
 
 def cells(chapter: str) -> list[list[str]]:
-    """Cells of the table of an answer, its header first."""
+    """Return the cells of an answer's table, header first."""
     lines = [line for line in chapter.splitlines() if line.startswith("| ")]
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     return [rows[0], *rows[2:]]

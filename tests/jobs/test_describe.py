@@ -1,4 +1,4 @@
-"""The data dictionary in the terminal and as a page."""
+"""Test the data dictionary as printed in the terminal and as a page."""
 
 import json
 import re

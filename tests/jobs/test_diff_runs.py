@@ -1,4 +1,4 @@
-"""The command: two folders, two days, before and after a date; exit status 4; wrong arguments."""
+"""Test the command that compares two folders, two days, or the days before and after a date."""
 
 import json
 import shutil
@@ -41,14 +41,14 @@ Diff = Callable[..., Said]
 
 
 def written(landing: Path, day: date, seed: int, shape: JobShape = SHAPE, *faults: WeakGpu) -> Path:
-    """One day of a run, with these faults."""
+    """Write one day of a run with the given faults."""
     plan = JobPlan(shape, faults, seed, JobIdentity("llm", f"r{day.day}"))
     return write_rank_logs(landing, day, recorded_job(Simulation(plan)))
 
 
 @pytest.fixture(scope="module")
 def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four days of job llm, a run each; one worker is slow from the third day on."""
+    """Four days of job llm with one run each; one worker is slow from the third day on."""
     folder = tmp_path_factory.mktemp("landing")
     for seed, day in enumerate(DAYS):
         written(folder, day, seed, SHAPE, *([SLOW] if day >= SLOW_FROM else []))
@@ -57,7 +57,7 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def warehouse(landing: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Night results of the landing, before it revises; recorded ops of the first day have expired."""
+    """Results of the landing's nights before revision, where recorded ops of the first day have expired."""
     tables: dict[str, list[pa.Table]] = {name: [] for name in (*RESULT_TABLES, RANK_STEPS)}
     jobs: list[dict[str, Any]] = []
     for run in runs_in(landing):
@@ -233,7 +233,7 @@ def test_a_side_that_was_not_replayed_is_named(call: Ask, landing: Path, tmp_pat
 
 
 def test_the_page_has_a_step_of_each_at_one_scale(call: Ask, landing: Path, tmp_path: Path) -> None:
-    """One file without scripts; the slow worker's computes are longer by its factor, the scale is one."""
+    """The page of a comparison draws a step of each run on the same time scale."""
     file = tmp_path / "diff.html"
     said = call(main, folder(landing, DAYS[0]), folder(landing, DAYS[2]), "--page", file)
     assert said.status == 0

@@ -1,4 +1,4 @@
-"""The command drain over a warehouse, the drain on the night's summary and the page, and its evaluations."""
+"""Test the command drain, its rows in a night's summary and the report, and its evaluations."""
 
 import json
 from dataclasses import replace
@@ -104,7 +104,7 @@ def test_the_evaluation_drains_a_slow_host_and_counts_what_that_returns() -> Non
 
 
 def test_a_log_of_faults_says_how_often_hosts_come_back(tmp_path: Path) -> None:
-    """Host a fails again after two days, b never; a second start while a is down is the same fault."""
+    """A log of faults gives the time between faults of a host; overlapping faults count once."""
     events = [("a", 0.0, 1.0), ("a", 0.5, 0.6), ("a", 3.0, 4.0), ("b", 1.0, 2.0)]
     log = [
         {"node_id": host, "event_time": at, "event_type": kind}

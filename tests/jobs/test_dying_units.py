@@ -1,4 +1,4 @@
-"""A night with units that kill the workers that read or simulate them: they fail, all others are done."""
+"""Units whose reading or simulation kills the worker fail, and all other units are done."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Evidence beside culprits, without Spark: the same by nights, by nights done again and by a backfill."""
+"""Evidence beside culprits is the same from nights, repeated nights and a backfill, without Spark."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
@@ -26,7 +26,7 @@ def at(day: date, hour: float) -> datetime:
 
 
 def check(day: date, host: str, hour: float, **changes: object) -> Row:
-    """A check that is not seen to pass again that day."""
+    """Return a health check that fails, and passes again on that day only if it is not open."""
     moment = at(day, hour)
     about = {"log_date": day, "host": host, "first_at": moment, "last_at": moment, "is_open": True}
     return about | changes
@@ -53,7 +53,7 @@ class Fleet:
         return table_rows(HOST_DAY, [{"log_date": day, "host": host} for day in days for host in HOSTS])
 
     def aggregate(self, *days: date) -> None:
-        """Do the evidence of these days at once, as a night or a batch of a backfill does."""
+        """Compute the evidence of the given days together, as a night or a batch of a backfill does."""
         for name, rows in beside_culprits(self.warehouse, days, self.hosts(days), LOOKED_BACK).items():
             self.warehouse.replace(TABLES[name], rows, days)
         self.warehouse.replace(TABLES[HOST_DAY], self.hosts(days), days)
@@ -64,7 +64,7 @@ class Fleet:
 
 
 def drawn(seed: int) -> tuple[list[Row], list[Row]]:
-    """Health on every other day, and two jobs, each on half of the hosts, in which hosts come and go."""
+    """Draw health on every other day, and two jobs whose culprits differ from day to day."""
     rng = np.random.default_rng(seed)
     health, causes = [], []
     for day in DAYS:
@@ -99,7 +99,7 @@ def test_nights_and_backfills_find_the_same_evidence(tmp_path: Path) -> None:
 
 
 def test_a_check_that_goes_on_stands_beside_culprits_of_a_day_without_health(tmp_path: Path) -> None:
-    """Checks of the first day alone are known; on the second, two of its hosts are slow in new jobs."""
+    """A check that still fails is evidence on the next day, even if that day has no health file."""
     health = [check(DAYS[0], "node-0", 20), check(DAYS[0], "node-1", 20, is_open=False)]
     causes = [
         cause(DAYS[1], job_id, slow(DAYS[1], host, 3)) for job_id, host in (("a", "node-0"), ("b", "node-1"))

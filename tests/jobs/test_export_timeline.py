@@ -1,4 +1,4 @@
-"""The export_timeline command: which step it chooses, what it writes, and its errors."""
+"""Test the command export_timeline: which step it chooses, what it writes, and its errors."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ KEY: dict[str, object] = {"job_id": 'llm "a"/ü', "run_id": "r3", "log_date": DA
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One job with three steps, the second the slowest, the last without one of its workers."""
+    """A job of three steps, of which the second is slowest and the last lacks a worker."""
     lines = [*replicas(2, 7), *replicas(3, 9), *replicas(9, 11)[:1]]
     rows = [KEY | line for line in lines]
     tables = {JOBS: table_rows(JOBS, [KEY | SIZES]), RANK_STEPS: table_rows(RANK_STEPS, rows)}
@@ -30,7 +30,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def trace(ask: Ask) -> Trace:
-    """Run the command on the job."""
+    """Run the command on the job and return the trace that it wrote."""
     return lambda *arguments: ask(main, "--job-id", KEY["job_id"], *arguments)
 
 

@@ -1,4 +1,4 @@
-"""The command: planted effects are found, others are not, and its errors for wrong arguments."""
+"""The command finds planted effects of fixes and no others, and reports wrong arguments."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Found = Callable[..., dict[str, Row]]
 
 
 def units() -> tuple[list[Row], list[Row], list[Row]]:
-    """Five days before and after: team speech wastes 0.3, then 0.1 with the label; vision 0.2 throughout."""
+    """Units over ten days, in which the waste of team speech falls after a change and vision's stays."""
     results, manifests, workers = [], [], []
     for since in range(2 * SPAN):
         is_after = since >= SPAN
@@ -55,7 +55,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def found(ask: Ask) -> Found:
-    """Rows of the answer by what was compared."""
+    """Return the rows of the answer by what they compare."""
 
     def rows(*arguments: str) -> dict[str, Row]:
         said = ask(main, "--date", FIXED, "--format", "json", *arguments)
@@ -148,7 +148,7 @@ def test_what_was_analysed_on_other_days_alone_is_one_line_with_the_days(
 
 
 def test_a_job_that_was_not_analysed_in_the_window_is_no_comparison(ask: Ask) -> None:
-    """It has a day there, and another status."""
+    """A job without an analysis in the window is refused, though it has a day there with another status."""
     said = ask(main, "--date", FIXED, "--job-id", "out")
     assert said.status == 2
     assert said.err.startswith("fix_effect: error: job out was not analysed from ")

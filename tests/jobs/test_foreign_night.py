@@ -1,4 +1,4 @@
-"""Logs of other tools through a whole night, in a warehouse that an earlier version made."""
+"""A night reads logs of other tools into a warehouse that an earlier version made."""
 
 import shutil
 from dataclasses import replace
@@ -49,7 +49,7 @@ NEW: Final = {
 
 
 def make_old(warehouse: Warehouse) -> None:
-    """Tables as they were without the new columns, each with a row of the day before."""
+    """Make tables without the new columns, each with a row of the previous day."""
     for name, columns in NEW.items():
         table = TABLES[name]
         old = replace(table, columns=tuple(each for each in table.columns if each.name not in columns))

@@ -1,4 +1,4 @@
-"""Health of hosts through a history: read beside the runs, put beside culprits, late, and removed."""
+"""Health of hosts is read with its runs, put beside culprits, updated if late, and removed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def history(
 
 
 def slow_worker_of_the_first_day(causes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Its one culprit."""
+    """Return the only culprit of cause slow_worker on the first day."""
     (cause,) = [row for row in causes if row["log_date"] == DAYS[0] and row["cause"] == "slow_worker"]
     (culprit,) = cause["culprits"]
     return cast("Mapping[str, Any]", culprit)

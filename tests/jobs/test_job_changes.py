@@ -1,4 +1,4 @@
-"""The command changes, over a warehouse of results; and its evaluation."""
+"""Test the command changes on a warehouse of results, and its evaluation."""
 
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -43,7 +43,7 @@ REPAIRED: tuple[float, ...] = (1.77, 2.00, 2.11, 1.77)
 
 
 def grown_slow() -> dict[str, list[Row]]:
-    """Job llm is a quarter slower from the sixth day on, on another host; job vision stays the same."""
+    """Job llm is a quarter slower from the sixth day on, on another host; job vision does not change."""
     rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)}
     for number in range(DAYS):
         for job_id in ("llm", "vision"):
@@ -62,7 +62,7 @@ def grown_slow() -> dict[str, list[Row]]:
 
 
 def repaired(tables: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Add job atlas, of too few days and too unlike ones for a level."""
+    """Add job atlas, whose few days differ too much to have a steady level."""
     tables[JOB_SLOWDOWN] = []
     for number, step_s in enumerate(REPAIRED):
         key = {"log_date": DAY + timedelta(number), "job_id": "atlas", "run_id": "r1"}
@@ -105,7 +105,7 @@ def test_changes_of_all_jobs(ask: Ask) -> None:
 
 
 def test_a_night_finds_what_the_command_finds(warehouse: str, ask: Ask) -> None:
-    """Read without a session, as few rows are; a day with too few before it has no table."""
+    """A night finds the same changes as the command; without enough earlier days it stores none."""
     stored = Warehouse(cast("SparkSession", None), warehouse)
     last = DAY + timedelta(DAYS - 1)
     rows = changes_so_far(stored, [last], 14)[JOB_CHANGES].to_pylist()
@@ -121,7 +121,7 @@ def test_a_night_finds_what_the_command_finds(warehouse: str, ask: Ask) -> None:
 
 
 def restarted() -> dict[str, list[Row]]:
-    """Job llm runs twice on its second day: it is restarted on a host that makes it a quarter slower."""
+    """Job llm has two runs on its second day, and its second run is a quarter slower on another host."""
     rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN)}
     for number, run_id in ((0, "r1"), (1, "r1"), (1, "r2"), (2, "r2")):
         key = {"log_date": DAY + timedelta(number), "job_id": "llm", "run_id": run_id}
@@ -132,7 +132,7 @@ def restarted() -> dict[str, list[Row]]:
 
 
 def test_a_night_finds_the_same_whether_later_days_are_there(tmp_path: Path, ask: Ask) -> None:
-    """A level is known by units: two runs of a day are two."""
+    """A night finds the same changes whether or not later days exist."""
     tables = {name: table_rows(name, each) for name, each in restarted().items()}
     days = [DAY + timedelta(number) for number in range(3)]
     until = {

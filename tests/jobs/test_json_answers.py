@@ -1,4 +1,4 @@
-"""Answers for programs: every command that answers can do so in JSON, as its page describes."""
+"""Every command that answers questions has JSON output, in the form that its page describes."""
 
 import json
 import re
@@ -31,7 +31,7 @@ LISTED = dict(re.findall(r"^\| `([\w-]+)` \| [^|]* \| ([^|]*) \|$", PAGE, re.MUL
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two runs, of two days of one generated job."""
+    """Folders of two runs, from two days of one generated job."""
     landing = tmp_path_factory.mktemp("fleet") / "landing"
     few = ("--jobs", "2", "--days", "1", "--most-ops", "1000", "--seed", "3")
     assert make_fleet.main(["--landing", str(landing), *few]) == 0
@@ -79,7 +79,7 @@ def test_each_folder_of_logs_is_answered_with_the_documented_keys_and_nothing_be
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Units to replay, a host to drain, a job that became slower, days before and after a fix."""
+    """A warehouse with units to replay, a host to drain, a slower job, and days around a fix."""
     results, manifests, workers = test_fix_effect.units()
     stated = [
         replicated(),

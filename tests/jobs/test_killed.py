@@ -1,4 +1,4 @@
-"""Runs that are really killed, and runs that are started together: a few of many."""
+"""Test a few random kills of runs, and runs that are started at the same time."""
 
 import random
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def in_store() -> Iterator[tuple[kills.Run, str]]:
-    """A backfill that nobody disturbed in a store, and the root of its warehouses."""
+    """A backfill in a store that was not disturbed, and the root folder of its warehouses."""
     with kills.ground(store=True) as (folder, root):
         yield next(kills.scenario(folder, root)), root
 

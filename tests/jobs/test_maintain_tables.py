@@ -1,4 +1,4 @@
-"""Maintenance: old ops expire, small files are merged, unused ones deleted.
+"""Maintenance deletes expired ops, merges small files, and removes unused files.
 
 The tables' contents stay the same.
 """
@@ -44,7 +44,7 @@ NOTHING = (0, 0, 0, 0)
 
 @pytest.fixture
 def settings(test_settings: Settings, tmp_path: Path) -> Settings:
-    """Ops expire after ten days."""
+    """Settings in which ops expire after ten days."""
     paths = test_settings.paths.model_copy(update={"warehouse": str(tmp_path / "warehouse")})
     maintenance = test_settings.maintenance.model_copy(update={"rank_steps_days": 10})
     return test_settings.model_copy(update={"paths": paths, "maintenance": maintenance})
@@ -52,7 +52,7 @@ def settings(test_settings: Settings, tmp_path: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two days of a unit; the stages of the first in three files. Made once, to be copied."""
+    """Two days of a unit, of which the first has three files, made once to be copied."""
     root = tmp_path_factory.mktemp("maintained")
     warehouse = Warehouse(spark, str(root))
     for name in (RANK_STEPS, JOBS):
@@ -69,13 +69,13 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def warehouse(made: Path, spark: SparkSession, settings: Settings) -> Warehouse:
-    """A copy to maintain."""
+    """A copy of the warehouse for maintenance."""
     shutil.copytree(made, settings.paths.warehouse)
     return Warehouse(spark, settings.paths.warehouse)
 
 
 def maintain(warehouse: Warehouse, settings: Settings, age: int) -> Done:
-    """Maintain `days` days after the first day; returns the work on each table."""
+    """Run maintenance `days` days after the first day; return the work done on each table."""
     done = maintain_tables.run(warehouse.spark, settings, DAY + timedelta(days=age))
     warehouse.__dict__.pop("published", None)
     return {name: (expired, before, after, deleted) for name, expired, before, after, deleted in done}
@@ -86,7 +86,7 @@ def days_of(warehouse: Warehouse, name: str) -> list[object]:
 
 
 def newest(warehouse: Warehouse, age: int) -> None:
-    """Publish another day, `age` days after the first."""
+    """Publish another day, which is `age` days after the first."""
     day = DAY + timedelta(days=age)
     with publication(warehouse, "ingest", [day], [JOBS]):
         warehouse.replace(TABLES[JOBS], table_rows(JOBS, [{"log_date": day}]), [day])

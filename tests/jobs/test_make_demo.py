@@ -1,4 +1,4 @@
-"""The demo: its landing folder, its summary, and, slowly, all of it."""
+"""Test the demo: its landing, its summary, and, in a slow test, the whole command."""
 
 import re
 import shlex
@@ -43,7 +43,7 @@ def test_a_store_is_refused_before_anything_is_made(name: str, capsys: pytest.Ca
 def test_summary_of_an_empty_warehouse(
     spark: SparkSession, test_settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every query is valid, also on empty tables."""
+    """Every query of the summary is valid on empty tables."""
     paths = test_settings.paths.model_copy(update={"warehouse": str(tmp_path)})
     show(spark, test_settings.model_copy(update={"paths": paths}))
     printed = capsys.readouterr().out

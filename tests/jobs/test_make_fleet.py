@@ -1,4 +1,4 @@
-"""The fleet's landing: the same bytes from any number of processes, the truth beside it."""
+"""The fleet's landing has the same bytes from any number of processes, and its truth beside it."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The command mitigate: its output for a folder and for a unit of the warehouse, and for wrong arguments."""
+"""Test the output of mitigate for a folder and for a unit of the warehouse, and its errors."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ COLUMNS = ["mitigation", "plan", "assumes", "step_s", "time_saved_fraction", "gp
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose last stage computes the loss, and whose labels say how many layers the model has."""
+    """A run whose last stage computes the loss, with the number of layers in its labels."""
     fields = {"gpu_hours": 50.0, "labels": {"layers": "32"}}
     identity = JobIdentity("llm", "r1", fields=fields)
     plan = JobPlan(SHAPE, [LossLayer(0.02, 0.04)], 1, identity)

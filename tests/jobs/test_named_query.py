@@ -1,4 +1,4 @@
-"""The command of named queries: its answer over a period, its names, and its errors for wrong arguments."""
+"""Test the command of named queries: answers over a period, names, and errors for wrong arguments."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_a_period_without_rows_is_said(ask: Ask, period: tuple[str, str]) -> Non
 def test_units_that_were_not_analysed_are_named_beside_what_to_fix(
     ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the period alone, and only where it is asked what to fix."""
+    """Beside fix_first, and only there, headline counts the units of the period that were not analysed."""
     units: list[dict[str, Any]] = [{}, {"job_id": "a", "status": "no_ops"}, {"log_date": NEXT_DAY}]
     rows = table_rows(JOB_SLOWDOWN, units)
     monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse_of(tmp_path, **{JOB_SLOWDOWN: rows}).root)

@@ -1,4 +1,4 @@
-"""A whole night, from landing to fleet tables: published traces, rank logs, and broken units beside them."""
+"""A night from landing to fleet tables handles published traces, rank logs and broken units."""
 
 import json
 import logging
@@ -50,13 +50,13 @@ Rows = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Night:
-    """One night's settings and what it published, all tables but the log of runs."""
+    """Settings of one night, and all tables that it published except the log of runs."""
 
     settings: Settings
     tables: Rows
 
     def of(self, job_id: str) -> Rows:
-        """Rows of one job, by table."""
+        """Return rows of one job, by table."""
         return {
             name: [row for row in rows if row.get("job_id") == job_id] for name, rows in self.tables.items()
         }
@@ -101,7 +101,7 @@ def without_a_worker(landing: Path, job_id: str) -> None:
 
 
 def with_crossed_transfers(landing: Path, job_id: str) -> None:
-    """Each stage wants the other's first microbatch before it sends its own."""
+    """Write a job in which each stage waits for the other's first microbatch before it sends."""
     rows = [row | {"t0_us": 0} for step in range(12) for row in crossed_stages(step)]
     facts = manifest(pp_size=2) | {"job_id": job_id}
     write_rank_logs(landing, DAY, GeneratedJob(rank_steps(*rows), facts))
@@ -218,7 +218,7 @@ def test_a_second_run_of_the_date_gives_the_same_rows_and_an_empty_day_none(
 
 
 def report_of(night: Night) -> dict[str, bytes]:
-    """Pages of the night's report, by their path in it."""
+    """Pages of the night's report, by their path in the report."""
     folder = night.settings.report_folder
     assert folder is not None
     return {page.relative_to(folder).as_posix(): page.read_bytes() for page in folder.rglob("*.html")}

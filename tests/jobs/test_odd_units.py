@@ -1,4 +1,4 @@
-"""For any recorded input, no gate refuses the results: an odd unit never costs a night."""
+"""No gate refuses results of odd units, so that no recorded input can stop a night."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -51,7 +51,7 @@ RECORDS: Final[dict[str, Record]] = {
 
 
 def results(way: str, seed: int) -> dict[str, pa.Table]:
-    """Simulate a drawn job with its record changed in this way. Raises TraceError if it is not replayed."""
+    """Simulate a drawn job with its record changed; raises TraceError if it is not replayed."""
     drawn = sample_job(seed, most_ops=1500)
     skew = (ClockSkew(0.015),) if way == "clocks that differ" else ()
     job = recorded_job(Simulation(replace(drawn, mechanisms=(*drawn.mechanisms, *skew))))
@@ -66,7 +66,7 @@ def results(way: str, seed: int) -> dict[str, pa.Table]:
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, list[dict[str, Any]]]:
-    """Rows of every result table, of all units that were replayed; computed without a warning."""
+    """Rows of every result table for all replayed units, computed without a floating-point warning."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in RESULT_TABLES}
     for way in RECORDS:
         for seed in SEEDS:

@@ -1,4 +1,4 @@
-"""Everything in a store, from the landing to the report: the tables are those of a folder."""
+"""With landing, warehouse and report in a store, the tables equal those in folders."""
 
 import json
 import shutil
@@ -77,7 +77,7 @@ def test_one_changed_unit_of_a_day_leaves_the_others(
 def test_another_version_in_a_store_is_compared_and_made_current(
     remote: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same by its commands, each with the lock that it needs."""
+    """Another version in a store is backfilled, compared and made current by its commands."""
     paths, settings = remote.settings.paths, tmp_path / "new.toml"
     settings.write_text("[simulation]\nminimum_steps = 13\n")
     place = ["--landing", paths.landing, "--warehouse", paths.warehouse]

@@ -1,4 +1,4 @@
-"""The published traces through a whole night: the reference's results, and the same as rank logs."""
+"""A night gives the reference's results for the published traces, even if they are written as rank logs."""
 
 import shutil
 from pathlib import Path
@@ -26,7 +26,7 @@ def published_night(
     published_traces: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Night:
-    """SE and ST as published, and ST once more, written out as rank logs."""
+    """A night of SE and ST as published, and of ST written as rank logs."""
     root = tmp_path_factory.mktemp("published")
     landing = root / "landing"
     for name in published.NAMES:
@@ -55,7 +55,7 @@ def test_published_traces_through_landing_delta_and_spark(
 
 
 def assert_same_culprits(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> None:
-    """Equal except for the times of day, which a published trace does not have."""
+    """Assert that culprits are equal except for times of day, which a published trace lacks."""
     for one, other in zip(left, right, strict=True):
         for key in one.keys() - {"first_time", "last_time"}:
             is_number = isinstance(one[key], float)

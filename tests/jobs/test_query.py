@@ -1,4 +1,4 @@
-"""The query command: its output, and its errors for a query that it does not understand."""
+"""Test the output of the query command, and its errors for invalid queries."""
 
 import io
 import json
@@ -40,7 +40,7 @@ UNREPLAYED = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if co
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A warehouse with one table of two units."""
+    """A warehouse with one table that contains two units."""
     rows = table_rows(JOB_SLOWDOWN, [{}, UNREPLAYED | {"job_id": "b", "status": "no_ops"}])
     return warehouse_of(tmp_path_factory.mktemp("warehouse"), job_slowdown=rows).root
 
@@ -85,7 +85,7 @@ def test_a_terminal_gets_the_first_rows_and_a_pipe_or_file_all(
 
 
 def test_only_the_time_of_the_engine_counts() -> None:
-    """An answer in two parts, of which the second takes too long; its reader may take its time."""
+    """The timeout limits the engine's time for each part of an answer, not the time of its reader."""
     has_stopped = threading.Event()
 
     class Engine:
@@ -164,7 +164,7 @@ def test_a_question_may_take_a_quarter_of_the_memory(ask: Ask, monkeypatch: pyte
 
 @pytest.mark.slow
 def test_an_engine_that_does_not_stop_is_left(warehouse: str) -> None:
-    """DuckDB computes a constant before it checks for an interrupt."""
+    """A query that does not react to Ctrl-C is abandoned, as when DuckDB folds a constant."""
     asked = ["query", "--warehouse", warehouse, "--timeout", "1", "SELECT repeat('x', 3000000000)"]
     done = start([str(PROJECT / ".venv/bin/straggler"), *asked])
     assert (done.returncode, done.stdout) == (1, "")
@@ -196,7 +196,7 @@ def test_a_question_without_end_is_one_line_of_sparks_too(ask: Ask, monkeypatch:
 
 @pytest.mark.slow
 def test_what_fills_the_memory_of_sparks_jvm_is_one_line(warehouse: str, tmp_path: Path) -> None:
-    """Spark ends its JVM if a task runs out of memory: its last message is that it was shut down."""
+    """If a query exhausts the memory of Spark's JVM, the command prints one line."""
     settings = tmp_path / "settings.toml"
     settings.write_text('[spark.conf]\n"spark.driver.memory" = "600m"\n')
     where = ["--engine", "spark", "--warehouse", warehouse, "--settings", str(settings)]
@@ -275,7 +275,7 @@ def test_a_warehouse_in_a_store_is_read_by_its_url(ask: Ask, warehouse: str) -> 
 
 
 def test_sql_as_an_argument_may_begin_with_a_comment(ask: Ask) -> None:
-    """A question of the cookbook does; an unknown option is still an error with the closest name."""
+    """An SQL argument may begin with a comment, and an unknown option suggests the closest one."""
     sql, as_csv = "-- how many?\nSELECT count(*) AS n\nFROM job_slowdown\n", ("--format", "csv")
     for arguments in ((sql, *as_csv), (*as_csv, sql), (*as_csv, "--", sql)):
         assert ask(main, *arguments)[:2] == (0, "n\n2\n")
@@ -284,7 +284,7 @@ def test_sql_as_an_argument_may_begin_with_a_comment(ask: Ask) -> None:
 
 
 class Keyboard(io.StringIO):
-    """Standard input that is not redirected."""
+    """Standard input that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -302,7 +302,7 @@ def test_sql_comes_from_standard_input(
 def test_without_sql_and_at_a_keyboard_it_is_a_prompt(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, has_home: bool
 ) -> None:
-    """A wrong question ends nothing; the end of input does. It needs no writable home."""
+    """Without SQL, query at a terminal is a prompt, which survives wrong queries and ends with the input."""
     typed = iter(["SELECT count(*) AS n", "FROM job_slowdown;", "", "SELECT slowdwn FROM jobs;", "SELECT 7;"])
 
     def line(prompt: str) -> str:
@@ -346,7 +346,7 @@ def test_whoever_reads_may_stop_reading(warehouse: str) -> None:
 
 @pytest.mark.parametrize("seconds", [None, 0.0, 60.0])
 def test_ctrl_c_ends_a_question_and_the_next_is_answered(warehouse: str, seconds: float | None) -> None:
-    """By itself, or within limits: there a thread whose join is interrupted only seems to have ended."""
+    """Ctrl-C ends a running query, and the next query is answered, with or without limits."""
     counts = [f"(SELECT explode(sequence(1, 1500)) AS n{place}) AS t{place}" for place in range(3)]
     reader = DuckDbReader(Database(warehouse))
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""Late and corrected data: changed units are processed again, and the tables are those of data on time."""
+"""Late and corrected data are processed again, and the tables equal those of data on time."""
 
 import json
 import os
@@ -22,7 +22,7 @@ AFTER = LAST + timedelta(days=1)
 
 
 def refresh(history: History, log_date: date = AFTER) -> dict[str, int]:
-    """Refresh; returns units done by phase."""
+    """Refresh changed days; return the units done by phase."""
     counts = refresh_changed_days.run(history.spark, history.settings, log_date)
     return {name.removesuffix(".units"): count for name, count in counts.items() if name.endswith(".units")}
 
@@ -33,7 +33,7 @@ ONE_UNIT_OF_LAST = ONE_UNIT | {"revise": 2, "aggregate": 2}
 
 
 def test_late_files_give_the_tables_of_files_on_time(filled: History, tmp_path: Path) -> None:
-    """A worker's log of one job, and the whole of another, arrive after the nights."""
+    """Late files, a worker's log and a whole job, give the same tables as files on time."""
     history = history_in(tmp_path, filled.spark, filled.settings)
     shutil.copytree(filled.landing, history.landing)
     late_rank = history.folder("alpha", FIRST) / "rank-00001.jsonl"
@@ -128,7 +128,7 @@ def test_the_command_line_refreshes(history: History, capsys: pytest.CaptureFixt
 
 
 def test_a_late_file_gives_the_tables_and_pages_of_nights_in_order(history: History) -> None:
-    """Reports of a later day, which depend on it, are rewritten too."""
+    """A late file gives the tables and pages of nights in order, including pages of later days."""
     shutil.rmtree(history.warehouse)
     for day in DAYS:
         whole_night.run(history.spark, history.settings, [day])
@@ -147,6 +147,6 @@ def test_a_late_file_gives_the_tables_and_pages_of_nights_in_order(history: Hist
 
 
 def pages(history: History) -> dict[str, bytes]:
-    """All pages of the report."""
+    """Return all pages of the report."""
     root = history.warehouse / REPORT
     return {page.relative_to(root).as_posix(): page.read_bytes() for page in root.rglob("*.html")}

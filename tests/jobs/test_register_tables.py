@@ -1,4 +1,4 @@
-"""Catalogs of other engines see what a reader sees, as of a publication, whatever is written later."""
+"""Catalogs of other engines show the tables as of a publication, whatever is written later."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ COUNTED = ("job_slowdown", "jobs", "rejects", "fix_first", "job_days", "waterfal
 
 
 class Stored:
-    """Substitute for a warehouse in a store."""
+    """A substitute for a warehouse in a store."""
 
     root = "s3://bucket/fleet's"
 

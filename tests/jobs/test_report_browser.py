@@ -1,4 +1,4 @@
-"""The report in a real browser: drawn, filtered, linked, and readable when narrow."""
+"""In a real browser the report is drawn, filtered and linked, and is readable when narrow."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -65,7 +65,7 @@ CELLS = """
 
 @cache
 def random_fleet() -> FleetTables:
-    """A random fleet, made where a test needs it: files are collected more often than run."""
+    """A random fleet, made only when a test needs it, because test files are often only collected."""
     return fleet(runs=60, days=40)
 
 
@@ -77,7 +77,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def drawn_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of a random fleet, with names that are markup."""
+    """A page of a random fleet with names that are markup."""
     root = tmp_path_factory.mktemp("report")
     page = fleet_page(random_fleet(), publication(random_fleet()))
     folder = report_files.replace_publication(root, LAST, {INDEX_NAME: page})
@@ -123,7 +123,7 @@ def test_all_links_of_the_demo_lead_somewhere_and_job_pages_are_drawn(browser: B
 def test_half_of_the_interval_of_a_sum_is_that_of_the_evaluation(
     browser: Browser, drawn_fleet: Path, freedom: float | None
 ) -> None:
-    """Ten runs, each shared by two hosts; its half width is 5 GPU-hours, 3 of them the diagnosis's."""
+    """The page and the evaluation compute the same half width for the interval of a sum."""
     browser.open(drawn_fleet)
     part = {"cause": "pause", "half": 2.5, "shared": 1.5, "lost": 5.0, "freedom": freedom}
     parts = [part | {"unit": {"run": str(run // 2), "log_date": "2026-01-05"}} for run in range(20)]
@@ -192,7 +192,7 @@ def test_reset_brings_everything_back(browser: Browser, drawn_fleet: Path) -> No
 def test_a_search_finds_every_job_and_host_with_its_page_or_the_command_that_makes_it(
     browser: Browser, drawn_fleet: Path
 ) -> None:
-    """Jobs that lose nothing, or were not analysed, too."""
+    """A search finds every job and host, and links its page or gives the command that makes it."""
     browser.open(drawn_fleet)
     assert browser.run("return document.getElementById('found-jobs').hidden")
     _search(browser, "RAIN-0004")
@@ -214,7 +214,7 @@ def test_a_search_finds_every_job_and_host_with_its_page_or_the_command_that_mak
 
 
 def _search(browser: Browser, text: str) -> None:
-    """Type a name into the search."""
+    """Type a name into the search field."""
     browser.run(
         "document.body.dataset.shown = ''; const e = document.getElementById('search'); "
         "e.value = arguments[0]; e.dispatchEvent(new Event('input'))",
@@ -276,7 +276,7 @@ def test_the_map_has_a_mark_where_a_culprit_begins(browser: Browser, tmp_path: P
 
 
 def test_script_that_gets_into_a_page_is_not_run(browser: Browser, drawn_fleet: Path) -> None:
-    """An element that is injected, a request: the page's policy refuses both, and says so."""
+    """The page's policy blocks injected scripts and requests, and the browser reports that."""
     browser.open(drawn_fleet)
     browser.run(SLIPPED_IN)
     assert browser.run("return document.body.dataset.slipped") is None
@@ -314,7 +314,7 @@ def test_five_months_of_the_papers_fleet_are_drawn_from_under_five_megabytes(
 def test_maps_of_the_published_traces_show_what_the_paper_says(
     browser: Browser, published_traces: Path, tmp_path: Path, trace: str, is_hot: list[bool]
 ) -> None:
-    """SE is hot everywhere, ST in its last row. Hot cells are on average darker than the colour of 2 %."""
+    """Worker maps of the published traces look as in the paper: SE is hot everywhere, ST in its last row."""
     rows = published.rank_steps(published_traces, trace)
     page = job_page(unit_tables(rows, published.manifest(published_traces, trace), trace))
     browser.open(report_files.add_page(tmp_path, job_page_path(date(2026, 1, 5), trace, "0"), page))
@@ -325,7 +325,7 @@ def test_maps_of_the_published_traces_show_what_the_paper_says(
 
 
 def not_drawn(browser: Browser, charts: Sequence[str]) -> list[str]:
-    """Errors of the charts that show nothing."""
+    """Return errors for charts that show nothing."""
     return [name for name in charts if browser.run(MARKS, f"chart-{name}") < 2]
 
 
@@ -335,12 +335,12 @@ def _luminance(colour: str) -> float:
 
 
 def _rows(browser: Browser, table: str) -> dict[str, list[str]]:
-    """Cells of a table by the text of the row's heading."""
+    """Return the cells of each table row, by the text of the row's heading."""
     return {cells[0]: cells[1:] for cells in _cells(browser, table)}
 
 
 def _cells(browser: Browser, table: str) -> list[list[str]]:
-    """Text of the cells of a table's rows."""
+    """Return the text of the cells in each table row."""
     script = """return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].map(
         (row) => [...row.children].map((cell) => cell.textContent))"""
     found: list[list[str]] = browser.run(script, table)
@@ -348,7 +348,7 @@ def _cells(browser: Browser, table: str) -> list[list[str]]:
 
 
 def _left(filters: dict[str, str]) -> pd.DataFrame:
-    """Parts that the filters leave, chosen by hand."""
+    """Return the parts that the filters should leave, chosen independently of the page."""
     units, parts = random_fleet().units.to_pandas(), random_fleet().parts.to_pandas()
     team, day = units.team.fillna("(not stated)"), units.log_date.astype(str)
     is_in = (team == filters.get("team", team)) & (units.cluster == filters.get("cluster", units.cluster))

@@ -1,4 +1,4 @@
-"""Nights whose causes are revised by earlier days and other jobs, through landing, Spark and Delta."""
+"""Nights revise causes by earlier days and other jobs, through landing, Spark and Delta."""
 
 import shutil
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ SMALL = JobShape(dp_size=2, pp_size=2, tp_size=2, microbatches=8, steps=10)
 
 
 def hosts(job_id: str, day: int, number: int, *sick_places: int) -> list[str]:
-    """Hosts of a job, other ones each day, the sick one in some places."""
+    """Hosts of a job, which differ from day to day, with the sick host in some places."""
     return [SICK if place in sick_places else f"{job_id}-{day}-{place}" for place in range(number)]
 
 
@@ -60,7 +60,7 @@ def write(
 
 
 def write_days(landing: Path) -> None:
-    """Two good days of each model, then the day in question.
+    """Write two healthy days of each model, and a third day with faults.
 
     The sick host is known from job "seen" of the day before.
     """
@@ -91,7 +91,7 @@ def read(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def nights(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
-    """The first two days together, then the third on its own."""
+    """A night of the first two days together, and a night of the third day."""
     whole_night.run(spark, settings, DAYS[:2])
     whole_night.run(spark, settings, DAYS[2:])
     return read(spark, settings)
@@ -105,7 +105,7 @@ def of_last_day(nights: list[dict[str, Any]], job_id: str) -> dict[str, dict[str
 def test_a_stage_on_a_sick_host_is_a_slow_worker(
     job_id: str, stage: int, nights: list[dict[str, Any]]
 ) -> None:
-    """One was well on other days, the other's host is slow in another job."""
+    """A slow stage on a sick host is a slow worker if other days or jobs show that the host is to blame."""
     found = of_last_day(nights, job_id)
     worker, imbalance = found["slow_worker"], found["stage_imbalance"]
     (culprit,) = worker["culprits"]
@@ -120,7 +120,7 @@ def test_a_stage_on_a_sick_host_is_a_slow_worker(
 
 
 def test_what_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, Any]]) -> None:
-    """A whole job on a sick host, and all links of another; on the first day no earlier one is known."""
+    """A whole job on a sick host, and a job with all links slow, are found slow by earlier days."""
     worker = of_last_day(nights, "sick-whole")["slow_worker"]
     assert {culprit["slow_host"] for culprit in worker["culprits"]} == {SICK}
     assert worker["unrevised"]["time_saved_fraction"] == pytest.approx(0.0, abs=0.005)
@@ -136,7 +136,7 @@ def test_what_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, 
 def test_days_again_in_one_batch_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
 ) -> None:
-    """Each day depends on the same days, and on measured values, not on revised ones."""
+    """Processing days again in one batch gives the same rows, because it uses measured causes."""
     simulate.run(spark, settings, DAYS)
     revise.run(spark, settings, DAYS)
     assert read(spark, settings) == nights
@@ -157,13 +157,13 @@ def last_alone(spark: SparkSession, settings: Settings, tmp_path_factory: pytest
 
 @pytest.fixture
 def backwards(settings: Settings, last_alone: Path, tmp_path: Path) -> Settings:
-    """A copy of it, to do the earlier days."""
+    """Settings for a copy of that warehouse, in which a test processes the earlier days."""
     shutil.copytree(last_alone, tmp_path, dirs_exist_ok=True)
     return elsewhere(settings, tmp_path)
 
 
 def causes_by_day(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
-    """Rows of cause_day in order; sums to 12 digits, because they may be added up in another order."""
+    """Rows of cause_day in order, with sums rounded to 12 digits because the order of addition varies."""
     counted = Warehouse(spark, settings.paths.warehouse).read(TABLES[CAUSE_DAY])
     rows = counted.orderBy("log_date", "cause").toArrow().to_pylist()
     return [
@@ -175,7 +175,7 @@ def causes_by_day(spark: SparkSession, settings: Settings) -> list[dict[str, Any
 def test_nights_in_any_order_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]], backwards: Settings
 ) -> None:
-    """A day that is done late changes what later days depend on: their causes, and the counts of those."""
+    """Nights in any order give the same rows, because later days are revised after a late day."""
     for day in reversed(DAYS[:2]):
         whole_night.run(spark, backwards, [day])
     assert read(spark, backwards) == nights
@@ -209,7 +209,7 @@ def test_a_night_that_died_while_it_revised_later_days_revises_them_when_it_runs
 def test_what_of_earlier_days_is_done_late_is_looked_back_on(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    """The job with evidence of the sick host comes last, alone, like late data."""
+    """If a job of an earlier day is processed late, later days are revised by its evidence."""
     late = elsewhere(settings, tmp_path)
     ingest.run(spark, late, DAYS)
     units = set(recorded(Warehouse(spark, str(tmp_path)), DAYS)["ingest"])

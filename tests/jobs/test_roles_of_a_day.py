@@ -1,4 +1,4 @@
-"""Tables about roles, of a day whose runs are parts of a whole (`part_of`), without Spark.
+"""Tables about roles are right for a day whose runs are parts of a whole, without Spark.
 
 They are written for days with such runs, emptied where a day has none any longer, and else left alone.
 """
@@ -40,7 +40,7 @@ def put(warehouse: Warehouse, name: str, changes: list[dict[str, Any]]) -> None:
 
 
 def steps() -> list[dict[str, Any]]:
-    """Three iterations: a rollout of 3 s, then an actor of 1 s."""
+    """Three iterations, each with a rollout of 3 s and then an actor of 1 s."""
     changes = []
     for iteration in range(3):
         for job_id, role, start_s, end_s in (("a", "rollout", 0, 3), ("b", "actor", 3, 4)):

@@ -1,4 +1,4 @@
-"""A store that fails, is slow, drops connections, and rejects credentials: what readers then see."""
+"""Readers get clear errors if a store fails, is slow, drops connections, or rejects credentials."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def sound(server: Server) -> Iterator[None]:
-    """All changes of a test to the server end with it."""
+    """Reset all changes that a test made to the server."""
     yield
     server.spoil()
 

@@ -1,4 +1,4 @@
-"""Messages about a store that is misnamed, silent, or refuses; and the content type that pages have there."""
+"""Test messages about a wrong or failing store, and the content type of pages in a store."""
 
 import logging
 from pathlib import Path
@@ -32,7 +32,7 @@ def raising(error: Exception) -> NoReturn:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
-    """A store in memory, wherever a URL points."""
+    """A store in memory that answers every URL."""
     made = MemoryStore()
     monkeypatch.setattr(objects, "store_at", lambda _: made)
     return made

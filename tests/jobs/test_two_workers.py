@@ -1,4 +1,4 @@
-"""Workers of a standalone cluster give the tables of one machine, also where two of three are killed.
+"""A standalone cluster gives the tables of one machine, even if two of three workers are killed.
 
 Everything lies in a store: driver and workers share no folder.
 """
@@ -57,7 +57,7 @@ sys.exit(backfill.main(sys.argv[3:]))
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[Cluster]:
-    """A master and three workers of one core, each with its own folder."""
+    """A master and three workers of one core, each with a separate folder."""
     with cluster(tmp_path, workers=3, cores=1) as started:
         yield started
 
@@ -65,7 +65,7 @@ def workers(tmp_path: Path) -> Iterator[Cluster]:
 def submit(
     cluster: Cluster, where: History, server: Server, folder: Path
 ) -> "subprocess.CompletedProcess[str]":
-    """Backfill a history by the killer on the cluster.
+    """Backfill a history on the cluster, with a program that kills workers.
 
     Executors have the project's code only from the zip.
     """

@@ -1,4 +1,4 @@
-"""Tables in Delta: days are replaced and nothing else, and other readers see the same rows."""
+"""Replacing a day in Delta changes no other day, and other readers see the same rows."""
 
 from collections.abc import Callable
 from datetime import date
@@ -47,7 +47,7 @@ def test_a_table_that_was_never_written_has_no_rows(warehouse: Warehouse) -> Non
 
 
 def test_a_table_can_be_made_after_a_writer_died_before_its_first_commit(warehouse: Warehouse) -> None:
-    """It leaves the folder of the log: `CREATE TABLE IF NOT EXISTS` then makes none, without an error."""
+    """A table can be created although a writer died before its first commit and left its folder."""
     log = Path(warehouse.path(STAGE_SLOWDOWN), "_delta_log")
     (log / "_staged_commits").mkdir(parents=True)
     (log / ".00000000000000000000.json.0.tmp").touch()
@@ -201,7 +201,7 @@ def test_ingested_tables_can_be_those_of_another_warehouse(warehouse: Warehouse)
 
 @pytest.mark.parametrize("name", [JOBS, JOB_CAUSES])
 def test_of_units_that_are_not_there_no_rows_are_read(warehouse: Warehouse, name: str) -> None:
-    """Maps and lists without rows among those that few rows hold."""
+    """Reading a unit that does not exist gives no rows, even from tables with maps and lists."""
     warehouse.replace(TABLES[name], table_rows(name), [DAY])
     assert warehouse.read(TABLES[name], [DAY], {Unit(DAY, "absent", "r1")}).collect() == []
     assert warehouse.read(TABLES[name], [DAY], {Unit(DAY, "gpt-175b", "r3")}).count() == 1

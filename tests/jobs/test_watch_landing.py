@@ -1,4 +1,4 @@
-"""The command watch: how often it runs, and how it ends."""
+"""Test how often the command watch runs, and how it ends."""
 
 import time
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def test_what_is_no_time(text: str, call: Ask, tmp_path: Path) -> None:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Rounds without Spark, each of which fails; the third ends the process. Returns the times slept."""
+    """Replace rounds by ones that fail, the third ending the process; return the sleeping times."""
     slept: list[float] = []
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The what_if command: its output, and its errors for units that cannot be replayed."""
+"""Test the output of what_if, and its errors for units that cannot be replayed."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_the_answer_is_a_table_of_the_latest_day(ask: Ask) -> None:
-    """Forward 1 and 3 s: T = 3 + 1; ideal forward 2 s: T_ideal = 2 + 1. The transfer is ideal already."""
+    """Without options, what_if answers for the latest day: T = 3 + 1 s, and T_ideal = 2 + 1 s."""
     status, out, _ = ask(
         main, "--job-id", "llm-a", "--fix", FORWARD, "--fix", "op_type LIKE 'grads%'", "--format", "table"
     )
@@ -57,7 +57,7 @@ def test_the_answer_is_a_table_of_the_latest_day(ask: Ask) -> None:
 
 
 def test_what_two_scenarios_share_is_said_beside_them(ask: Ask) -> None:
-    """Both forwards are ideal in the first, one of them in the second too."""
+    """The output says how many ops two scenarios share, since their savings do not add up."""
     one = f"{FORWARD} AND host = 'node-1'"
     fixes = ("--fix", FORWARD, "--fix", one, "--set", "0.5")
     _, out, err = ask(main, "--job-id", "llm-a", *fixes)
@@ -89,7 +89,7 @@ def test_of_one_end_of_a_transfer_the_other_is_named(scenarios: list[str], said:
 
 
 def test_two_scenarios_may_save_more_than_each_alone(ask: Ask) -> None:
-    """3 s and 1 s, all to 0.2: one replica alone leaves 1 s, or 3 s, to wait for; both together 0.6 s."""
+    """Two scenarios together may save more than each alone, where either replica alone still waits."""
     fixes = [f"{FORWARD} AND dp_rank = {rank}" for rank in (0, 1)]
     _, _, err = ask(main, "--job-id", "llm-a", "--fix", fixes[0], "--fix", fixes[1], "--set", "0.2")
     assert (

@@ -1,4 +1,4 @@
-"""How far forward and backward times of one microbatch go together (section 5, robust form)."""
+"""Correlate forward and backward times of the same microbatches (model, section 5, robust form)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ CONSTANT = 1e-12
 
 
 def forward_backward_correlation(ops: Sequence[Op]) -> float | None:
-    """Take the median over workers of Pearson's r over all (step, microbatch, chunk) of one.
+    """Compute the median over workers of Pearson's r, each over the worker's (step, microbatch, chunk).
 
     Workers with fewer than two pairs, or with constant durations, have no r; None where no worker has one.
     """
@@ -33,7 +33,7 @@ def forward_backward_correlation(ops: Sequence[Op]) -> float | None:
 
 
 def pearson(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Correlate two equally long series; None if one of them does not vary."""
+    """Pearson correlation of two series of equal length; None if one of them is constant."""
     if len(x) < 2:
         return None
     mean_x, mean_y = fmean(x), fmean(y)

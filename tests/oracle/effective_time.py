@@ -1,4 +1,4 @@
-"""How a run's GPU-hours were spent, written from the section "Effective time" of udfs/README.md."""
+"""Compute how a run's GPU-hours were spent, from section "Effective time" of udfs/README.md alone."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -15,7 +15,7 @@ ENDS = ("failure", "stop")
 
 
 class Try:
-    """An attempt as the events that belong to it, all valid; the mark of a doubtful last one is not.
+    """The events of one attempt, of which the step number of a doubtful last event is not used.
 
     A wait for GPUs is one too, without work.
     """
@@ -31,7 +31,7 @@ class Try:
 
     @property
     def work(self) -> list[Event]:
-        """Events from its first step on."""
+        """Events of the attempt from its first step on."""
         if self.kinds[0] in (*ENDS, SUBMITTED):
             return []
         if self.kinds[0] not in STARTS:
@@ -50,7 +50,7 @@ class Try:
         return kind != "first_step" if self.work else kind != "step"
 
     def marks(self, *, is_doubted: bool) -> list[tuple[float, int]]:
-        """(time, step) of the events at work up to the first end."""
+        """(time, step) of the attempt's working events, up to the first event that ends it."""
         found: list[tuple[float, int]] = []
         for event in self.work:
             is_last = event is self.events[-1]
@@ -75,7 +75,7 @@ class Try:
         return known[-1] if known else None
 
     def early(self) -> list[Span]:
-        """When it loaded data, or evaluated, before the first step."""
+        """Spans before the first step in which the attempt loaded data or evaluated."""
         if self.kinds[0] not in STARTS:
             return []
         before = [event for event in self.events if event not in self.work]
@@ -92,17 +92,17 @@ class Try:
 
 
 def cut(span: Span, window: Span) -> Span:
-    """Overlap of both, perhaps from a later start on [s]."""
+    """Intersection of two spans; it may be empty, with its end before its start. [s]"""
     return max(span[0], window[0]), min(span[1], window[1])
 
 
 def end(event: Event) -> float:
-    """When an event ends [s]."""
+    """Time at which an event ends. [s]"""
     return float(event["at_us"] / 1e6 + lasts(event))
 
 
 def lasts(event: Event) -> float:
-    """How long training stands still for it [s]."""
+    """Duration for which training stands still because of an event. [s]"""
     return float((event.get("duration_us") or 0) / 1e6) if event["event"] in STILL else 0.0
 
 
@@ -115,7 +115,7 @@ def parts(
     *,
     is_split: bool,
 ) -> dict[str, float]:
-    """GPU-hours of every part, and `contradictions`.
+    """GPU-hours of every part, and the number of `contradictions`.
 
     window : when the run was scheduled; step_s : T_actual, T, T_ideal; is_split : whether K is known. [s]
     """
@@ -152,7 +152,7 @@ def parts(
 
 
 def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], list[Span], int]:
-    """Attempts, outages in which GPUs are held, waits for GPUs, and how many events contradict others.
+    """Split events into attempts, outages and waits for GPUs, and count contradictory events.
 
     A wait since minus infinity belongs to a start without a submission.
     """
@@ -186,7 +186,7 @@ def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], list[Span]
 
 
 def is_contrary(event: Event, now: Try | None, last_end: float) -> bool:
-    """Whether an event cannot be true after those of an attempt."""
+    """Return whether an event contradicts the earlier events of an attempt."""
     if event["at_us"] / 1e6 < last_end - 1:
         return True
     if now is None:
@@ -197,7 +197,7 @@ def is_contrary(event: Event, now: Try | None, last_end: float) -> bool:
 
 
 def leave(before: Try | None, event: Event, outages: list[Span], queues: list[Span]) -> None:
-    """Events that end where an attempt, or a wait for GPUs, begins."""
+    """Add the outage or the wait for GPUs that ends with an event that begins an attempt."""
     at = event["at_us"] / 1e6
     last = None if before is None else before.kinds[-1]
     if before is not None and last == "failure":
@@ -212,7 +212,7 @@ def leave(before: Try | None, event: Event, outages: list[Span], queues: list[Sp
 
 
 def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> Span:
-    """Time of an attempt's kept and of its lost steps in the window [s]."""
+    """Time in the window of an attempt's kept steps, and of its lost steps. [s]"""
     attempt = tries[place]
     marks = attempt.marks(is_doubted=attempt.is_doubted)
     later = [step for each in tries[place + 1 :] if (step := each.begins_with()) is not None]
@@ -241,12 +241,12 @@ def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> S
 
 
 def stalls(attempt: Try, *kinds: str) -> list[Span]:
-    """When training stood still; to save, from the first step on."""
+    """Spans in which training stood still; checkpoints count from the first step on. [s]"""
     still = [each for each in attempt.events if each["event"] in (kinds or STILL)]
     counted = [each for each in still if each["event"] != "checkpoint" or each in attempt.work]
     return [(each["at_us"] / 1e6, end(each)) for each in counted]
 
 
 def shared(span: Span, window: Span) -> float:
-    """How long both last [s]."""
+    """Duration of the intersection of two spans. [s]"""
     return max(0.0, min(span[1], window[1]) - max(span[0], window[0]))

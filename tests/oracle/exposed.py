@@ -1,4 +1,4 @@
-"""Exposed communication, by one replay per step and set of ops (udfs/README.md, last chapter)."""
+"""Compute exposed communication by one replay per step and set of ops (udfs/README.md, last chapter)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ ONE_STREAM = {"grads-reduce-scatter": "params-all-gather"}
 
 @dataclass(frozen=True)
 class Seconds:
-    """Figures of one set of ops; in one step, or means over them."""
+    """Figures of one set of ops, in one step or as means over steps."""
 
     exposed_s: float
     busy_s: float
@@ -28,7 +28,7 @@ class Seconds:
 
 
 def exposed_communication(ops: Sequence[Op], layout: Layout) -> dict[Key, Seconds]:
-    """Figures of all communication, of each stage's, and of each op type's. Raises what `what_if` does."""
+    """Figures of all communication, of each stage, and of each op type; raises what `what_if` raises."""
     job = read_job(ops, layout, "pooled-mean-median")
     keys: set[Key] = set()
     for graph in job.graphs.values():

@@ -1,4 +1,4 @@
-"""Cost of types of GPU: each type recorded alone, and all computes as fast as on the fastest."""
+"""Compute the cost of GPU types by replays, with one type as recorded and all computes at top speed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -11,7 +11,7 @@ COMPUTES = ("forward-compute", "backward-compute")
 
 
 class TypesCost(NamedTuple):
-    """Slowdowns by type, None if a host's type is not known.
+    """Slowdowns by GPU type; None if the type of a host is unknown.
 
     slowdown  : S_type. ideal_s: mean compute, by type and op type. [s]
     fastest_s : mean step time with the computes of each type divided by its factor, all else as recorded. [s]
@@ -25,7 +25,7 @@ class TypesCost(NamedTuple):
 def types_cost(
     ops: Sequence[Op], layout: Layout, types: Mapping[str, str], factors: Mapping[tuple[str, str], float]
 ) -> TypesCost:
-    """Cost of the types of a job of which every worker stays on one host.
+    """Compute the cost of GPU types for a job whose workers each stay on one host.
 
     types   : host -> type. factors: (type, op type) -> how many times as long as on the fastest.
     """

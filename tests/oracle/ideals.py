@@ -1,4 +1,4 @@
-"""The four ideals of the model's section 7, value by value."""
+"""Compute the four ideals of section 7 of the model with scalar loops."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -31,7 +31,7 @@ FORMS: dict[str, tuple[bool, Callable[[str], Callable[[list[float]], float]]]] =
 
 
 def ideals(durations: Iterable[tuple[Kind, float]], form: str) -> dict[Kind, float]:
-    """Ideal duration of each op type on each stage [s]; the same on all stages if they are pooled."""
+    """Ideal duration of each op type on each stage; pooled ideals are the same on all stages. [s]"""
     within_stage, typical_of = FORMS[form]
     together: dict[Kind, list[float]] = defaultdict(list)
     kinds = set()

@@ -1,4 +1,4 @@
-"""The share of workers that compute, by plain loops, written from udfs/README.md."""
+"""Compute the share of computing workers by plain loops, from udfs/README.md alone."""
 
 import cmath
 import math
@@ -16,7 +16,7 @@ COMPUTING = ("forward-compute", "backward-compute", "optimizer")
 
 @dataclass
 class Power:
-    """Results of one job; shares by bin, times in seconds."""
+    """Power results of one job; shares are per bin, and times are in seconds."""
 
     share: list[float]
     low: list[float]
@@ -32,7 +32,7 @@ class Power:
 
 
 def power(ops: Sequence[Op], workers: int) -> Power:
-    """Share and swing over the complete steps' ops."""
+    """Compute share and swing over the ops of complete steps."""
     by_step: dict[int, list[Op]] = defaultdict(list)
     for op in ops:
         by_step[op.step].append(op)
@@ -54,7 +54,7 @@ def power(ops: Sequence[Op], workers: int) -> Power:
 
 
 def complete_steps(ops: Sequence[Op], layout: Layout) -> list[Op]:
-    """Ops of the steps that all workers recorded."""
+    """Return the ops of the steps that all workers recorded."""
     workers: dict[int, set[tuple[int, int]]] = defaultdict(set)
     for op in ops:
         workers[op.step].add((op.dp_rank, op.pp_rank))
@@ -62,7 +62,7 @@ def complete_steps(ops: Sequence[Op], layout: Layout) -> list[Op]:
 
 
 def _of_step(ops: Sequence[Op], workers: int) -> list[float]:
-    """Share of each bin: busy time in the bin over workers times the bin's length, 1 at most."""
+    """Share of each bin: busy time in the bin, over number of workers times bin length, at most 1."""
     began = min(op.start_s for op in ops)
     bin_s = (max(op.end_s for op in ops) - began) / BINS
     share = []
@@ -77,14 +77,14 @@ def _of_step(ops: Sequence[Op], workers: int) -> list[float]:
 
 
 def _component(share: Sequence[float], number: int) -> complex:
-    """Twice the Fourier coefficient of the share over a period, each bin taken at its middle."""
+    """Twice the Fourier coefficient of the share over one period, with bins taken at their middle."""
     turns = [number * (place + 0.5) / BINS for place in range(BINS)]
     turned = (value * cmath.exp(-2j * math.pi * turn) for value, turn in zip(share, turns, strict=True))
     return sum(turned) * 2 / BINS
 
 
 def beat(steps: Sequence[int], began_s: Sequence[float]) -> tuple[float, float, float]:
-    """Time between steps, scatter about it, and beginning of the middle step, by least squares."""
+    """Fit the time between steps, its scatter, and the middle step's start, by least squares."""
     mean_n, mean_t = fmean(steps), fmean(began_s)
     slope = sum((n - mean_n) * (t - mean_t) for n, t in zip(steps, began_s, strict=True)) / sum(
         (n - mean_n) ** 2 for n in steps
@@ -97,7 +97,7 @@ def beat(steps: Sequence[int], began_s: Sequence[float]) -> tuple[float, float, 
 def in_phase(
     units: Sequence[tuple[float, float, float, float]],
 ) -> dict[tuple[int, int], tuple[float, float]]:
-    """Drift and phase difference of each pair in phase; units are (period, peak, first, last) [s]."""
+    """Drift and phase difference of each pair in phase; units are (period, peak, first, last). [s]"""
     found = {}
     for one, (period, peak, first, last) in enumerate(units):
         for other in range(one + 1, len(units)):

@@ -1,4 +1,4 @@
-"""Readers of stored tables into the oracle's records."""
+"""Read stored tables into the records of the reference implementation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from tests.oracle.records import Layout, Op
 
 
 def read_layout(manifest: Mapping[str, Any]) -> Layout:
-    """Take a job's sizes from its manifest."""
+    """Read a job's sizes from its manifest."""
     return Layout(
         dp_size=int(manifest["dp_size"]),
         pp_size=int(manifest["pp_size"]),
@@ -21,7 +21,7 @@ def read_layout(manifest: Mapping[str, Any]) -> Layout:
 
 
 def read_rank_steps(rank_steps: pa.Table) -> list[Op]:
-    """Take the replayed ranks: of each worker and step the lowest (cp_rank, tp_rank) present.
+    """Read the ops of replayed ranks: for each worker and step the lowest (cp_rank, tp_rank) present.
 
     rank_steps: one row per (step, rank) with array columns in microseconds, op as names or codes.
     """

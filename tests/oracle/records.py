@@ -1,10 +1,10 @@
-"""Input of the oracle: one record per op, and the sizes of the job."""
+"""Input of the reference implementation: one record per op, and the sizes of the job."""
 
 from dataclasses import dataclass
 
 
 class OracleError(Exception):
-    """The trace has a defect that must be refused: cycle, unmatched transfer."""
+    """Raised for a trace that must be refused, because of a cycle or an unmatched transfer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Op:
 
     @property
     def end_s(self) -> float:
-        """Recorded end [s]."""
+        """Recorded end. [s]"""
         return self.start_s + self.duration_s
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Sizes of the job, as in its manifest; op types that block, and those of sends that wait for no recv.
+    """Sizes of the job from its manifest, its blocking op types, and its eager send types.
 
     beside : (stage, place in the worker's order) of transfers that ran beside the one before.
     idle   : (stage, op type, ordinal) of transfers that never moved anything, in any step.
@@ -56,10 +56,10 @@ class Layout:
 
     @property
     def has_data_parallelism(self) -> bool:
-        """Whether parameters and gradients are exchanged at all (model, section 2: dp x dsp > 1)."""
+        """Return whether parameters and gradients are exchanged (model, section 2: dp x dsp > 1)."""
         return self.dp_size * self.cp_size > 1
 
     @property
     def last_chunk(self) -> int:
-        """Global number of the model's last chunk."""
+        """Number of the model's last chunk, counted over all stages."""
         return self.vpp_size * self.pp_size - 1

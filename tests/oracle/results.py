@@ -1,4 +1,4 @@
-"""Every result of the model's section 5, by one replay per scenario and step."""
+"""Compute all results of section 5 of the model by one replay per scenario and step."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ Key = TypeVar("Key")
 
 @dataclass
 class WhatIf:
-    """Results of one job; letters are the paper's, times are seconds."""
+    """Results of one job, named by the paper's letters; times are in seconds."""
 
     ops: list[Op]
     steps_dropped: int
@@ -55,13 +55,13 @@ class WhatIf:
 
     @property
     def waste_fraction(self) -> float:
-        """1 - 1/S (Eq. 3)."""
+        """Waste fraction 1 - 1/S (Eq. 3)."""
         return 1.0 - 1.0 / self.slowdown
 
 
 @dataclass
 class Job:
-    """The graphs of a job's complete steps with the recorded and the ideal durations."""
+    """Graphs of a job's complete steps, with recorded and ideal durations."""
 
     graphs: dict[int, StepGraph]
     recorded: dict[int, dict[int, float]]
@@ -71,7 +71,7 @@ class Job:
     buffered_sends: int
 
     def with_ideal(self, form: str) -> "Job":
-        """The same with another ideal."""
+        """Return the same job with another ideal."""
         durations = [
             (_kind(graph.ops[op]), duration)
             for step, graph in self.graphs.items()
@@ -80,7 +80,7 @@ class Job:
         return replace(self, ideal_s=ideals(durations, form))
 
     def step_times(self, is_recorded: Callable[[Op], bool]) -> dict[int, float]:
-        """Replay with the ops for which `is_recorded` holds as recorded, all others ideal [s]."""
+        """Replay with recorded durations where `is_recorded` holds, and ideal ones elsewhere. [s]"""
         times = {}
         for step, graph in self.graphs.items():
             durations = {
@@ -94,7 +94,7 @@ class Job:
         return fmean(self.step_times(is_recorded).values())
 
     def slowdowns(self, key_of: Callable[[Op], Key], keys: Iterable[Key]) -> dict[Key, float]:
-        """Slowdown of each key when only its ops are recorded (S_t, S_dp, S_pp, S_w; Eq. 2 and 4)."""
+        """Slowdown for each key if only its ops take their recorded times (S_t, S_dp, S_pp, S_w)."""
         ideal = self.mean(lambda _: False)
         found = {}
         for key in keys:
@@ -109,7 +109,7 @@ class Job:
 def what_if(
     ops: Sequence[Op], layout: Layout, *, ideal: str = "pooled-mean-median", exact_workers: bool = True
 ) -> WhatIf:
-    """All results for one job. Raises OracleError for a defect, ValueError if no step is complete."""
+    """Compute all results of a job; raises OracleError for a defect, ValueError without a complete step."""
     job = read_job(ops, layout, ideal)
     graphs, recorded = job.graphs, job.recorded
     delays = {}
@@ -138,7 +138,7 @@ def what_if(
 
 
 def read_job(ops: Sequence[Op], layout: Layout, ideal: str) -> Job:
-    """Graphs and durations of one job. Raises what `what_if` does."""
+    """Read graphs and durations of one job; raises what `what_if` raises."""
     complete, dropped = _complete_steps(ops, layout)
     layout = with_sides(list(complete.values()), layout)
     graphs = {step: build_step_graph(step_ops, layout) for step, step_ops in sorted(complete.items())}

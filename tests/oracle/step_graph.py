@@ -1,4 +1,4 @@
-"""The graph of one step over all workers: dependencies, groups that start together, and the order."""
+"""Build the graph of one step over all workers: dependencies, groups that start together, and order."""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -18,7 +18,7 @@ NO_DELAYS: Mapping[int, float] = MappingProxyType({})
 
 @dataclass
 class StepGraph:
-    """One step. Ops are numbered as in `ops`; ops that the model leaves out of the graph are in no group.
+    """Graph of one step, with ops numbered as in `ops`; ops that the model ignores are in no group.
 
     waits_for : op -> ops whose end it waits for
     groups    : sets of ops that start together (most hold one op), in an order in which they can be replayed
@@ -36,18 +36,18 @@ class StepGraph:
 
     @property
     def actual_s(self) -> float:
-        """Recorded step time: latest end minus earliest start [s]."""
+        """Recorded step time: latest end minus earliest start. [s]"""
         return max(op.end_s for op in self.ops) - self.start_s
 
     @property
     def with_peer(self) -> list[int]:
-        """Ops that meet others, or are sent to."""
+        """Ops that meet other ops, or are the target of a buffered send."""
         met = [op for group in self.groups if len(group) > 1 for op in group]
         return [*met, *self.sent_by, *self.sent_by.values()]
 
     @property
     def links(self) -> list[list[list[int]]]:
-        """For each link its transfers in order, each a send and its recv."""
+        """Send and recv pairs of each link, in order of start."""
         pairs = [group for group in self.groups if len(group) > 1] + [[s, r] for r, s in self.sent_by.items()]
         pairs = [pair for pair in pairs if self.ops[pair[0]].op_type.endswith("-send")]
         found: dict[Hashable, list[list[int]]] = defaultdict(list)
@@ -57,7 +57,7 @@ class StepGraph:
         return list(found.values())
 
     def recorded_durations(self) -> tuple[dict[int, float], int, int]:
-        """Take every op's duration, a transfer's without the waiting for its group [s].
+        """Duration of every op; that of a transfer excludes waiting for its group. [s]
 
         Counts transfers that are clamped, and sends that were buffered.
         """
@@ -80,7 +80,7 @@ class StepGraph:
         return durations, clamped, buffered
 
     def launch_delays(self) -> tuple[dict[int, float], int]:
-        """Take every op's start minus the latest end of what it waits for [s]; count the clamped."""
+        """Start of every op minus the latest end of what it waits for, at least 0; count the clamped. [s]"""
         delays, clamped = {}, 0
         for op, before in self.waits_for.items():
             ready = max((self.ops[other].end_s for other in before), default=self.start_s)
@@ -91,7 +91,7 @@ class StepGraph:
         return delays, clamped
 
     def replay(self, durations: dict[int, float], delays: Mapping[int, float] = NO_DELAYS) -> float:
-        """Step time [s] when every op starts as soon as what it waits for has ended (plus its delay)."""
+        """Step time if every op starts, after its delay, as soon as what it waits for has ended. [s]"""
         end: dict[int, float] = {}
         for group in self.groups:
             meets = [*group, self.sent_by[group[0]]] if group[0] in self.sent_by else group
@@ -105,7 +105,7 @@ class StepGraph:
 
 
 def with_sides(steps: Sequence[Sequence[Op]], layout: Layout) -> Layout:
-    """Find which transfers are held, and which ran beside each other in more than a twentieth of the rows."""
+    """Find transfers held by their call, and transfers beside each other in over a twentieth of the rows."""
     if not layout.blocking:
         return layout
     by_stage: dict[int, list[WorkerGraph]] = defaultdict(list)
@@ -163,7 +163,7 @@ def _groups(
     graphs: dict[tuple[int, int], WorkerGraph],
     layout: Layout,
 ) -> list[list[int]]:
-    """Collect ops that start together: pairs of transfers, and collectives by their ordinal."""
+    """Collect ops that start together: send and recv pairs, and the members of each collective."""
     pairs = [pair for dp_rank in {dp for dp, _ in graphs} for pair in _pairs(dp_rank, graphs, layout)]
     paired = {op for pair in pairs for op in pair}
     meetings: dict[Hashable, list[int]] = defaultdict(list)
@@ -200,7 +200,7 @@ def _pairs(dp_rank: int, graphs: dict[tuple[int, int], WorkerGraph], layout: Lay
 
 
 def _in_replay_order(waits_for: dict[int, list[int]], groups: list[list[int]]) -> list[list[int]]:
-    """Sort the groups so that each comes after everything its members wait for."""
+    """Sort groups so that each follows every group that its members wait for."""
     group_of = {op: number for number, group in enumerate(groups) for op in group}
     needs = [{group_of[before] for op in group for before in waits_for[op]} for group in groups]
     needed_by: dict[int, list[int]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""A whole of several roles, replayed span by span: from udfs/README.md, "Jobs of several roles", alone."""
+"""Replay a whole of several roles, from section "Jobs of several roles" of udfs/README.md alone."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ Step = Mapping[str, Any]
 
 @dataclass
 class Answer:
-    """The answer for a whole. Times are seconds, from the first start where they are instants."""
+    """Results for a whole; times are in seconds, and instants count from the first start."""
 
     whole_s: float = 0.0
     waits_for: dict[str, set[str]] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Answer:
 
 
 class OracleWhole:
-    """The spans of a whole."""
+    """Spans of a whole, one per role and iteration."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps: dict[Span, dict[Run, list[Step]]] = defaultdict(lambda: defaultdict(list))
@@ -51,7 +51,7 @@ class OracleWhole:
         self.iterations = sorted({iteration for _, iteration in self.steps})
 
     def waits(self, later: str, earlier: str, *, before: bool) -> bool:
-        """Whether one role waits for another, in the same iteration or in the one before."""
+        """Return whether a role waits for another in the same iteration or in the previous one."""
         seen = False
         for iteration in self.iterations:
             one, other = (later, iteration), (earlier, iteration - before)
@@ -64,19 +64,19 @@ class OracleWhole:
         return seen
 
     def waited_for(self, span: Span) -> list[Span]:
-        """Spans that a span waits for."""
+        """Return the spans that a span waits for."""
         role, iteration = span
         found = [(other, iteration) for other in self.roles if self.waits(role, other, before=False)]
         found += [(other, iteration - 1) for other in self.roles if self.waits(role, other, before=True)]
         return [each for each in found if each in self.steps]
 
     def gap(self, span: Span) -> float | None:
-        """Transition before a span."""
+        """Pause between the spans that a span waits for and its start; None if it waits for none. [s]"""
         some = self.waited_for(span)
         return self.start[span] - max(self.end[each] for each in some) if some else None
 
     def stretches(self) -> list[list[Span]]:
-        """Spans of iterations that follow each other."""
+        """Spans of each series of consecutive iterations."""
         found: list[list[Span]] = []
         for iteration in self.iterations:
             if iteration - 1 not in self.iterations:
@@ -85,7 +85,7 @@ class OracleWhole:
         return found
 
     def time(self, factor: Callable[[str, Sequence[Step], Run], float]) -> float:
-        """Time of the whole, each run's steps times a factor."""
+        """Time of the whole if each run's steps are scaled by a factor. [s]"""
         ends: dict[Span, float] = {}
 
         def end(span: Span) -> float:
@@ -105,7 +105,7 @@ class OracleWhole:
 
 
 def busy(steps: Sequence[Step]) -> float:
-    """Time in which at least one of the steps runs. [s]"""
+    """Time in which at least one of a role's steps runs. [s]"""
     marks: list[float] = sorted({step[side] for step in steps for side in "se"})
     middles = [(left, right, (left + right) / 2) for left, right in pairwise(marks)]
     return sum(
@@ -114,7 +114,7 @@ def busy(steps: Sequence[Step]) -> float:
 
 
 def ideal(steps: Sequence[Step]) -> float:
-    """Ideal over recorded time; 1 where no time was recorded."""
+    """Ratio of ideal to recorded time; 1 if no time was recorded."""
     recorded_s: float = sum(step["actual_step_s"] for step in steps)
     ideal_s: float = sum(step["ideal_step_s"] for step in steps)
     return ideal_s / recorded_s if recorded_s else 1.0
@@ -131,12 +131,12 @@ SCENARIOS: Mapping[str, Callable[[Sequence[Step], float], float]] = {
 def scaled(
     role: str, factor: Callable[[Sequence[Step], float], float], lost: Mapping[Run, float]
 ) -> Callable[[str, Sequence[Step], Run], float]:
-    """Factor of a run's steps in a whole where one role is faster."""
+    """Return the factors of all runs' steps if one role is faster."""
     return lambda each, steps, run: factor(steps, lost[run]) if each == role else 1.0
 
 
 def answer(rows: Sequence[Step], lost: Mapping[Run, float]) -> Answer:
-    """Compute all answers for a whole.
+    """Compute all results for a whole.
 
     rows : of role_step
     lost : what each run loses, a fraction

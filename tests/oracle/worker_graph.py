@@ -1,4 +1,4 @@
-"""Ops that the ops of one worker wait for within that worker, in one step (model, section 2)."""
+"""Build the dependencies between ops of one worker in one step (model, section 2)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ NO_OP_TOLERANCE_S = 50e-6
 
 
 class WorkerGraph:
-    """Dependencies of one worker; ops are numbered as in the step's list.
+    """Dependencies within one worker, with ops numbered as in the step's list.
 
     waits_for  : op -> the ops it waits for, for every op that is part of the graph
     in_order   : computes and blocking transfers by start; empty if none blocks
@@ -65,7 +65,7 @@ class WorkerGraph:
             self._edge(before, after)
 
     def _in_order(self) -> list[int]:
-        """Computes, blocking transfers, and those of one call with such a transfer, by start.
+        """Computes, blocking transfers, and other transfers in the calls of blocking ones, by start.
 
         An op without duration comes before others with the same start.
         """
@@ -76,7 +76,7 @@ class WorkerGraph:
         return sorted(chosen, key=lambda op: (ops[op].start_s, ops[op].end_s, op))
 
     def _transfers(self) -> list[tuple[str, int, int]]:
-        """Op type, ordinal, and op of all transfers that moved something."""
+        """Return op type, ordinal and op of all transfers that moved data."""
         return [
             (op_type, ordinal, op)
             for op_type in TRANSFERS
@@ -85,7 +85,7 @@ class WorkerGraph:
         ]
 
     def held(self) -> set[tuple[str, int]]:
-        """Op type and ordinal of each transfer that shares its call with a transfer of a blocking type."""
+        """Return op type and ordinal of each transfer in a call that contains a blocking transfer."""
         transfers = self._transfers()
         blocking = [op for op_type, _, op in transfers if op_type in self.layout.blocking]
         return {
@@ -95,13 +95,13 @@ class WorkerGraph:
         }
 
     def is_one_call(self, last: int, op: int) -> bool:
-        """Whether two transfers started and ended together."""
+        """Return whether two transfers started and ended together."""
         one, other = self.ops[last], self.ops[op]
         is_together = max(abs(one.start_s - other.start_s), abs(one.end_s - other.end_s)) <= SAME_S
         return is_together and not {last, op} & set(self.computes)
 
     def overlaps(self, last: int, op: int) -> bool:
-        """Whether a transfer began before the end of the one before."""
+        """Return whether a transfer began before the previous one ended."""
         is_early = self.ops[last].end_s - self.ops[op].start_s > NO_OP_TOLERANCE_S
         return is_early and not {last, op} & set(self.computes)
 
@@ -125,7 +125,7 @@ class WorkerGraph:
         return found
 
     def _chunk_in_model(self, compute: int | None) -> int | None:
-        """Global number of the compute's chunk; None for a transfer that matches no compute."""
+        """Chunk number of a compute within the model; None for a transfer without a matching compute."""
         return None if compute is None else self.ops[compute].model_chunk * self.layout.pp_size + self.pp_rank
 
     def _match_sends(self, direction: str) -> None:
@@ -147,7 +147,7 @@ class WorkerGraph:
         self.real_sends[direction] = [s for s in sends if self._chunk_in_model(matched.get(s)) != last]
 
     def _match_recvs(self, direction: str) -> None:
-        """Let the k-th compute wait for the k-th recv, and that for compute k - 1."""
+        """Let the k-th compute wait for the k-th recv, and that recv for compute k - 1."""
         recvs, computes = self._of(f"{direction}-recv"), self._of(f"{direction}-compute")
         self._chain(recvs)
         if computes:
@@ -170,12 +170,12 @@ class WorkerGraph:
         self.real_recvs[direction] = [r for r in recvs if self._chunk_in_model(matched.get(r)) != first]
 
     def _those_that_move(self, computes: list[int], end: int, transfers: int) -> list[int]:
-        """Leave out computes at an end of the model, where a log has just as many transfers as others."""
+        """Drop computes at an end of the model if exactly the remaining computes have transfers."""
         inner = [compute for compute in computes if self._chunk_in_model(compute) != end]
         return inner if inner and len(inner) == transfers else computes
 
     def _hold_first_backward_transfers(self) -> None:
-        """Let them wait for the compute two places before the first backward-compute, if any."""
+        """Make the first backward transfers wait for the compute two places before the first backward."""
         backwards = self._of("backward-compute")
         place = self.computes.index(backwards[0]) - 2 if backwards else -1
         if place >= 0:
@@ -184,7 +184,7 @@ class WorkerGraph:
                     self._edge(self.computes[place], transfers[0])
 
     def _load_before_forward(self) -> None:
-        """Chain loads; a microbatch's first forward waits for its loads, and some loads wait in its place."""
+        """Chain loads, and make the first forward of a microbatch wait for its loads."""
         loads, forwards = self._of("data-load"), self._of("forward-compute")
         first_forward = {self.ops[forward].microbatch: forward for forward in reversed(forwards)}
         own_forward = {(self.ops[each].microbatch, self.ops[each].model_chunk): each for each in forwards}
@@ -207,7 +207,7 @@ class WorkerGraph:
                 self._edge(load, forward)
 
     def _is_in_turn(self, place: int, loads: Sequence[int], forward: int | None) -> bool:
-        """Whether the compute before its forward, and before that the load before it, had ended."""
+        """Return whether a load began only after the compute before its forward had ended."""
         if forward is None or forward == self.computes[0]:
             return False
         before_s = self.ops[self.computes[self.computes.index(forward) - 1]].end_s
@@ -215,7 +215,7 @@ class WorkerGraph:
         return is_late and (place == 0 or self.ops[loads[place - 1]].end_s <= before_s)
 
     def _gather_before_forward(self) -> None:
-        """Let the first forward of a chunk wait for the last all-gather of that chunk."""
+        """Make the first forward of a chunk wait for the last all-gather of that chunk."""
         gathers, forwards = self._of("params-all-gather"), self._of("forward-compute")
         first_forward = {self.ops[forward].model_chunk: forward for forward in reversed(forwards)}
         last_gather = {self.ops[gather].model_chunk: gather for gather in gathers}
@@ -224,7 +224,7 @@ class WorkerGraph:
                 self._edge(gather, first_forward[chunk])
 
     def _add_tail(self) -> None:
-        """Chain the ops after the last compute: three forms, by how gradients are reduced."""
+        """Chain the ops after the last compute, in one of three orders by how gradients are reduced."""
         before_reduce = self._of("layernorm-grads-all-reduce")
         if self.pp_rank in (0, self.layout.pp_size - 1):
             before_reduce += self._of("embedding-grads-all-reduce")
@@ -248,7 +248,7 @@ class WorkerGraph:
             self._edge(op, tail[0])
 
     def _scatter_after_backward(self, scatters: Sequence[int]) -> None:
-        """Let the first reduce-scatter of a chunk wait for the last backward of that chunk."""
+        """Make the first reduce-scatter of a chunk wait for the last backward of that chunk."""
         first_scatter = {self.ops[scatter].model_chunk: scatter for scatter in reversed(scatters)}
         last_backward = {self.ops[op].model_chunk: op for op in self._of("backward-compute")}
         for chunk, scatter in first_scatter.items():

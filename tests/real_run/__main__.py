@@ -1,4 +1,4 @@
-"""Trains small models in processes that really wait for each other, and replays what the emitter logged.
+"""Train small models in processes that really wait for each other, and replay the emitter's logs.
 
 In every other step one worker is slowed by a known factor, so that healthy and slowed steps see the same
 machine. The replay of the slowed steps with the slow worker mended must take as long as the healthy ones did.
@@ -49,7 +49,7 @@ HERE: Final = Path(__file__).parent
 
 
 class Outcome(NamedTuple):
-    """Replay results of a job's two kinds of steps; times in seconds."""
+    """Replay results of a job's healthy and slowed steps; times are in seconds."""
 
     job: str
     healthy_s: float
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     discrepancy: float
 
     def failures(self) -> list[str]:
-        """Results outside their bounds."""
+        """Return descriptions of the results that are out of bounds."""
         wrong = {
             "step time": abs(self.mended_s / self.healthy_s - 1) > STEP_ERROR,
             "factor": abs(self.factor / FACTOR - 1) > FACTOR_ERROR,
@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
 
 
 def ops_once(rank_steps: pa.Table, chunks: int, *, is_sharded: bool) -> bool:
-    """Whether every rank-step holds each forward and backward of each chunk, or unit, exactly once.
+    """Return whether each rank-step has each forward and backward of each chunk or unit exactly once.
 
     is_sharded : then each unit gathers its parameters and reduces its gradients once, too
     """
@@ -88,7 +88,7 @@ def ops_once(rank_steps: pa.Table, chunks: int, *, is_sharded: bool) -> bool:
 
 
 def replay_of_quiet_steps(rank_steps: pa.Table, manifest: dict[str, Any]) -> dict[str, pa.Table]:
-    """Replay the faster half of these steps: other load on the machine makes steps longer, never shorter."""
+    """Replay the faster half of the given steps, because load on the machine only lengthens steps."""
     settings = SimulationSettings(minimum_steps=1)
     every = simulate_job(rank_steps, manifest, settings)["step_slowdown"].sort_by("actual_step_s")
     quiet = every["step"][: len(every) // 2]
@@ -122,7 +122,7 @@ def outcome(job: str, landing: Path) -> Outcome:
 
 
 def main() -> int:
-    """Run the jobs, print the results, and return 1 if one is out of bounds."""
+    """Run the jobs, print the results, and return 1 if a result is out of bounds."""
     parser = argparse.ArgumentParser(prog="make real-run")
     parser.add_argument("--torch", required=True, help="a Python with torch, megatron-core and the emitter")
     parser.add_argument("--job", action="append", choices=EVERY, help="all where none is named")

@@ -1,4 +1,4 @@
-"""Megatron's 1F1B with one of three kinds of slow worker: the name it gets, and the saving of its fix."""
+"""Train with Megatron's 1F1B and a slow worker of one of three kinds; check its name and saving."""
 
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ HERE: Final = Path(__file__).parent
 
 
 class Fault(NamedTuple):
-    """How a worker is slowed, and which parts of that must be named; first_step None: every other step."""
+    """How a worker is slowed, and what must be named; first_step None means every other step."""
 
     arguments: tuple[str, ...]
     cause: str
@@ -40,7 +40,7 @@ RUNS: Final = {
 
 
 class FaultOutcome(NamedTuple):
-    """Replay results of a run; times in seconds."""
+    """Replay results of a run; times are in seconds."""
 
     run: str
     healthy_s: float
@@ -52,11 +52,11 @@ class FaultOutcome(NamedTuple):
 
     @property
     def off(self) -> float:
-        """How far the fixed step is from the healthy one."""
+        """Relative error of the step time with the fault's cause fixed, against that of healthy steps."""
         return self.mended_s / self.healthy_s - 1
 
     def failures(self) -> list[str]:
-        """Results outside their bounds."""
+        """Return descriptions of the results that are out of bounds."""
         fault, worst = RUNS[self.run], self.worst or {}
         wrong = {
             "step time": abs(self.off) > STEP_ERROR,
@@ -82,7 +82,7 @@ class FaultOutcome(NamedTuple):
 
 
 def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[FaultOutcome]:
-    """Train and replay each run."""
+    """Train each run, replay it, and yield the results."""
     for run in runs:
         command = [torch, "-W", "ignore::UserWarning", str(HERE / "train_megatron.py")]
         command += ["--landing", str(landing), "--job", run, *RUNS[run].arguments]
@@ -91,7 +91,7 @@ def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[FaultOu
 
 
 def outcome(run: str, landing: Path) -> FaultOutcome:
-    """Compare the run, fixed, with its healthy steps."""
+    """Compare the run's step time after the fix with its healthy steps."""
     (folder,) = landing.glob(f"log_date=*/job_id={run}/run_id=r0")
     rank_steps, manifest = read_run(folder)
     every = simulate_job(rank_steps, manifest)["step_slowdown"].sort_by("actual_step_s")

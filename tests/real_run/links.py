@@ -1,4 +1,4 @@
-"""Megatron's 1F1B with a link that is slow in every other step: the replay beside the healthy steps.
+"""Train with Megatron's 1F1B and a link that is slow in every other step, and replay the log.
 
 The link and its direction must be named, by either end, and nothing where no link is slow. The manifest
 states which transfers block, as the emitter writes it; the discrepancy without them is there beside.
@@ -35,7 +35,7 @@ HERE: Final = Path(__file__).parent
 
 
 class LinkOutcome(NamedTuple):
-    """Replay results of a run; times in seconds, shares of the recorded step time.
+    """Replay results of a run; times are in seconds, and shares are of the recorded step time.
 
     wanted : stages and op types of the two ends of the slow link; none where none is slow.
     named  : that of the culprit that lost most; None where no cause holds, or no worker is slow.
@@ -52,12 +52,12 @@ class LinkOutcome(NamedTuple):
 
     @property
     def off(self) -> float:
-        """How far the fixed step is from the healthy one."""
+        """Relative error of the step time with the link fixed, against that of healthy steps."""
         return self.mended_s / self.healthy_s - 1
 
     @property
     def is_good(self) -> bool:
-        """Whether the replay is as near as it must be, and link and direction are named."""
+        """Return whether the replay is close enough, and the right link and direction are named."""
         is_near = abs(self.off) <= HEALTHY_ERROR and self.discrepancy <= HEALTHY_ERROR
         return is_near and (self.named in self.wanted if self.wanted else self.named is None)
 
@@ -72,7 +72,7 @@ class LinkOutcome(NamedTuple):
 
 
 def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[LinkOutcome]:
-    """Train and replay each run."""
+    """Train each run, replay it, and yield the results."""
     for run in runs:
         late_ms, direction = RUNS[run]
         command = [
@@ -90,7 +90,7 @@ def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[LinkOut
 
 
 def quiet_steps(every: pa.Table, is_slowed: pa.Array) -> tuple[float, pa.Array]:
-    """Mean time of quiet healthy steps [s], and quiet steps of both kinds.
+    """Mean time of quiet healthy steps [s], and the quiet steps of both kinds.
 
     What else the machine does makes steps longer, never shorter: the fastest of each kind are quiet.
 
@@ -103,7 +103,7 @@ def quiet_steps(every: pa.Table, is_slowed: pa.Array) -> tuple[float, pa.Array]:
 
 
 def ends_of(run: str) -> frozenset[End]:
-    """Both ends of the link that is slow in a run."""
+    """Return both ends of the link that is slow in a run; empty if none is."""
     late_ms, direction = RUNS[run]
     if late_ms == "0":
         return frozenset()
@@ -112,7 +112,7 @@ def ends_of(run: str) -> frozenset[End]:
 
 
 def outcome(run: str, landing: Path) -> LinkOutcome:
-    """Compare the run, fixed, with its healthy steps."""
+    """Compare the run's step time after the fix with its healthy steps."""
     (folder,) = landing.glob(f"log_date=*/job_id={run}/run_id=r0")
     rank_steps, manifest = read_run(folder)
     every = simulate_job(rank_steps, manifest)["step_slowdown"].sort_by("actual_step_s")

@@ -1,11 +1,11 @@
-"""Start the processes of a training run, and wait for them."""
+"""Start the processes of a training run and wait for them."""
 
 from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 
 
 def run_all(workers: Sequence[BaseProcess]) -> None:
-    """Start them and wait until all have ended; raises RuntimeError if one fails."""
+    """Start processes and wait until all have ended; raises RuntimeError if one fails."""
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -1,4 +1,4 @@
-"""A link between two stages that takes longer in one direction: its data arrive some time after the send."""
+"""Make a link between two stages slow in one direction: its data arrive some time after the send."""
 
 import functools
 import time
@@ -12,7 +12,7 @@ MOST_MESSAGES: Final = 100_000
 
 
 class SlowLink(NamedTuple):
-    """The link behind `stage`; forward from it, or backward to it.
+    """A slow link behind `stage`, forward from that stage or backward to it.
 
     late_s : how much later data arrive in slowed steps. [s]
     """
@@ -31,13 +31,13 @@ class SlowLink(NamedTuple):
 
 
 def shared_times(dp_size: int) -> list[Any]:
-    """When each message of each replica was sent; made before processes fork, which share it."""
+    """Shared memory for the send time of each message of each replica; made before processes fork."""
     context = get_context("fork")
     return [context.Array("d", MOST_MESSAGES, lock=False) for _ in range(dp_size)]
 
 
 def install(link: SlowLink, stage: int, sent_s: Any, is_slow: Callable[[], bool]) -> None:
-    """Let this stage's receives of the link wait until its data may be there."""
+    """Make this stage's receives on the link wait until the data may have arrived."""
     holder: Any = getattr(p2p_communication, "P2PCommunicator", p2p_communication)
     communicate = holder._communicate  # what all transfers go through
     sent, received = (

@@ -1,4 +1,4 @@
-"""Trains by torch.distributed.pipelining, dp x 2 stages, or by DDP or FSDP2 alone; logs by hooks."""
+"""Train by torch.distributed.pipelining (dp x 2 stages), DDP or FSDP2, and log by hooks."""
 
 import argparse
 from collections.abc import Iterable
@@ -52,7 +52,7 @@ def build_pipeline(options: argparse.Namespace, stage: int, recorder: Recorder) 
 
 
 def build_replica(options: argparse.Namespace, _stage: int, recorder: Recorder) -> Step:
-    """Accumulate the gradients of some microbatches, and reduce them with the last one's."""
+    """Accumulate the gradients of some microbatches, and reduce them after the last microbatch."""
     seconds = 6 * FORWARD_S / options.microbatches  # much longer than gloo's collectives, which hide nowhere
     model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), *(TimedLayer(seconds) for _ in range(2)))
     if options.fsdp:
@@ -78,7 +78,7 @@ def build_replica(options: argparse.Namespace, _stage: int, recorder: Recorder) 
 
 
 def optimizer_of(parameters: Iterable[Any], recorder: Recorder) -> Step:
-    """Make an optimizer and return its recorded step."""
+    """Make an optimizer and return its step as a recorded op."""
     optimizer = torch.optim.SGD(parameters, lr=0.01)
 
     def update() -> None:

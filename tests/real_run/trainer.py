@@ -1,4 +1,4 @@
-"""Shared by the training scripts: layers that take a known time, the loop over steps, and the processes."""
+"""Parts shared by the training scripts: layers of known duration, the loop over steps, and processes."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ Step = Callable[[], None]
 
 
 class _Timed(torch.autograd.Function):  # type: ignore[misc]  # torch is not in this environment
-    """A linear map that ends when its time is over, so that a busy machine hardly affects it."""
+    """A linear map that lasts for a fixed time, so that load on the machine hardly changes it."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Any, weight: Any, seconds: float) -> Any:
@@ -50,7 +50,7 @@ def _sleep(until: float) -> None:
 
 
 class TimedLayer(torch.nn.Module):  # type: ignore[misc]  # torch is not in this environment
-    """A linear layer that takes `seconds` forward, times the process's pace in this step.
+    """A linear layer whose forward takes `seconds` times the process's pace in this step.
 
     pause_s  : what one forward of the step takes longer
     until    : how many forwards run before that one
@@ -99,7 +99,7 @@ def arguments() -> argparse.ArgumentParser:
 def train(
     options: argparse.Namespace, stages: int, build: Callable[[int, Recorder], Step], *, begins: bool = True
 ) -> None:
-    """Train in processes joined by gloo; every other step one of them is slowed.
+    """Train in processes connected by gloo, one of which is slowed in every other step.
 
     build  : makes the model of a stage, lets the recorder follow it, and returns what runs one step
     begins : whether steps are to be begun here, not by the hooks
@@ -128,7 +128,7 @@ def train(
 
 
 def _slow_down(options: argparse.Namespace, step: int, *, is_slowed: bool) -> None:
-    """Set the pace of this process in a step."""
+    """Set the pace of this process for a step."""
     TimedLayer.backward_pace = options.slow if is_slowed else 1.0
     TimedLayer.pace = 1.0 if options.backward_alone else TimedLayer.backward_pace
     TimedLayer.pause_s = options.pause_s if is_slowed else 0.0

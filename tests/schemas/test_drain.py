@@ -1,4 +1,4 @@
-"""Which host to drain: by its expected cost, from what similar hosts did, or from a prior."""
+"""Hosts to drain are ranked by expected cost, from what similar hosts did or from a prior."""
 
 from datetime import timedelta
 from math import exp, log, sqrt
@@ -21,7 +21,7 @@ Tables = dict[str, list[dict[str, Any]]]
 
 
 def fleet(courses: dict[str, str], share: float = 0.1, hours: float | None = HOURS) -> Tables:
-    """Jobs of two hosts, one of them healthy: a letter per day, x slow, . not, - where no job runs."""
+    """Make jobs of a host and a healthy one; each letter is a day: x slow, . not slow, - no job."""
     tables: Tables = {JOB_SLOWDOWN: [], WORKER_SLOWDOWN: [], JOB_CAUSES: []}
     for host, course in courses.items():
         for day, letter in enumerate(course):
@@ -80,7 +80,7 @@ def test_a_quiet_host_may_fall_back(course: str, again: float) -> None:
 
 
 def test_own_history_moves_the_prior_by_its_hosts() -> None:
-    """Three hosts were slow for a day and then quiet; one has just become slow."""
+    """Each similar host of the fleet's own history moves the probability away from the prior."""
     history = dict.fromkeys("abc", "x.......-")
     row = drained({**history, "new": "........x"})["new"]
     prior = sum(1 / (1 + t) for t in range(1, 8)) / 7
@@ -121,7 +121,7 @@ def test_when_the_answer_is_no(more: dict[str, Any], verdict: str) -> None:
 
 
 def test_what_another_cause_hides_does_not_come_back() -> None:
-    """Of 10 % lost, the host alone saves 6 %; what it alone would cost is below 0 in another job."""
+    """A host's expected saving excludes loss that another cause would cause anyway."""
     tables = fleet({"a": "xxxx", "b": "xxxx"})
     saved = {"job of a": 0.06, "job of b": -0.02}
     tables[JOB_CAUSES] = [row | {"time_saved_fraction": saved[row["job_id"]]} for row in tables[JOB_CAUSES]]
@@ -133,7 +133,7 @@ def test_what_another_cause_hides_does_not_come_back() -> None:
 
 
 def test_a_host_that_moved_is_judged_by_the_job_that_it_serves_now() -> None:
-    """It slows its new job by 10 %, its old one by 30 %; another is not yet slow where it is now."""
+    """A host that moved is judged by its present job, or by its last loss if it is not slow there."""
     tables = fleet({"a": "xxxx", "b": "xxx."})
     for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN, JOB_CAUSES):
         for row in tables[name]:
@@ -149,7 +149,7 @@ def test_a_host_that_moved_is_judged_by_the_job_that_it_serves_now() -> None:
 
 
 def test_a_host_that_became_slow_within_a_day_is_judged_by_what_it_costs_since() -> None:
-    """A step takes 1 s, and 1.25 s since noon of the first day; the next day is slow from its start."""
+    """A host that became slow within a day is judged by its cost from then on, not by the day's mean."""
     tables = fleet({"a": "x"})
     half: dict[str, Any] = {"lost_fraction": 1 / 9, "lost_gpu_hours": HOURS / 9, "time_saved_fraction": 0.1}
     half["culprits"] = [culprit(0.25, 0.5, host="a", course="from")]
@@ -164,7 +164,7 @@ def test_a_host_that_became_slow_within_a_day_is_judged_by_what_it_costs_since()
 
 
 def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() -> None:
-    """A step takes 1 s, 0.25 s more by a since noon, 0.5 s more by b since the last quarter."""
+    """Hosts that became slow one after the other share the step time after the last change."""
     tables = fleet({"a": "x"})
     for row in tables[WORKER_SLOWDOWN]:
         if row["dp_rank"] == 3:
@@ -180,7 +180,7 @@ def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() ->
 
 @pytest.mark.parametrize("course", ["until", "comes_and_goes", None])
 def test_of_other_courses_the_whole_day_counts(course: str | None) -> None:
-    """A host with what comes back too, ended, or is of an earlier version costs what it does in a day."""
+    """If a culprit's slowness ends or recurs, or its course is unknown, the whole day's cost counts."""
     tables = fleet({"a": "x"})
     tables[JOB_CAUSES][0]["culprits"] = [
         culprit(0.5, 0.5, host="a", course="from"),
@@ -191,7 +191,7 @@ def test_of_other_courses_the_whole_day_counts(course: str | None) -> None:
 
 
 def test_where_no_slowed_job_states_its_hours_nothing_is_known() -> None:
-    """Its healthy job of the next day states them, and so does another job of the same day."""
+    """If no slowed job states its GPU-hours, the drain's verdict is unknown, whatever other jobs state."""
     tables = fleet({"a": "x."})
     slowed = tables[JOB_SLOWDOWN][0]
     tables[JOB_SLOWDOWN].append(slowed | {"job_id": "another"})
@@ -202,7 +202,7 @@ def test_where_no_slowed_job_states_its_hours_nothing_is_known() -> None:
 
 
 def test_a_slowed_job_without_hours_leaves_what_the_others_say() -> None:
-    """Two jobs are slowed each day and one of them states no hours; on the first two days neither does."""
+    """Slowed jobs without GPU-hours are ignored if other slowed jobs of the host state theirs."""
     tables = fleet({"a": "xxxxxx"})
     for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN, JOB_CAUSES):
         tables[name] += [row | {"job_id": "silent"} for row in tables[name]]
@@ -221,7 +221,7 @@ def test_a_slowed_job_without_hours_leaves_what_the_others_say() -> None:
 
 
 def test_who_is_not_asked_about() -> None:
-    """Never slow; gone for a week; slow for what another machine would do too."""
+    """Drain omits hosts that were never slow, left a week ago, or are slow for reasons of the job."""
     tables = fleet({"slow": "xxxxxxxxxx", "never": "..........", "gone": "xx--------", "idle": "xxxxxxxx--"})
     rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
     assert set(rows) == {"slow", "idle"}
@@ -244,7 +244,7 @@ def test_the_dearest_first() -> None:
 
 
 def test_two_ends_of_one_slow_link_name_each_other() -> None:
-    """Each end has half of what the link loses; a slow worker on the stage beside is no end of a link."""
+    """In drain, the two ends of a slow link name each other, and each has half of the link's loss."""
     tables = fleet({"a": "xxx"})
     for row in tables[WORKER_SLOWDOWN]:
         if row["dp_rank"] == 3:
@@ -271,7 +271,7 @@ def test_the_summary_says_how_many_hosts_more_are_worth_a_drain() -> None:
 
 
 def test_two_slow_hosts_of_one_job_name_each_other() -> None:
-    """One may hide the other's slowness; ends of one link say so in their own words."""
+    """In drain, two slow hosts of one job name each other, because one may hide the other's slowness."""
     tables = fleet({"a": "xxx", "c": "x"})
     for row in tables[WORKER_SLOWDOWN]:
         if row["dp_rank"] == 3 and row["job_id"] == "job of a":

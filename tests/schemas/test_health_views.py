@@ -1,4 +1,4 @@
-"""Views of health, on rows whose answers are known: what explains, what predicts, and what no check sees."""
+"""Test views of health: which checks explain culprits, which predict them, and what no check sees."""
 
 from datetime import date
 from typing import Any
@@ -44,7 +44,7 @@ def mitigation(name: str, hours: float | None, of: str = "slow_worker", **more: 
 
 
 def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
-    """For a host the part that lies in it, over both days; for a cause without a host, by job.
+    """fix_first names the mitigation that saves most time in the row's units.
 
     Without a replica most GPU-hours are saved, but hardly any time.
     """
@@ -78,7 +78,7 @@ def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
 
 
 def test_health_predicts_counts_host_days_that_train() -> None:
-    """Two of six host-days are slow; hot fails on three, two of them slow; one host never trained."""
+    """health_predicts counts host-days with training: two of six are slow, and a check fails on three."""
     hosts = [{"log_date": day, "host": host} for day in (DAY, NEXT_DAY) for host in ("x", "y", "z")]
     rows = view(
         "health_predicts",

@@ -1,4 +1,4 @@
-"""Named queries on a history whose answers are known; each of the paper's headline figures is one of them."""
+"""Named queries return known answers on a made history, among them the paper's headline figures."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
@@ -41,7 +41,7 @@ UNITS: list[dict[str, Any]] = [{}, {"log_date": NEXT_DAY}, {"job_id": "b"}]
 
 
 def stated(spark: SparkSession, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Stated:
-    """These tables, with the sums of the days."""
+    """Return the given tables together with their daily sums."""
     rows = {name: frame(spark, name, tables.get(name, [])) for name in TABLES}
     days = {
         GROUP_DAY: group_day(with_lost(rows[JOB_SLOWDOWN], rows[JOB_CAUSES]), rows[JOBS]),
@@ -197,7 +197,7 @@ def test_groups_have_their_shares_and_how_much_of_them_was_analysed(history: Sta
 
 
 def test_a_run_of_several_days_counts_once_by_its_sums(spark: SparkSession) -> None:
-    """Days of 2.0 and 1.05 make 110 s of 100: straggling; of the 10 s lost, slow workers lost 5 and 1.25."""
+    """A run of several days counts once, by the sums of its days."""
     first = {"simulated_total_s": 10.0, "ideal_total_s": 5.0, "slowdown": 2.0, "slow_worker_share": 1.0}
     second = {"simulated_total_s": 100.0, "ideal_total_s": 95.0, "slow_worker_share": 0.25}
     later = {"status": "no_ops", "slowdown": None, "log_date": known.FEBRUARY}
@@ -233,7 +233,7 @@ def test_mixed_hardware_counts_each_unit_once_by_team_and_types() -> None:
 
 
 def test_causes_share_what_is_lost(spark: SparkSession) -> None:
-    """Units that are not analysed lose nothing, though their causes hold."""
+    """Causes divide what analysed units lose; units that are not analysed lose nothing."""
     rows: list[dict[str, Any]] = [
         {"lost_gpu_hours": 60.0, "lost_fraction": 0.5},
         {"job_id": "b", "lost_gpu_hours": None, "lost_fraction": None},
@@ -258,7 +258,7 @@ def test_causes_share_what_is_lost(spark: SparkSession) -> None:
 
 
 def test_hours_lost_to_a_cause_are_unknown_where_none_of_its_units_states_them(spark: SparkSession) -> None:
-    """It stands before what loses nothing, by its share of the time."""
+    """Hours of a cause are null if none of its units states them, and sort by the share of time."""
     rows: list[dict[str, Any]] = [
         {"lost_gpu_hours": 60.0, "lost_fraction": 0.5},
         {"cause": "pause", "lost_gpu_hours": 0.0, "lost_fraction": 0.0, "is_cause": False},
@@ -283,7 +283,7 @@ SAY_WHAT_IS_LOST: Final = ("causes", "fix_first", "groups", "runs", "straggling"
 
 
 def _units_that_lose(rng: np.random.Generator) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows of job_slowdown and job_causes: "c" states no GPU-hours, "d" is not analysed."""
+    """Rows of job_slowdown and job_causes in which "c" states no GPU-hours and "d" is not analysed."""
     slowdowns: list[dict[str, Any]] = []
     causes: list[dict[str, Any]] = []
     for job, day in product("abcd", (DAY, NEXT_DAY)):
@@ -306,7 +306,7 @@ def _units_that_lose(rng: np.random.Generator) -> tuple[list[dict[str, Any]], li
 
 
 def test_every_view_table_and_query_says_the_same_of_what_is_lost(spark: SparkSession) -> None:
-    """Named or unexplained, also of units that state no GPU-hours; one without an analysis loses nothing."""
+    """Every view, table and query reports the same total loss, including units without GPU-hours."""
     slowdowns, causes = _units_that_lose(np.random.default_rng(30))
     jobs = [{name: row[name] for name in ("job_id", "log_date")} for row in slowdowns]
     tables = dict(stated(spark, {JOB_SLOWDOWN: slowdowns, JOB_CAUSES: causes, JOBS: jobs}))

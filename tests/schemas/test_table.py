@@ -1,4 +1,4 @@
-"""Declarations and what is derived from them: rules, the data dictionary, differences of a schema."""
+"""Test table declarations and what is derived: rules, data dictionary and schema differences."""
 
 import re
 from dataclasses import replace
@@ -166,7 +166,7 @@ def test_a_type_that_has_no_name_in_sql_is_an_error() -> None:
 
 
 def test_no_meaning_has_a_placeholder_that_was_not_filled_in() -> None:
-    """A text without the f in front of it says {CAUSE_UNEXPLAINED}, in braces."""
+    """No description contains an unfilled placeholder such as {CAUSE_UNEXPLAINED}."""
     meanings = {name: each.meaning for name, each in (TABLES | VIEWS | QUERIES).items()}
     meanings |= {f"{each.table}.{each.column}": each.meaning for each in entries()}
     meanings |= {

@@ -1,4 +1,4 @@
-"""A unit in words: a run by its names, and the health of a day's hosts, which has none."""
+"""A unit is worded by its run's names, or as the health of a day's hosts, which has no run."""
 
 from schemas.unit import Unit
 from tests.support.examples import DAY

@@ -1,4 +1,4 @@
-"""Views: found in folder and zip, filled in, explained, and right on rows whose answers are known."""
+"""Views are found in a folder or zip, filled in and explained, and return right rows."""
 
 import subprocess
 import sys
@@ -35,12 +35,12 @@ FEBRUARY = date(2026, 2, 1)
 
 
 def view(name: str, tables: Stated) -> list[Row]:
-    """Rows of a view over these tables; every other table is empty."""
+    """Return the rows of a view over the given tables, with all other tables empty."""
     return answer(f"SELECT * FROM {name} ORDER BY 1, 2, 3", tables)
 
 
 def unit(job: str, day: date, simulated_s: float, ideal_s: float, gpu_hours: float | None) -> dict[str, Any]:
-    """Columns of job_slowdown for one analysed unit of which only the sums matter here."""
+    """Columns of job_slowdown for an analysed unit of which only the sums matter."""
     slowdown = simulated_s / ideal_s
     return {
         "log_date": day,
@@ -355,7 +355,7 @@ def test_windows_end_with_each_day_and_hold_the_days_that_there_are() -> None:
 
 
 def test_each_definition_of_goodput_has_its_own_base() -> None:
-    """Of 192 GPU-hours on 64 GPUs, 119 are in kept steps and 8 in an outage that takes 64 in all."""
+    """Each definition of goodput divides by its own total, from 192 GPU-hours and an outage."""
     units: list[dict[str, Any]] = [{"job_id": "a"}, {"job_id": "b"}, {"job_id": "no events"}]
     units = [each | {"gpu_hours": 192.0, "world_size": 64} for each in units]
     times = [{"job_id": "a"}, {"job_id": "b", "queued_gpu_hours": None}]
@@ -380,7 +380,7 @@ def test_each_definition_of_goodput_has_its_own_base() -> None:
 
 
 def test_the_waterfall_leads_from_recorded_to_productive_by_differences() -> None:
-    """120 s recorded, 100 s replayed, 90 s ideal; a quarter lost; half of the hours in steps that stayed."""
+    """The waterfall leads from recorded to productive hours in steps whose differences add up."""
     job = unit("a", DAY, 100.0, 90.0, 192.0) | {"actual_total_s": 120.0}
     causes = [
         {"job_id": "a", "cause": "slow_worker", "lost_fraction": 0.2, "lost_gpu_hours": 38.4},

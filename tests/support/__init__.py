@@ -1,1 +1,1 @@
-"""Shared code of tests."""
+"""Code that tests share."""

@@ -1,4 +1,4 @@
-"""Rows of views and queries over tables that a test states, by the engine that answers commands."""
+"""Answer views and queries over tables that a test states, with the engine of the commands."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ Stated = Mapping[str, Sequence[Mapping[str, Any]] | pa.Table]
 
 
 def answer(sql: str, tables: Stated) -> list[Row]:
-    """Rows of a question over these tables and its views; every other table is empty."""
+    """Return the rows of a question over the given tables and their views; all other tables are empty."""
     reads = mentioned(sql)
     with duckdb.connect(":memory:") as connection:
         connection.execute(WHOLE)

@@ -1,4 +1,4 @@
-"""Debian's Chromium without a screen, as tests and screenshots use it."""
+"""Run Debian's Chromium without a screen, for tests and screenshots."""
 
 import base64
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ _ARGUMENTS = (
 
 
 class BrowserMissingError(Exception):
-    """Raised if Chromium or its driver is not installed; says what to install."""
+    """Raised if Chromium or its driver is missing, with the packages to install."""
 
 
 @dataclass(frozen=True)
 class Browser:
-    """One window."""
+    """One browser window."""
 
     driver: webdriver.Chrome
 
@@ -45,7 +45,7 @@ class Browser:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until the expected elements are shown."""
+        """Wait until the expected elements are visible."""
         WebDriverWait(self.driver, _PATIENCE_S).until(lambda driver: driver.execute_script(_DRAWN))
 
     def choose(self, **values: str) -> None:
@@ -56,21 +56,21 @@ class Browser:
             self.wait()
 
     def run(self, script: str, *arguments: object) -> Any:  # noqa: ANN401  # whatever the script returns
-        """Return what a script returns."""
+        """Run a script in the page and return its result."""
         return self.driver.execute_script(script, *arguments)
 
     def text(self, element_id: str) -> str:
-        """Text of an element."""
+        """Return the text of an element."""
         found: str = self.run("return document.getElementById(arguments[0]).textContent", element_id)
         return found
 
     def console(self) -> list[str]:
-        """All console messages since the last call."""
+        """Return all console messages since the last call."""
         answer = self.driver.execute(Command.GET_LOG, {"type": "browser"})
         return [entry["message"] for entry in answer["value"]]
 
     def picture(self, file: Path, width: int, height: int, top: int = 0) -> None:
-        """Keep a part of the page as WebP."""
+        """Save a part of the page as a WebP picture."""
         clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
         form = {"format": "webp", "quality": 75}
         taken = self._command("Page.captureScreenshot", captureBeyondViewport=True, clip=clip, **form)
@@ -83,7 +83,7 @@ class Browser:
 
 @contextmanager
 def started_browser() -> Iterator[Browser]:
-    """Start Chromium and end it. Raises BrowserMissingError if it is not installed."""
+    """Start Chromium for the duration of a block; raises BrowserMissingError if it is missing."""
     if not (CHROMIUM.exists() and DRIVER.exists()):
         raise BrowserMissingError(MISSING)
     options = webdriver.ChromeOptions()

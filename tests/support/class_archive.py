@@ -1,4 +1,4 @@
-"""Makes an archive of the classes that Spark loads: JVMs of tests start from it in half the CPU time.
+"""Make an archive of the classes that Spark loads, which halves the CPU time to start test JVMs.
 
     python -m tests.support.class_archive
 

@@ -1,4 +1,4 @@
-"""A real standalone cluster on the loopback interface, started from the installed Spark."""
+"""Start a real standalone cluster on the loopback interface from the installed Spark."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ PATIENCE_S = 60.0
 
 
 class Cluster(NamedTuple):
-    """URL of the master, and the process ids of the workers."""
+    """URL of the master, and process ids of the workers."""
 
     url: str
     workers: tuple[int, ...]
@@ -26,7 +26,7 @@ class Cluster(NamedTuple):
 
 @contextmanager
 def cluster(folder: Path, workers: int, cores: int) -> Iterator[Cluster]:
-    """A master and some workers of some cores each, until the block ends, in this folder."""
+    """Run a master and workers with some cores each in this folder until the block ends."""
     port = free_port()
     url = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
@@ -75,7 +75,7 @@ def _wait_for(port: int) -> None:
 
 
 def overlay(folder: Path, spark: str = "") -> Path:
-    """The cluster's settings, for one that is small and all on this machine."""
+    """Settings for a small cluster on this machine."""
     file = folder / "overlay.toml"
     file.write_text(
         f'extends = "cluster"\n[spark]\n{spark}[spark.conf]\n"spark.driver.host" = "{HOST}"\n'

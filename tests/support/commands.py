@@ -1,4 +1,4 @@
-"""Starts this project's commands as a user would, from an environment in which nothing was prepared."""
+"""Start the project's commands as a user would, from an environment without preparation."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ days fills that, continues uncompiled, and may die of it.
 def start(
     command: Sequence[str], folder: Path = PROJECT, exported: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end in a folder, with the variables exported here and few others."""
+    """Run a command to its end in a folder, with only a few environment variables."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     environment = {**inherited, "SPARK_SUBMIT_OPTS": SHORT_LIVED, **(exported or {})}
     return subprocess.run(
@@ -34,11 +34,11 @@ def start(
 
 
 def spark_submit(*arguments: str) -> list[str]:
-    """The command line of the environment's own spark-submit."""
+    """Command line of the environment's own spark-submit."""
     python = Path(sys.executable)
     return ["env", f"PYSPARK_PYTHON={python}", str(python.with_name("spark-submit")), *arguments]
 
 
 def arguments_of(command: Command, argv: Sequence[str]) -> dict[str, Any]:
-    """Environment of a command. Raises click.UsageError."""
+    """Return a command's environment; raises click.UsageError for wrong arguments."""
     return command.make_context(command.name, list(argv)).params

@@ -1,4 +1,4 @@
-"""A diagnosis made by hand, with culprits of every kind, and rows of a unit that it can belong to."""
+"""A hand-made diagnosis with culprits of every kind, and rows of a fitting unit."""
 
 from math import nan
 from typing import Any, Final
@@ -56,7 +56,7 @@ def cause(
     flag: int = NO_FLAG,
     evidence: Evidence = NO_EVIDENCE,
 ) -> CauseFound:
-    """One cause; it holds if it saves 2.5 %."""
+    """Return one cause, which holds if it saves at least 2.5 %."""
     return CauseFound(saved, attributed, saved >= 0.025, flag, culprits, evidence)
 
 
@@ -78,7 +78,7 @@ DIAGNOSIS: Final = Diagnosis(
 
 
 def unit_rows() -> list[dict[str, Any]]:
-    """Ten equal steps of two stages and two replicas; each worker on a separate host."""
+    """Return ten equal steps of two stages and two replicas, with each worker on a separate host."""
     both: list[Ops] = [
         [
             ("forward-compute", 0, 1),

@@ -1,4 +1,4 @@
-"""One good row of every table, and frames made of such rows with something changed."""
+"""One valid row of every table, and frames of such rows with changes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -19,7 +19,7 @@ _FILE: Final = "log_date=2026-01-05/job_id=gpt-175b/run_id=r3/rank-00000.jsonl"
 
 
 def culprit(effect: float, share_of_steps: float = 1.0, **changes: object) -> dict[str, object]:
-    """A culprit of job_causes: one worker on a known host, changed as requested."""
+    """Return a culprit of job_causes, by default one worker on a known host."""
     is_worker = changes.get("reach", "worker") == "worker"
     return dict.fromkeys(CULPRIT.names) | {
         **({"pp_rank": 0, "dp_rank": 1, "rank": 4, "host": "node-0123"} if is_worker else {}),
@@ -241,12 +241,12 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def table_rows(name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> pa.Table:
-    """One row for each mapping in `changes`: the good row of this table with these columns changed."""
+    """Return one row per mapping in `changes`: the table's valid row with the mapping's columns changed."""
     return pa.Table.from_pylist([{**ROWS[name], **change} for change in changes], TABLES[name].arrow_schema)
 
 
 def frame(spark: SparkSession, name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> DataFrame:
-    """One row for each mapping in `changes`: the good row of this table with these columns changed."""
+    """Return one row per mapping in `changes`: the table's valid row with the mapping's columns changed."""
     table = TABLES[name]
     rows = [{**ROWS[name], **change} for change in changes]
     values = [tuple(row.get(column) for column in table.column_names) for row in rows]

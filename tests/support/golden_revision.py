@@ -1,4 +1,4 @@
-"""Results of a few units and of the days before, to be revised: every way in which history decides.
+"""Results of a few units and of earlier days that together use every rule of the revision.
 
 They lie in tests/data/golden/revision.json, so that no change of the simulator or of other tests' examples
 changes them. `python -m tests.support.golden_revision` writes them anew, and with them the digest changes.
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 def golden_revision() -> dict[str, pa.Table]:
-    """Return job_causes of the units as history revises it."""
+    """Return the units' rows of job_causes after revision by history."""
     stored: dict[str, list[Row]] = json.loads(_ROWS.read_text(encoding="utf-8"))
     days = {
         name: [row | {"log_date": date.fromisoformat(row["log_date"])} for row in rows]
@@ -44,7 +44,7 @@ def golden_revision() -> dict[str, pa.Table]:
     causes = results[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
 
     def replay(wanted: UsualTransfers) -> dict[Unit, list[Row]]:
-        """Rows as stored, except for the saving of usual transfers: the units have no ops."""
+        """Return rows as stored, except for the saving of usual transfers, because the units have no ops."""
         faster = {"time_saved_fraction": _REPLAYED, "attributed_fraction": _REPLAYED}
         return {
             unit: [
@@ -59,7 +59,7 @@ def golden_revision() -> dict[str, pa.Table]:
 
 
 def _unit(name: str, compute_s: tuple[float, ...], transfer_s: float = 0.002) -> Row:
-    """Row of job_baseline of a unit whose stages each lie on a separate host."""
+    """Return a row of job_baseline for a unit whose stages each have a separate host."""
     hosts = [f"{name}-{stage}" for stage in range(len(compute_s))]
     return {
         "log_date": _DAY,

@@ -1,4 +1,4 @@
-"""Small units of every status and cause, for which one version of the simulator always computes the same.
+"""Small units of every status and cause, whose results must not change within a simulator version.
 
 They lie in tests/data/golden, so that a change of the generator that once made them changes no digest.
 Units with columns that logs gained later lie in separate files, with separate digests: those of older
@@ -42,7 +42,7 @@ Row = dict[str, Any]
 
 
 class GoldenUnit(NamedTuple):
-    """A unit: its name, its row of jobs and its rows of rank_steps."""
+    """A unit with its name, its row of jobs and its rows of rank_steps."""
 
     name: str
     manifest: Row
@@ -50,7 +50,7 @@ class GoldenUnit(NamedTuple):
 
 
 def golden_units(name: str = UNITS) -> list[GoldenUnit]:
-    """Return the units of a file, as they were drawn."""
+    """Return the units stored in a file, exactly as they were drawn."""
     stored = pq.read_table(FOLDER / f"{name}.parquet")
     manifests: dict[str, Row] = json.loads(stored.schema.metadata[b"manifests"])
     rows = stored.replace_schema_metadata(None)
@@ -99,7 +99,7 @@ def _drawn() -> Iterator[GoldenUnit]:
 
 
 def _later() -> Iterator[GoldenUnit]:
-    """Loads of data, types of GPUs, events of the run and iterations of its steps."""
+    """Units with data loads, GPU types, run events, or iterations of steps."""
     slow = SlowReads(0.4, 0.1)
     yield _unit("data_loading", job_on_hosts(replace(_SHAPE, loads_data=True), slow))
     yield _unit("loads in turn", job_on_hosts(replace(_SHAPE, loads_data=True, loads_in_turn=True), slow))
@@ -125,7 +125,7 @@ def _later() -> Iterator[GoldenUnit]:
 
 
 def _parts() -> Iterator[GoldenUnit]:
-    """Logs that show a part of a job: some of its ranks, or its step times."""
+    """Units whose logs show only part of a job: some of its ranks, or only its step times."""
     small = job_on_hosts(replace(_SHAPE, dp_size=2, microbatches=2))
     one = _changed(small, lambda row: None if row["dp_rank"] else row)
     yield _unit("some_ranks", one, source_format="kineto-dp")
@@ -138,7 +138,7 @@ def _parts() -> Iterator[GoldenUnit]:
 
 
 def _mistaken() -> Iterator[GoldenUnit]:
-    """Logs with a mistake of their producer, which every version since then names."""
+    """Units with mistakes of their producer, which the simulator must name."""
     small = job_on_hosts(replace(_SHAPE, dp_size=1, microbatches=2))
     yield _unit("implausible_times", _changed(small, lambda row: _in_milliseconds(_in_milliseconds(row))))
     yield _unit("exchanged stages", _changed(small, lambda row: row | {"pp_rank": 1 - row["pp_rank"]}))
@@ -153,7 +153,7 @@ def _unit(name: str, job: GeneratedJob, manifest: Row | None = None, **more: obj
 
 
 def _changed(job: GeneratedJob, change: Callable[[Row], Row | None]) -> GeneratedJob:
-    """Rows changed by `change`; None drops a row."""
+    """Apply `change` to each row; None drops the row."""
     rows = [change(row) for row in job.rank_steps.to_pylist()]
     rows_left = pa.Table.from_pylist([row for row in rows if row is not None], schema=job.rank_steps.schema)
     return GeneratedJob(rows_left, job.manifest)

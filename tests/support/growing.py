@@ -1,4 +1,4 @@
-"""A landing that is written while it is watched: steps of a generated job, line by line."""
+"""A landing that is written while it is watched: a generated job's steps, line by line."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -11,7 +11,7 @@ from tests.support.random_jobs import generate_job
 
 
 class GrowingRun:
-    """A run whose producers have logged all steps before `step`, and half a line of it."""
+    """A run whose producers have logged all steps before `step`, and half a line of that step."""
 
     def __init__(
         self, root: Path, day: date, mechanisms: Sequence[Mechanism], steps: int, job_id: str = "alpha"
@@ -28,7 +28,7 @@ class GrowingRun:
         (self.folder / "job.json").write_bytes((written / "job.json").read_bytes())
 
     def log_to(self, step: int, *, with_half_a_line: bool = True) -> None:
-        """Log the steps before this one on all ranks; the last of them is behind by half a line."""
+        """Log the steps before this one on all ranks; the last rank is half a line behind."""
         for name, lines in self.lines.items():
             half = lines[step][: len(lines[step]) // 2] if with_half_a_line and step < len(lines) else b""
             (self.folder / name).write_bytes(b"".join(lines[:step]) + half)

@@ -1,4 +1,4 @@
-"""A small history to fill, to damage and to fill again: its landing and its tables."""
+"""A small history to fill, damage and fill again, with its landing and its tables."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -50,12 +50,12 @@ Rows = list[dict[str, Any]]
 
 
 class KilledError(Exception):
-    """Simulates the end of the process."""
+    """Simulates the sudden end of the process."""
 
 
 @dataclass(frozen=True)
 class History:
-    """A landing and a warehouse of one test."""
+    """The landing and the warehouse of one test."""
 
     spark: SparkSession
     settings: Settings
@@ -69,12 +69,12 @@ class History:
         return Path(self.settings.paths.warehouse)
 
     def with_settings(self, **simulation: object) -> "History":
-        """The same folders under other settings of the simulation."""
+        """Return the same folders with other simulation settings."""
         changed = self.settings.simulation.model_copy(update=simulation)
         return History(self.spark, self.settings.model_copy(update={"simulation": changed}))
 
     def put(self, job_id: str, day: date, slow: float = 1.5, run_id: str = "r1") -> Path:
-        """Write a job-day whose last dp rank is slow; returns its folder."""
+        """Write a job-day whose last dp rank is slow; return its folder."""
         identity = JobIdentity(job_id, run_id, fields={"gpu_hours": 96.0, "team": "language"})
         return write_rank_logs(self.landing, day, generate_job(SHAPE, [WeakGpu(1, 0, slow)], 7, identity))
 
@@ -82,12 +82,12 @@ class History:
         return run_folder(self.landing, day, job_id, "r1")
 
     def finish(self, days: Iterable[date] = DAYS) -> None:
-        """Say that these days are complete."""
+        """Mark the given days as complete."""
         for day in days:
             finish_day(self.landing, day)
 
     def arguments(self) -> list[str]:
-        """Arguments that name this history's folders."""
+        """Command-line arguments that name this history's folders."""
         return ["--landing", str(self.landing), "--warehouse", str(self.warehouse)]
 
     def plan(
@@ -100,13 +100,13 @@ class History:
     def fill(
         self, stages: Sequence[str] = PHASE_NAMES, job_ids: Sequence[str] = ()
     ) -> dict[str, set[tuple[str, str]]]:
-        """Do the work; returns it as (day, job_id) by phase."""
+        """Do the planned work; return it as (day, job_id), by phase."""
         todo = self.plan(stages, job_ids)
         backfill.run(self.spark, self.settings, todo)
         return units_of(todo)
 
     def clear(self, name: str, also: Mapping[str, str] | None = None) -> None:
-        """Publish a table without rows, or without those of some partitions."""
+        """Publish a table without rows, or without the rows of some partitions."""
         warehouse, table = Warehouse(self.spark, str(self.warehouse)), TABLES[name]
         rows = warehouse.rows(table) if name != RANK_STEPS else table.arrow_schema.empty_table()
         for column, value in (also or {}).items():
@@ -121,17 +121,17 @@ class History:
         return sorted(read.to_pylist(maps_as_pydicts="strict"), key=repr)
 
     def tables(self) -> dict[str, Rows]:
-        """All rows of all tables that hold data."""
+        """Return all rows of all tables that contain data."""
         return {name: self.rows(name) for name in DATA_TABLES}
 
     def told_by_a_store(self) -> dict[str, Rows]:
-        """All tables, without facts that a store does not report, or reports differently."""
+        """Return all tables without columns that a store reports differently or not at all."""
         found = self.tables()
         found[SOURCE_FILES] = [row | dict.fromkeys(_OF_FILES) for row in found[SOURCE_FILES]]
         return found
 
     def versions(self) -> dict[str, int]:
-        """Commits of each table that was ever written."""
+        """Return the number of commits to each table that was ever written."""
         found = {}
         for name in TABLE_NAMES:
             path = self.warehouse / name
@@ -141,12 +141,12 @@ class History:
 
 
 def another_version(patch: pytest.MonkeyPatch, phase: str) -> None:
-    """Give a phase another version from now on."""
+    """Give a phase another version for the rest of the test."""
     patch.setitem(PHASES, phase, replace(PHASES[phase], version="0.0"))
 
 
 def units_of(todo: Plan) -> dict[str, set[tuple[str, str]]]:
-    """The work of a plan, (day, job_id) by phase."""
+    """Return the work of a plan as (day, job_id), by phase."""
     return {
         stage: {
             (unit[0].isoformat(), unit[1]) for batch in todo.batches for unit in batch.units.get(stage, ())
@@ -156,7 +156,7 @@ def units_of(todo: Plan) -> dict[str, set[tuple[str, str]]]:
 
 
 def history_in(root: Path, spark: SparkSession, settings: Settings) -> History:
-    """A history with nothing in it yet."""
+    """Return a history without any data."""
     paths = settings.paths.model_copy(
         update={"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
     )
@@ -164,7 +164,7 @@ def history_in(root: Path, spark: SparkSession, settings: Settings) -> History:
 
 
 def copy_of(history: History, root: Path) -> History:
-    """The same history in separate folders, with the times of files."""
+    """Copy a history to separate folders, and keep the modification times of files."""
     copied = history_in(root, history.spark, history.settings)
     for ours, theirs in ((copied.landing, history.landing), (copied.warehouse, history.warehouse)):
         shutil.copytree(theirs, ours)
@@ -172,14 +172,14 @@ def copy_of(history: History, root: Path) -> History:
 
 
 def published(spark: SparkSession, root: str | Path) -> dict[str, Rows]:
-    """All rows of all tables of a warehouse that are published, in a fixed order."""
+    """Return all published rows of all tables of a warehouse in a fixed order."""
     warehouse = Warehouse(spark, str(root))
     found = {name: warehouse.read(TABLES[name]).toArrow() for name in PUBLISHED_TABLES}
     return {name: sorted(rows.to_pylist(maps_as_pydicts="strict"), key=repr) for name, rows in found.items()}
 
 
 def assert_same_tables(found: dict[str, Rows], wanted: dict[str, Rows]) -> None:
-    """Equal as sets of rows; sums of whole days up to rounding."""
+    """Assert that tables are equal as sets of rows, with daily sums equal up to rounding."""
     for name, rows in wanted.items():
         if name in FLEET_TABLES:
             assert _rounded(found[name]) == _rounded(rows), name
@@ -195,7 +195,7 @@ def _rounded(rows: Rows) -> Rows:
 
 
 def dying_at(name: str, day: date | None = None) -> Callable[..., None]:
-    """Replaces Warehouse.replace; dies when a table is written, or when fingerprints are put back.
+    """Return a substitute for Warehouse.replace that ends the process at one table or at fingerprints.
 
     day : only when it is written for this one
     """

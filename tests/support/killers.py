@@ -1,11 +1,11 @@
-"""Pieces of work that end the process that does them."""
+"""Pieces of work that end the process which does them."""
 
 import os
 import signal
 
 
 def work(piece: str) -> str:
-    """Return the piece in capitals, unless its name requests something else."""
+    """Return the piece in capitals, unless its name requests an error or a crash."""
     if piece == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if piece == "exit":

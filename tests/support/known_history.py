@@ -1,4 +1,4 @@
-"""Two months of results whose headline figures are known, the paper's if it reports them.
+"""Two months of results with known headline figures, equal to the paper's where it states them.
 
 400 runs, of which 200 are analysed; 85 of those straggle (42.5 %) and 10.4 % of their GPU-hours are wasted.
 Runs alternate between a day of January and one of February.
@@ -34,24 +34,24 @@ STEP_RATIOS: Final = (0.98, 0.99, 1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.02, 1.06)
 
 
 def waste_of(number: int) -> float:
-    """Fraction that the run with this number wastes: 20 runs waste 0.3, 65 waste 0.16, the others little."""
+    """Waste of the run with this number: 20 runs waste 0.3, 65 waste 0.16, and all others little."""
     return 0.3 if number < 20 else 0.16 if number < STRAGGLING else LITTLE
 
 
 def day_of(number: int) -> date:
-    """Every other run is one of January."""
+    """Return the day of a run; every second run is in January."""
     return FEBRUARY if number % 2 else JANUARY
 
 
 def job_slowdown() -> list[Row]:
-    """Rows of job_slowdown: one day of each run."""
+    """Rows of job_slowdown with one day of each run."""
     rows = [_analysed(number) for number in range(ANALYSED)]
     left_out = [status for status, count in LEFT_OUT.items() for _ in range(count)]
     return rows + [_left_out(number, status) for number, status in enumerate(left_out)]
 
 
 def jobs() -> list[Row]:
-    """Rows of jobs for the analysed runs: teams and pipelines; the others state neither."""
+    """Rows of jobs for the analysed runs, some of which state a team and pipelines."""
     return [
         {
             "log_date": day_of(number),
@@ -64,7 +64,7 @@ def jobs() -> list[Row]:
 
 
 def steps() -> list[Row]:
-    """Rows of step_slowdown of the straggling runs, ten each."""
+    """Rows of step_slowdown for the straggling runs, ten each."""
     return [
         {
             "log_date": day_of(number),
@@ -78,7 +78,7 @@ def steps() -> list[Row]:
 
 
 def op_types() -> list[Row]:
-    """Rows of op_type_slowdown: computes waste half of the run's waste, communication nothing."""
+    """Rows of op_type_slowdown in which computes have half of the run's waste and communication none."""
     waste = {"forward-compute": 0.5, "grads-reduce-scatter": 0.0}
     return [
         {
@@ -94,7 +94,7 @@ def op_types() -> list[Row]:
 
 
 def _analysed(number: int) -> Row:
-    """One analysed run: M_W above one half in two, M_S from it on in 78, correlation from 0.9 on in 43."""
+    """An analysed run: M_W > 0.5 in 2 runs, M_S >= 0.5 in 78, and correlation >= 0.9 in 43."""
     waste = waste_of(number)
     return {
         "log_date": day_of(number),
@@ -111,7 +111,7 @@ def _analysed(number: int) -> Row:
 
 
 def _left_out(number: int, status: str) -> Row:
-    """One run that is not analysed, however slow it is."""
+    """A run that is not analysed, however slow it is."""
     is_replayed = status in {"too_few_steps", "high_discrepancy"}
     times = _times(50.0, 10.0) | {"wasted_gpu_hours": GPU_HOURS / 2 * 0.8, "discrepancy": 0.5}
     return {
@@ -124,7 +124,7 @@ def _left_out(number: int, status: str) -> Row:
 
 
 def _times(simulated_s: float, ideal_s: float) -> Row:
-    """Columns of a unit's times that follow from its sums."""
+    """Columns of a unit's times that follow from its summed times."""
     return {
         "slowdown": simulated_s / ideal_s,
         "waste_fraction": 1 - ideal_s / simulated_s,

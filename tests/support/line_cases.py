@@ -1,4 +1,4 @@
-"""Lines of rank logs, good and bad, each named by its defect; for single lines and for whole nights."""
+"""Valid and invalid rank log lines, each named by its defect, for tests of lines and of nights."""
 
 import json
 from typing import Any, Final, NamedTuple
@@ -31,14 +31,14 @@ GOOD: Final[dict[str, Any]] = {
 
 
 def line(*left_out: str, **changes: object) -> bytes:
-    """The good line with some fields changed or left out."""
+    """Return the valid line with some fields changed or omitted."""
     return json.dumps(
         {name: value for name, value in (GOOD | changes).items() if name not in left_out}
     ).encode()
 
 
 def row(**changes: object) -> dict[str, Any]:
-    """Columns of rank_steps for a good line, without its unit and file."""
+    """Columns of rank_steps for a valid line, without its unit and file."""
     fields = GOOD | changes
     stored = {name: value for name, value in fields.items() if name not in {"format", "job_id", "run_id"}}
     times = {name: [float(value) for value in fields[name]] for name in ("start_us", "duration_us")}
@@ -46,7 +46,7 @@ def row(**changes: object) -> dict[str, Any]:
 
 
 class BadLine(NamedTuple):
-    """A line, the reason for which it must be rejected, and a part of the expected detail."""
+    """An invalid line, the reason for its rejection, and a part of the expected detail."""
 
     text: bytes
     reason: str
@@ -54,7 +54,7 @@ class BadLine(NamedTuple):
 
 
 def _in(name: str, value: str) -> bytes:
-    """The good line with one value replaced by a spelling that json.dumps would not give."""
+    """Return the valid line with one value spelled in a way that json.dumps does not produce."""
     return line(**{name: "@"}).replace(b'"@"', value.encode())
 
 
@@ -189,7 +189,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
 
 
 class GoodLine(NamedTuple):
-    """A line and the row that it must become."""
+    """A valid line and the row that it must become."""
 
     text: bytes
     row: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Generated jobs whose mitigations are put beside reruns of the same job with them."""
+"""Generated jobs whose mitigations are compared with reruns of the mitigated job."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A landing to write defects into, file by file."""
+"""A landing into which tests write defects, file by file."""
 
 import gzip
 import json
@@ -14,13 +14,13 @@ EMPTY_DAY = date(2026, 1, 7)
 
 
 class Landing:
-    """Writes run folders."""
+    """A landing folder with helpers that write files into its run folders."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def put(self, job_id: str, name: str, content: bytes, run_id: str = RUN, day: date = DAY) -> str:
-        """Write a file of a run folder; returns the expected source_file."""
+        """Write a file of a run folder; return its expected source_file."""
         source_file = f"log_date={day}/job_id={job_id}/run_id={run_id}/{name}"
         path = self.root / source_file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,13 +28,13 @@ class Landing:
         return source_file
 
     def log(self, job_id: str, name: str, lines: Iterable[bytes], run_id: str = RUN, day: date = DAY) -> str:
-        """Write a rank log, packed if its name says so."""
+        """Write a rank log, compressed if its name says so."""
         content = b"".join(line + b"\n" for line in lines)
         return self.put(
             job_id, name, gzip.compress(content) if name.endswith(".gz") else content, run_id, day
         )
 
     def manifest(self, folder: str, run: str = RUN, day: date = DAY, **changes: object) -> str:
-        """Write a good manifest, or one with some fields changed."""
+        """Write a valid manifest, or one with some fields changed."""
         manifest = {"job_id": folder, "run_id": run, **SIZES} | changes
         return self.put(folder, "job.json", json.dumps(manifest).encode(), run, day)

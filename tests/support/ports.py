@@ -10,7 +10,7 @@ _FIRST, _COUNT = 20_000, 10_000
 
 
 def free_port() -> int:
-    """A free port; test runs side by side begin at different ones."""
+    """Return a free port; parallel test runs search from different numbers."""
     for step in range(_COUNT):
         port = _FIRST + (7 * os.getpid() + step) % _COUNT
         with closing(socket.socket()) as probe:

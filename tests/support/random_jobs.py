@@ -1,4 +1,4 @@
-"""Jobs to test the simulator on: a named one per feature of a layout, and random ones that mix them."""
+"""Jobs for tests of the simulator: a named one per feature of a layout, and random mixtures."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -87,13 +87,13 @@ def generate_job(
     identity: JobIdentity | None = None,
     workload: Workload | None = None,
 ) -> GeneratedJob:
-    """Run a job and record it. The same arguments give the same rows, to the last bit."""
+    """Generate and record a job; equal arguments give equal rows, to the last bit."""
     plan = JobPlan(shape, mechanisms, seed, identity or JobIdentity(), workload or Workload())
     return recorded_job(Simulation(plan))
 
 
 def named_job(name: str | int, seed: int = 7) -> GeneratedJob:
-    """Generate the job of one layout, the layout "disagreeing", or a random one by its seed."""
+    """Generate the job of a layout, the job "disagreeing", or a random job by its seed."""
     if isinstance(name, int):
         return random_job(name)
     if name == "disagreeing":
@@ -102,7 +102,7 @@ def named_job(name: str | int, seed: int = 7) -> GeneratedJob:
 
 
 def _disagreeing_job() -> GeneratedJob:
-    """Dp ranks that lack an op here and there, and steps with another schedule."""
+    """Generate a job in which some dp ranks lack ops, and some steps have another schedule."""
     job = generate_job(USUAL, [], seed=5, workload=NOISY)
     other = replace(USUAL, microbatches=6, steps=2)
     later = generate_job(other, [], seed=6, identity=LATER, workload=NOISY)
@@ -110,7 +110,7 @@ def _disagreeing_job() -> GeneratedJob:
 
 
 def random_job(seed: int) -> GeneratedJob:
-    """Generate a sampled job, cut to one to three steps; mostly a few thousand ops.
+    """Generate a sampled job, cut to one to three steps and mostly a few thousand ops.
 
     Some change their schedule between steps, lack an op in some lines, or have clocks that disagree more than
     the simulator lets pass; in some no time is noisy.
@@ -133,7 +133,7 @@ def random_job(seed: int) -> GeneratedJob:
 
 
 def with_early_optimizer(rank_steps: pa.Table, early_us: float) -> pa.Table:
-    """Let every optimizer start before its inputs have ended, and end at the same time as before."""
+    """Make every optimizer start before its inputs have ended, with its end unchanged."""
     rows = rank_steps.to_pylist()
     for row in rows:
         for place, code in enumerate(row["op"]):
@@ -147,7 +147,7 @@ def with_early_optimizer(rank_steps: pa.Table, early_us: float) -> pa.Table:
 def without_ops(
     rank_steps: pa.Table, op_type: str, positions: Iterable[int], *, last_alone: bool = False
 ) -> pa.Table:
-    """Remove an op type from the rows at these positions, like a profiler that misses some.
+    """Remove an op type from the rows at the given positions, as a profiler may miss ops.
 
     last_alone : only the last of the type by start; once for each mention of a row
     """
@@ -163,11 +163,11 @@ def without_ops(
 
 
 def _without_some(job: GeneratedJob, op_type: str, rng: np.random.Generator) -> GeneratedJob:
-    """The job without an op type in three of ten lines."""
+    """Remove an op type from three of ten lines of a job."""
     positions = np.flatnonzero(rng.random(job.rank_steps.num_rows) < 0.3).tolist()
     return GeneratedJob(without_ops(job.rank_steps, op_type, positions), job.manifest)
 
 
 def _followed(job: GeneratedJob, later: GeneratedJob) -> GeneratedJob:
-    """The job with further steps."""
+    """Append further steps to a job."""
     return GeneratedJob(pa.concat_tables([job.rank_steps, later.rank_steps]), job.manifest)

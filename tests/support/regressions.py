@@ -1,4 +1,4 @@
-"""Inputs that the simulator once got wrong, or might. Each is named after what is unusual about it."""
+"""Inputs that the simulator once got wrong or could get wrong, each named after what is unusual."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tests.udfs.lines import Ops, line, manifest, rank_steps
 
 
 def _op_that_may_end_a_step_before_replicas_meet() -> GeneratedJob:
-    """No op waits for a send that one replica records until long after the clip, where replicas first meet.
+    """A replica's step may end with a send, recorded beyond the clip, for which no other op waits.
 
     Rows of replicas begin with that meeting: they must know the latest end until there. Send transfers of 49
     and 3 s, 26 s ideally; all else takes 1 s: T = 50, T_ideal = 27, for replica 0 alone 50, for replica 1 27.
@@ -29,51 +29,51 @@ def _op_that_may_end_a_step_before_replicas_meet() -> GeneratedJob:
 
 
 def _batched_send_of_a_single_microbatch() -> GeneratedJob:
-    """Recorded until the recv of its call has ended: longest in a pipeline with one microbatch."""
+    """A batched send is recorded until its call's recv ends, longest with a single microbatch."""
     return generate_job(
         JobShape(dp_size=2, pp_size=3, microbatches=1, batched=True, steps=3), [], seed=7, workload=NOISY
     )
 
 
 def _more_replicas_than_are_compared_one_by_one() -> GeneratedJob:
-    """Up to eight replicas meet by comparing them one by one; more are reduced along their axis."""
+    """More than eight replicas, for which the latest start is found along an axis and not one by one."""
     return generate_job(JobShape(dp_size=9, pp_size=2, microbatches=2, steps=2), [], seed=31, workload=NOISY)
 
 
 def _op_type_that_one_step_lacks() -> GeneratedJob:
-    """The second of three steps has no gc: where gc alone is recorded, it is ideal as a whole."""
+    """The second of three steps lacks gc, and so is fully ideal in the scenario of gc."""
     rows = generate_job(replace(USUAL, pp_size=2), [], seed=23, workload=NOISY)
     without = [place for place, step in enumerate(rows.rank_steps["step"].to_pylist()) if step == 1]
     return GeneratedJob(without_ops(rows.rank_steps, "gc", without, last_alone=True), rows.manifest)
 
 
 def _noop_transfers_of_all_rows() -> GeneratedJob:
-    """Transfers that moved nothing, recorded in every row."""
+    """Transfers that moved no data, recorded in every row."""
     return generate_job(replace(USUAL, pp_size=3, noop_transfers="all"), [], seed=11, workload=NOISY)
 
 
 def _noop_transfers_of_some_rows() -> GeneratedJob:
-    """The same, but two rows lack one of them: another program, the same peers."""
+    """Transfers that moved no data, of which two rows lack one: another graph with the same peers."""
     job = _noop_transfers_of_all_rows()
     return GeneratedJob(without_ops(job.rank_steps, "forward-recv", [0, 9], last_alone=True), job.manifest)
 
 
 def _collectives_of_unequal_number() -> GeneratedJob:
-    """One replica lacks its last reduce-scatter, another its last two: the others still meet."""
+    """One replica lacks its last reduce-scatter and another its last two; the rest are matched."""
     job = generate_job(replace(USUAL, dp_size=3, pp_size=2, buckets=3), [], seed=13, workload=NOISY)
     rows = without_ops(job.rank_steps, "grads-reduce-scatter", [1, 4, 4, 11], last_alone=True)
     return GeneratedJob(rows, job.manifest)
 
 
 def _sends_without_peer_amid_others() -> GeneratedJob:
-    """In a virtual pipeline, sends of the model's last chunk have no peer and lie between the others."""
+    """In a virtual pipeline, sends of the model's last chunk have no peer, and lie between other sends."""
     return generate_job(
         replace(VIRTUAL, pp_size=2, microbatches=4, vpp_size=3, steps=3), [], seed=17, workload=NOISY
     )
 
 
 def _recv_beyond_the_last_compute() -> GeneratedJob:
-    """The profiler lost the second forward of stage 1; its recv had begun with the first, which takes 10 s.
+    """The profiler lost stage 1's second forward, whose recv began during the first one.
 
     It matches no compute and so waits for none, least of all for one that it was recorded beside: T = 12.
     """
@@ -88,7 +88,7 @@ def _recv_beyond_the_last_compute() -> GeneratedJob:
 
 
 def _transfer_clamp_in_a_late_step() -> GeneratedJob:
-    """A send that ended 0.1 s before its recv began, in the last of three steps; another in the first."""
+    """In some of three steps, the last among them, a send ends 0.1 s before its recv begins."""
     healthy: list[dict[str, Any]] = []
     for step in range(3):
         recv_s = 2.0 if step == 1 else 1.9
@@ -107,7 +107,7 @@ def _transfer_clamp_in_a_late_step() -> GeneratedJob:
 
 
 def _launch_delay_clamp_with_several_late_sources() -> GeneratedJob:
-    """A layernorm all-reduce that starts before gc and reduce-scatter have ended: one clamp, not two."""
+    """A layernorm all-reduce starts before gc and reduce-scatter have ended, which counts as one clamp."""
     ops: Ops = [
         ("forward-compute", 0, 1),
         ("backward-compute", 1, 1),
@@ -120,7 +120,7 @@ def _launch_delay_clamp_with_several_late_sources() -> GeneratedJob:
 
 
 def _compute_beside_a_gather_in_one_step() -> GeneratedJob:
-    """In two steps of three all chunks are gathered before the first compute; the other shows it is late."""
+    """In two of three steps all chunks are gathered before the first compute, but not in the third."""
     lines = []
     for step, begins_s in enumerate((0.4, 0.1, 0.4)):
         ops: Ops = [("params-all-gather", 0, 0.1, -1, 0), ("params-all-gather", 0.1, 0.1, -1, 1)]
@@ -130,13 +130,13 @@ def _compute_beside_a_gather_in_one_step() -> GeneratedJob:
 
 
 def _launch_delay_clamps_of_every_step() -> GeneratedJob:
-    """An optimizer that starts long before the clip has ended, in every worker and step."""
+    """In every worker and step the optimizer starts long before the clip has ended."""
     job = generate_job(USUAL, [], seed=19, workload=NOISY)
     return GeneratedJob(with_early_optimizer(job.rank_steps, 50_000.0), job.manifest)
 
 
 def _pairs(step: int, dp_rank: int, times_s: list[tuple[float, float]]) -> dict[str, Any]:
-    """Forwards and backwards in turn; 0 s for a backward that is missing."""
+    """Return forwards and backwards in turn, with 0 s for a missing backward."""
     ops: Ops = []
     now_s = 0.0
     for microbatch, (forward_s, backward_s) in enumerate(times_s):
@@ -149,7 +149,7 @@ def _pairs(step: int, dp_rank: int, times_s: list[tuple[float, float]]) -> dict[
 
 
 def _correlation_of_workers_that_hardly_have_one() -> GeneratedJob:
-    """One of five workers varies within steps, one from step to step alone, one in a single direction.
+    """Of five workers, one varies within steps, one only from step to step, and one in one direction.
 
     The third's forward always takes 0.7 s, whose computed mean differs in the last bit: not a variation.
     The fourth has one pair in the first step and none later, the fifth one in each of two steps.

@@ -1,4 +1,4 @@
-"""Durations, delays and replay by the model's definition, for comparison with the kernel's faster ones."""
+"""Compute durations, delays and replays by the model's definition, to compare with the faster kernel."""
 
 import numpy as np
 
@@ -9,14 +9,14 @@ from udfs.kernel.recorded.trace import StepBlock
 
 
 def replayed_durations(block: StepBlock) -> Floats:
-    """Own durations, transfers in a rendezvous; shape (op, step, dp_rank). [s]"""
+    """Durations with transfers shortened to their rendezvous; shape (op, step, dp_rank). [s]"""
     duration_s = block.duration_s.copy()
     put_transfers(block.graph, block.start_s, block.start_s + block.duration_s, duration_s)
     return duration_s
 
 
 def launch_delays(block: StepBlock) -> Floats:
-    """Start of each op minus the latest end of what it waits for, 0 where that is impossible. [s]"""
+    """Start of each op minus the latest end of what it waits for, at least 0. [s]"""
     start_s, end_s = block.start_s, block.start_s + block.duration_s
     delay_s = start_s - start_s.min(axis=(0, 2))[:, None]
     for op, sources in enumerate(block.graph.waits_for):
@@ -26,7 +26,7 @@ def launch_delays(block: StepBlock) -> Floats:
 
 
 def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = None) -> Floats:
-    """End time of every op when each starts as soon as what it waits for has ended.
+    """End time of every op if each starts as soon as what it waits for has ended.
 
     duration_s     : float64, shape (op, scenario, step, dp_rank); transfers in a rendezvous. [s]
     launch_delay_s : same shape; how much later each op starts. [s]
@@ -45,6 +45,6 @@ def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = N
 
 
 def step_time(end_s: Floats) -> Floats:
-    """Latest end of each step, shape (scenario, step). [s]"""
+    """Latest end in each step, shape (scenario, step). [s]"""
     latest_s: Floats = end_s.max(axis=(0, 3))
     return latest_s

@@ -1,4 +1,4 @@
-"""Sampled jobs with more than a generated fleet has: data-loads, some slow, and GPUs of several types."""
+"""Sampled jobs with features beyond generated fleets: data-loads, some of them slow, and GPU types."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,7 +21,7 @@ SLOWER: Final = ("A100", "L40S")
 
 @dataclass(frozen=True)
 class UnevenLoads(Mechanism):
-    """Data-loads of random length, as samples differ in size and caching: a nuisance.
+    """Data-loads of random length, as samples differ in size and caching.
 
     Loads far beyond the rest are data_loading, their scatter is not.
 
@@ -31,14 +31,14 @@ class UnevenLoads(Mechanism):
     spread: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Scale every data-load by factors of mean 1."""
+        """Multiply every data-load by a random factor of mean 1."""
         rows = conditions.place.rows("data-load")
         logs = self.spread * rng.standard_normal((len(rows), *conditions.lanes))
         conditions.factor[rows] *= np.exp(logs - self.spread**2 / 2)
 
 
 def _slow_loads(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Draw data-loads longer by 0.5 to 20 forward-computes, 0.3 to 100 % of them, on one dp rank or all."""
+    """Draw slow data-loads: 0.3 to 100 % of them, longer by 0.5 to 20 forward-computes."""
     mean_s = setting.compute_s * log_uniform(rng, 0.5, 20.0)
     share = log_uniform(rng, 0.003, 1.0)
     dp_rank = int(rng.integers(setting.shape.dp_size)) if rng.random() < 0.3 else None
@@ -46,7 +46,7 @@ def _slow_loads(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 def with_loads(plan: JobPlan) -> JobPlan:
-    """Return the job with data-loads of every microbatch added on each worker, and recorded.
+    """Return the job with recorded data-loads for every microbatch on each worker.
 
     A load takes 2 to 50 % of a forward-compute and scatters by 5 to 80 %, both log-uniform. Half of the jobs
     load ahead, half in turn with their computes.
@@ -64,13 +64,13 @@ def with_loads(plan: JobPlan) -> JobPlan:
 
 
 def with_gpu_types(plan: JobPlan) -> JobPlan:
-    """Return the job on GPUs of several types, if it has several hosts."""
+    """Return the job on several GPU types, if it has several hosts."""
     types = _mixed_types(child_rng(plan.seed, "GPU types"), plan.shape)
     return plan if types is None else replace(plan, mechanisms=(*plan.mechanisms, types))
 
 
 def _mixed_types(rng: np.random.Generator, shape: JobShape) -> MixedTypes | None:
-    """Draw slower GPUs for 10 to 60 % of the hosts, 1.2 to 2.5 times as long for a forward-compute.
+    """Draw slower GPUs for 10 to 60 % of the hosts, by a factor of 1.2 to 2.5.
 
     Half the time hosts are drawn one by one, else those of whole dp ranks; in one job of four the slower
     hosts are of two types. The GPUs of one worker are of one type. None in a job on one host.

@@ -1,4 +1,4 @@
-"""Jobs whose clocks are off: rows with the zeros of their lines moved, and their results."""
+"""Jobs with wrong clocks: rows whose lines have shifted time zeros, and their results."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -25,23 +25,23 @@ FROM_ONE_CLOCK: Final = SimulationSettings(
 
 
 def job_on_hosts(shape: JobShape, *mechanisms: Mechanism, seed: int = 5, noise: float = 0.01) -> GeneratedJob:
-    """A job with eight ranks to a host."""
+    """Generate a job with eight ranks per host."""
     return generate_job(shape, mechanisms, seed, JobIdentity(), Workload(noise=noise))
 
 
 def hosts_of(rank_steps: pa.Table) -> list[str]:
-    """Names of the hosts, sorted."""
+    """Return the sorted names of the hosts."""
     return sorted(set(rank_steps["host"].to_pylist()))
 
 
 def began_us(rank_steps: pa.Table) -> list[int]:
-    """When each step began, ascending. [us]"""
+    """Return the start of each step in ascending order. [us]"""
     t0_us, step = rank_steps["t0_us"].to_numpy(), rank_steps["step"].to_numpy()
     return sorted(int(t0_us[step == number].min()) for number in np.unique(step))
 
 
 def skewed(rank_steps: pa.Table, courses: Mapping[str, Course]) -> pa.Table:
-    """The rows as hosts with these clocks would have written them."""
+    """Return the rows as hosts with the given clocks would have written them."""
     rows = zip(rank_steps["host"].to_pylist(), rank_steps["t0_us"].to_pylist(), strict=True)
     t0_us = [t0 + round(courses[host](t0)) if host in courses else t0 for host, t0 in rows]
     place = rank_steps.schema.get_field_index("t0_us")
@@ -49,7 +49,7 @@ def skewed(rank_steps: pa.Table, courses: Mapping[str, Course]) -> pa.Table:
 
 
 def without_hosts(rank_steps: pa.Table) -> pa.Table:
-    """The rows of a log that names no host."""
+    """Return the rows without host names."""
     place = rank_steps.schema.get_field_index("host")
     return rank_steps.set_column(place, "host", pa.nulls(rank_steps.num_rows, pa.string()))
 
@@ -57,14 +57,14 @@ def without_hosts(rank_steps: pa.Table) -> pa.Table:
 def simulated(
     rank_steps: pa.Table, manifest: Mapping[str, Any], settings: SimulationSettings | None = None
 ) -> dict[str, Any]:
-    """The row of job_slowdown."""
+    """Simulate the job and return its row of job_slowdown."""
     chosen = settings or SimulationSettings(diagnosed=False)
     (row,) = simulate_job(rank_steps, manifest, chosen)["job_slowdown"].to_pylist()
     return dict(row)
 
 
 def skews(rank_steps: pa.Table, seed: int) -> dict[str, dict[str, Course]]:
-    """Clocks that are off, by what is wrong with them; the same hosts for the same seed."""
+    """Wrong clocks by kind of error; equal seeds choose equal hosts."""
     rng = np.random.default_rng(seed)
     hosts, steps = hosts_of(rank_steps), began_us(rank_steps)
     bad = str(rng.choice(hosts))

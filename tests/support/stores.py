@@ -1,4 +1,4 @@
-"""A local S3 server in a separate process: moto's, which counts requests and may fail them.
+"""Run moto's local S3 server in a separate process; it counts requests and can make them fail.
 
 It does not model throttling, eventual listings or sizes of responses; conditional puts it does.
 """
@@ -38,7 +38,7 @@ FAULTS: Final = (500, 503, SLOW, DROPPED, LOST)
 
 
 class Request(NamedTuple):
-    """A request as received."""
+    """A request that the server received."""
 
     method: str
     path: str
@@ -48,13 +48,13 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Server:
-    """A running server."""
+    """A running local S3 server, with its counts and faults."""
 
     url: str
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment that a process needs to reach it."""
+        """Environment variables that a process needs to reach the server."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": _REGION,
@@ -65,20 +65,20 @@ class Server:
 
     @property
     def client(self) -> Any:  # noqa: ANN401  # made at run time
-        """A client that no code under test uses."""
+        """A client that is independent of the code under test."""
         secret = {"aws_access_key_id": "tests", "aws_secret_access_key": "tests"}
         return boto3.client("s3", endpoint_url=self.url, region_name=_REGION, **secret)
 
     def names(self, prefix: str = "") -> list[str]:
-        """Every object of the bucket."""
+        """Names of all objects in the bucket."""
         return _keys(self.client, prefix)
 
     def requests(self) -> list[Request]:
-        """Requests since the last call of this."""
+        """Requests since the previous call of this method."""
         return [Request(*each) for each in self._control({"take": True})]
 
     def spoil(self, *faults: int | str, pattern: str = ".", times: int = 1_000_000, every: int = 1) -> None:
-        """Let requests whose method and path match a pattern meet these faults in turn; no faults: stop.
+        """Make requests that match a method and a path fail with the given faults in turn, or stop doing so.
 
         A fault is a status or SLOW, DROPPED or LOST; among others, LOST is met by requests to read alone.
         every : one in this number of matching requests; 0: all requests, as soon as one matches
@@ -86,11 +86,11 @@ class Server:
         self._control({"faults": faults, "pattern": pattern, "times": times, "every": every})
 
     def delay(self, seconds: float) -> None:
-        """Let every answer take longer."""
+        """Delay every answer."""
         self._control({"delay_s": seconds})
 
     def spoiled(self) -> list[int | str]:
-        """Faults that were met since the last call of `spoil`."""
+        """Faults that occurred since the last call of `spoil`."""
         return list(self._control({"spoiled": True}))
 
     def _control(self, said: Mapping[str, object]) -> Any:  # noqa: ANN401  # JSON
@@ -101,7 +101,7 @@ class Server:
 
 @contextmanager
 def s3_server() -> Iterator[Server]:
-    """Run a server with one empty bucket."""
+    """Run a server with one empty bucket for the duration of a block."""
     command = [sys.executable, "-m", "tests.support.stores"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT)
     try:
@@ -117,7 +117,7 @@ def s3_server() -> Iterator[Server]:
 
 
 def upload(folder: str | os.PathLike[str], url: str) -> None:
-    """Copy all files of a folder to a URL of the server that the environment names."""
+    """Copy all files of a folder to a URL on the server that the environment names."""
     client, prefix = boto3.client("s3"), _prefix(url)
     for path, _, names in os.walk(folder):
         for name in names:
@@ -126,7 +126,7 @@ def upload(folder: str | os.PathLike[str], url: str) -> None:
 
 
 def copied(source: str, target: str) -> None:
-    """Copy a folder, or all objects below a URL of the server that the environment names."""
+    """Copy a folder, or all objects below a URL on the server that the environment names."""
     if not is_url(source):
         shutil.copytree(source, target)
         return
@@ -137,7 +137,7 @@ def copied(source: str, target: str) -> None:
 
 
 def removed(place: str) -> None:
-    """Remove a folder, or all objects below a URL.
+    """Remove a local folder, or all objects below a URL.
 
     What is left behind makes tests slow: each listing looks at every object that the server has.
     """
@@ -162,7 +162,7 @@ def _prefix(url: str) -> str:
 
 @dataclass
 class _Counting:
-    """Counts, delays, fails or passes on requests."""
+    """Count, delay, fail or forward each request."""
 
     app: Callable[..., Iterable[bytes]]
     taken: list[Request] = field(default_factory=list)
@@ -193,7 +193,7 @@ class _Counting:
         return [f"<Error><Code>{code}</Code><Message>spoiled by the test</Message></Error>".encode()]
 
     def _fault(self, method: str, request: str) -> int | str | None:
-        """The fault that a request meets."""
+        """Return the fault with which the request must fail, if any."""
         faults, every = self.rule.get("faults"), self.rule.get("every")
         if not faults or len(self.met) >= self.rule["times"]:
             return None

@@ -1,4 +1,4 @@
-"""A real run: two stages, three replicas, a process each, which wait for each other and write rank logs."""
+"""Run two stages with three replicas as real processes that wait for each other and write rank logs."""
 
 import json
 import time
@@ -31,7 +31,7 @@ Slow = dict[tuple[int, int], float]
 
 
 def real_run(landing: Path, day: date, slow: Slow | None = None) -> tuple[pa.Table, dict[str, Any]]:
-    """Run it and read its logs; every rank is a separate host."""
+    """Run the training and read its logs, with every rank on a separate host."""
     spawn = get_context("spawn")
     all_meet = spawn.Barrier(RANKS)
     stages_meet = [spawn.Barrier(RUN.dp_size) for _ in range(RUN.pp_size)]
@@ -100,7 +100,7 @@ def _step(
 def _work(
     recorder: Recorder, direction: str, microbatch: int, compute_s: float, is_first: bool, peer: Connection
 ) -> None:
-    """Recv, compute and send, as the stage does in this direction. A send returns once it is received."""
+    """Receive, compute and send as a stage does in one direction; a send returns once it is received."""
     if not is_first:
         _timed(recorder, f"{direction}-recv", lambda: peer.send_bytes(peer.recv_bytes()))
     with recorder.op(f"{direction}-compute", microbatch=microbatch):

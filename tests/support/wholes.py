@@ -1,4 +1,4 @@
-"""Random wholes: jobs of several roles that wait for each other in every iteration."""
+"""Random wholes, whose jobs have roles that wait for each other in every iteration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -51,19 +51,19 @@ def _plan(seed: int, job_id: str, steps: int, most_ops: int) -> JobPlan:
 
 
 def roles_of(whole: WholeSimulation) -> list[str]:
-    """Roles of a whole, in the order of ROLES."""
+    """Return the roles of a whole, in the order of ROLES."""
     return [role for role in ROLES if any(run.role == role for run in whole.runs)]
 
 
 def time_s(whole: WholeSimulation, steps_s: Sequence[Seconds]) -> float:
-    """Time from the first start to the last end, with steps of these lengths. [s]"""
+    """Time from the first start to the last end, if steps have the given lengths. [s]"""
     starts_s = whole.starts_s(steps_s)
     ends_s = [start[-1] + steps[-1].sum() for start, steps in zip(starts_s, steps_s, strict=True)]
     return float(max(ends_s) - min(start[0] for start in starts_s))
 
 
 def saved_fraction(whole: WholeSimulation, role: str, *, is_half: bool) -> float:
-    """Fraction of time saved if a role's causes are undone, or its steps take half as long."""
+    """Fraction of time saved if a role's causes are removed, or if its steps take half as long."""
 
     def faster_s(run: Run, simulation: Simulation, as_it_is_s: Seconds) -> Seconds:
         if is_half:

@@ -1,4 +1,4 @@
-"""Result tables compared with each other, and rows of rank_steps in other storage orders."""
+"""Compare result tables, and reorder rows of rank_steps as other writers may store them."""
 
 import math
 from typing import Final
@@ -16,7 +16,7 @@ SAME: Final = 1e-12
 def assert_same_results(
     found: dict[str, pa.Table], wanted: dict[str, pa.Table], within: float = SAME
 ) -> None:
-    """Every number of every table within a tolerance (0: to the last bit), everything else equal."""
+    """Assert that numbers agree within a tolerance (0 means exactly), and that all other values are equal."""
     assert found.keys() == wanted.keys() == set(RESULT_TABLES)
     for name in RESULT_TABLES:
         ours, theirs = found[name], wanted[name]
@@ -38,7 +38,7 @@ def assert_same_results(
 
 
 def _same(found: object, wanted: object, within: float) -> bool:
-    """Whether values of lists, maps and structs are the same, numbers within a tolerance."""
+    """Return whether nested values are equal, with numbers compared within a tolerance."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         return _same([*found.items()], [*wanted.items()], within)
     if isinstance(found, list | tuple) and isinstance(wanted, list | tuple):
@@ -54,7 +54,7 @@ def shuffled_rows(rank_steps: pa.Table, seed: int = 0) -> pa.Table:
 
 
 def in_chunks(rank_steps: pa.Table, rows: int) -> pa.Table:
-    """The same rows in Arrow chunks of `size`; only the first begins at offset 0."""
+    """Return the rows in Arrow chunks of `rows` rows, of which only the first has offset 0."""
     rank_steps = rank_steps.combine_chunks()
     parts = [rank_steps.slice(first, rows) for first in range(0, rank_steps.num_rows, rows)]
     chunked = pa.concat_tables(parts)

@@ -1,4 +1,4 @@
-"""Rank log lines in a short notation, and the rank_steps table they make."""
+"""Write rank log lines in a short notation, and make the rank_steps table from them."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ S = 1_000_000.0
 
 
 def line(step: int, dp_rank: int, pp_rank: int, ops: Ops, **more: object) -> dict[str, Any]:
-    """One row of rank_steps; `more` overrides rank, tp_rank, cp_rank, host, t0_us."""
+    """Return a row of rank_steps; `more` overrides rank, tp_rank, cp_rank, host or t0_us."""
     filled = [(*op, 0, 0)[:5] for op in ops]
     return {
         "step": step,
@@ -43,7 +43,7 @@ def manifest(dp_size: int = 1, pp_size: int = 1, **more: int) -> dict[str, Any]:
 
 
 def crossed_stages(step: int) -> list[dict[str, Any]]:
-    """Two stages that each want the other's microbatch before they send their own: neither can start."""
+    """Two stages that each wait for the other's microbatch before they send: neither can start."""
     first: Ops = [
         ("backward-recv", 0, 1),
         ("backward-compute", 1, 1),

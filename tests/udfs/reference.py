@@ -1,4 +1,4 @@
-"""Shared by tests that compare the simulator with the scalar reference: random layouts, the comparison."""
+"""Random layouts, and the comparison of results with the scalar reference, shared by tests."""
 
 from dataclasses import fields
 from typing import Any, Final
@@ -32,7 +32,7 @@ HABITS: Final = [each.name for each in fields(JobShape) if each.type in (bool, "
 
 @st.composite
 def shapes(draw: st.DrawFn) -> JobShape:
-    """Any layout that the model reads."""
+    """Draw any layout that the model can read."""
     pp_size = draw(st.integers(1, 4))
     vpp_size = draw(st.integers(1, 3)) if pp_size > 1 else 1
     habits: dict[str, Any] = {name: draw(st.booleans()) for name in HABITS}
@@ -62,7 +62,7 @@ def slow_job(shape: JobShape, seed: int) -> GeneratedJob:
 
 
 def assert_equal_results(found: dict[str, pa.Table], wanted: WhatIf) -> None:
-    """Assert that all figures are those of the oracle, and that there are no other rows."""
+    """Assert that all figures equal the reference's, and that there are no other rows."""
     (job,) = found["job_slowdown"].to_pylist()
     for name in (
         "slowdown",

@@ -1,4 +1,4 @@
-"""The audit of lists by their writer checks the same as the gate's SQL."""
+"""A writer's own audit of lists checks the same rules as the gate's SQL."""
 
 from typing import Any
 

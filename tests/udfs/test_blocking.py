@@ -1,4 +1,4 @@
-"""Blocking transfers: found where the record shows them, nowhere else, and replayed as by the reference."""
+"""Blocking transfers are found only where the record shows them, and replayed as by the reference."""
 
 from dataclasses import replace
 from functools import cache
@@ -63,7 +63,7 @@ def recorded(rows: pa.Table, facts: dict[str, Any]) -> Recorded:
 
 
 def reference_layout(rows: pa.Table, facts: dict[str, Any]) -> Layout:
-    """The reference's layout of a job, with the types found to block."""
+    """The reference's layout of a job, with the op types that were found to block."""
     chosen = recorded(rows, facts).blocking.chosen
     blocking, eager = (frozenset(OP_TYPES[each] for each in types) for types in chosen)
     return replace(layout_of_twin(facts), blocking=blocking, eager=eager)
@@ -90,7 +90,7 @@ def test_what_blocks_is_found_and_brings_the_replay_to_the_record(kind: str) -> 
     ],
 )
 def test_little_that_the_replay_misses_shows_waits_by_when_ops_begin(seed: int, kind: str) -> None:
-    """It misses 0.01 to 0.3 %; without blocking transfers S is off by up to 4 %."""
+    """Blocking is found by when ops begin, even if the replay misses the step time by under 0.3 %."""
     found = draw(seed, kind)
     job = job_row(found.rank_steps, found.manifest)
     assert set(job["blocking"]) == KINDS[kind][0]
@@ -99,7 +99,7 @@ def test_little_that_the_replay_misses_shows_waits_by_when_ops_begin(seed: int, 
 
 
 def test_waits_that_the_middle_step_lacks_show_if_they_explain_every_step() -> None:
-    """It misses 0.2 % there, and 0.6 % in the median; without blocking transfers S was off by 0.6 %."""
+    """Blocking is found if it explains every step, even if the middle step hardly shows it."""
     found = draw(85371, "blocking")
     job = job_row(found.rank_steps, found.manifest)
     assert set(job["blocking"]) == KINDS["blocking"][0]
@@ -108,7 +108,7 @@ def test_waits_that_the_middle_step_lacks_show_if_they_explain_every_step() -> N
 
 @pytest.mark.parametrize(("seed", "odd"), [(8, {3}), (28, {3, 4})], ids=["one", "two: most sends wait"])
 def test_a_few_steps_of_other_clocks_make_no_send_eager(seed: int, odd: set[int]) -> None:
-    """The second stage is 50 ms ahead in them: there sends seem to be over before their receives begin."""
+    """Sends are not taken as eager because of a few steps in which a clock is 50 ms ahead."""
     job = draw(seed, "blocking")
     lines = job.rank_steps.to_pylist()
     for each in lines:
@@ -121,7 +121,7 @@ def test_a_few_steps_of_other_clocks_make_no_send_eager(seed: int, odd: set[int]
 
 
 def test_sends_that_never_find_their_receive_late_are_eager_where_they_end_long_before_it() -> None:
-    """Of two stages calls wait for each other: taken to wait for their data, transfers in part looked whole.
+    """Sends that always end long before their receives begin are eager, and no cause is named.
 
     Then whole ones looked slow, and communication was named where none is.
     """
@@ -132,7 +132,7 @@ def test_sends_that_never_find_their_receive_late_are_eager_where_they_end_long_
 
 
 def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
-    """Waits would explain three quarters of the replay's error, in all steps equally."""
+    """No blocking is reported for ops that begin at random times, even if it would explain some error."""
     job = recorded_job(Simulation(replace(sample_job(40, most_ops=8000), lost_ranks=())))
     found = job_row(job.rank_steps, job.manifest)
     assert 0.001 < found["discrepancy_nonblocking"] < blocking.NOTABLE
@@ -141,7 +141,7 @@ def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
 
 @pytest.mark.parametrize("seed", [3153, 3253, 3333])
 def test_of_two_transfers_that_were_ready_together_one_is_the_slower(seed: int) -> None:
-    """A call shows its slower member: medians were too long by that. A link is slow in the last job."""
+    """Of two transfers ready together in a call, only the slower one's length is used."""
     job = draw(seed, "fused")
     found = job_row(job.rank_steps, job.manifest)
     assert found["blocking"]
@@ -152,7 +152,7 @@ def test_of_two_transfers_that_were_ready_together_one_is_the_slower(seed: int) 
 def test_of_two_transfers_that_were_ready_together_the_receivers_say_which_is_slower(
     late: int, slower: str
 ) -> None:
-    """Data arrived before the other end of the same call was over: what that end sent was not slow."""
+    """Of two transfers ready together, the times at the receivers show which is slower."""
     job = drawn("fused")
     rows = job.rank_steps.to_pylist()
     for row in rows:
@@ -249,7 +249,7 @@ def test_a_manifest_that_states_what_is_no_transfer_is_a_bad_layout(stated: obje
 
 
 def test_a_recv_that_is_posted_late_begins_late() -> None:
-    """The second stage receives only after its backward: in the paper's graph after its first forward."""
+    """A recv that is posted only after a backward begins after it in the replay."""
     first: Ops = [
         ("forward-compute", 0.0, 0.1, 0), ("forward-send", 0.1, 0.1), ("forward-compute", 0.2, 0.1, 1),
         ("forward-send", 0.3, 0.9),
@@ -292,7 +292,7 @@ def test_rows_are_read_once_and_the_compared_steps_laid_out_once_however_many_ty
 
 
 def _chosen_of_all() -> dict[str, dict[str, Any]]:
-    """The result on blocking for a published trace and a job of each kind."""
+    """Return what is found about blocking for a published trace and a job of each kind."""
     jobs = {kind: (drawn(kind).rank_steps, drawn(kind).manifest) for kind in SHOWN}
     jobs["SE"] = published.rank_steps(TRACES, "SE"), published.manifest(TRACES, "SE")
     columns = ("blocking", "discrepancy_nonblocking", "discrepancy_blocking")

@@ -1,4 +1,4 @@
-"""A large unit is laid out and replayed by blocks of steps; their number must not change its results."""
+"""A large unit is laid out and replayed by blocks of steps without any change of results."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +33,7 @@ def results(rows: pa.Table, facts: dict[str, Any], ops_together: int) -> dict[st
 
 
 def assert_same_by_blocks(rows: pa.Table, facts: dict[str, Any]) -> None:
-    """Whole, in about two and in about three blocks, and step by step."""
+    """Assert that two blocks, three blocks and single steps give the results of the whole."""
     whole = results(rows, facts, 10**12)
     ops = whole["job_slowdown"]["ops"][0].as_py()
     for ops_together in (ops // 2, ops // 3, EVERY_STEP):
@@ -67,7 +67,7 @@ def test_blocks_of_rows_stored_elsewhere(name: str, stored: Callable[[pa.Table],
 def test_how_many_steps_are_laid_out_at_a_time(
     share: float, blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seven steps; a block holds about the wanted number of ops, and never part of a step."""
+    """A block holds about the wanted number of ops, and only whole steps."""
     asked = []
     lay_out = ReplayedRows.stages
 
@@ -122,7 +122,7 @@ DEFECTS = {
 def test_a_defect_names_its_step(
     message: str, defect: Callable[[int], list[dict[str, Any]]], place: int, steps_together: int
 ) -> None:
-    """Steps 100, 110, ..., 180; the one at `place` has the defect."""
+    """A defect's error names its step, wherever in the blocks that step lies."""
     lines = [
         row for number in range(9) for row in (defect if number == place else healthy)(100 + 10 * number)
     ]

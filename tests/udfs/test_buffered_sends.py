@@ -1,4 +1,4 @@
-"""Sends that end before their recv begins: buffered if on one clock, buffered or clocks if on two."""
+"""Sends that end before their recv begins are buffered, or on two clocks perhaps a clock error."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_the_send_of_a_timeline_ends_as_it_did() -> None:
 
 
 def buffered(rows: pa.Table) -> pa.Table:
-    """The same job with sends that take 0.1 ms at most, independent of their recv, all on one host."""
+    """Return the job with sends of at most 0.1 ms, independent of their recvs, on one host."""
     lines = rows.to_pylist()
     for each in lines:
         each["host"] = "node-0"
@@ -69,7 +69,7 @@ def buffered(rows: pa.Table) -> pa.Table:
 
 
 def test_buffered_sends_delay_nothing() -> None:
-    """A replay of buffered sends takes as long as one of sends that wait."""
+    """Replaying buffered sends takes as long as replaying sends that wait."""
     job = named_job("usual")
     waiting = simulate_job(job.rank_steps, job.manifest)
     rows = buffered(job.rank_steps)
@@ -99,7 +99,7 @@ def test_buffered_sends_delay_nothing() -> None:
     ],
 )
 def test_sends_that_are_done_early_are_no_clocks(kind: str, seed: int) -> None:
-    """Each rank has its own host, and all clocks agree: ends of replicas mislead in the same way."""
+    """Sends that end early do not change the estimate of clocks, if each rank has its own host."""
     job = draw(seed, kind)
     assert len(set(job.rank_steps["host"].to_pylist())) == job.job.pp * job.job.dp
     (found,) = simulate_job(job.rank_steps, job.manifest)["job_slowdown"].to_pylist()

@@ -1,4 +1,4 @@
-"""Change points: against all splits and ruptures, small and chance changes, and their description."""
+"""Change points equal those of an exhaustive search and of ruptures, and are described correctly."""
 
 from datetime import date, timedelta
 from itertools import combinations
@@ -22,7 +22,7 @@ from udfs.kernel.arrays import Floats
 
 
 def points(step_s: list[float], lost: list[dict[str, float]] | None = None, runs: str = "") -> list[Point]:
-    """A day of each; runs are named by letters."""
+    """Return one point per day; runs are named by letters."""
     return [
         Point(
             Unit(date(2026, 1, 1) + timedelta(day), "llm", f"r{(runs or 'a' * len(step_s))[day]}"),
@@ -81,7 +81,7 @@ def test_days_that_are_known_badly_count_less() -> None:
 
 
 def test_no_other_split_leaves_less() -> None:
-    """All splits into up to four stretches, by the same weights and penalty."""
+    """No other split into up to four stretches has a smaller cost than the one found."""
     rng = np.random.default_rng(5)
     for _ in range(20):
         levels = np.repeat(rng.normal(0, 0.05, 3), [4, 3, 5])
@@ -93,7 +93,7 @@ def test_no_other_split_leaves_less() -> None:
 
 
 def test_ruptures_finds_the_same_changes() -> None:
-    """PELT of ruptures over long series of up to six levels.
+    """PELT of ruptures finds the same changes in long series of up to six levels.
 
     What a change must explain is known beforehand.
     """
@@ -111,7 +111,7 @@ def test_ruptures_finds_the_same_changes() -> None:
 
 
 def cost(values: Floats, split: list[int], spread: float) -> float:
-    """Squared errors that a split leaves, plus its cost."""
+    """Squared errors that a split leaves, plus its penalty."""
     steps = np.sort(np.abs(np.diff(values)))
     spread = max(spread, 1.4826 * float(steps[(len(steps) - 1) // 2]) / 2**0.5)
     left = sum(float(((each - each.mean()) ** 2).sum()) for each in np.split(values, split))
@@ -155,7 +155,7 @@ def test_what_changed_too_is_said() -> None:
 
 
 def test_what_comes_and_goes_is_uncertain_from_day_to_day() -> None:
-    """Days of a job that loses 10 % in three of ten, if a day's steps leave 5 % of the step unknown."""
+    """Losses that occur on three of ten days are changes only if each day's loss is well known."""
     lost = [{"pause": 0.1 if day in (3, 4, 8) else 0.0} for day in range(10)]
     steady = points(wobbling([10.0] * 10), lost)
     assert {change.of for change in changes_of(steady)} == {OF_LOST, "pause"}

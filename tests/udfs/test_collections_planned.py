@@ -1,4 +1,4 @@
-"""Planned garbage collection against reruns of the same job with it, and when it has no answer."""
+"""Planned garbage collection saves what a rerun with it saves, or gives a reason for no answer."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from udfs.kernel.diagnosis.collections_planned import usual_number
 
 
 class GcOfOneWorker(UnsynchronisedGc):
-    """Only the first worker collects."""
+    """Garbage collection that only the first worker runs."""
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         before_s = conditions.added_s.copy()
@@ -47,7 +47,7 @@ def test_how_often_a_worker_pauses_that_does(pauses: list[int], usual: float) ->
 
 
 def test_workers_that_never_pause_do_not_make_collections_rare() -> None:
-    """One of sixteen pauses: all would collect as often, and wait as long as it did. Three may be chance."""
+    """Collections are planned as often as the pausing worker needs, even if most workers never pause."""
     pauses = GcOfOneWorker(pause_s=0.3, every_steps=2, spread=0.0)
     one = answer(found(pauses, shape=replace(SHAPE, steps=24)), COLLECTIONS)
     assert one.plan.startswith("collect on all workers together after every 3 steps (0.3 s")
@@ -55,7 +55,7 @@ def test_workers_that_never_pause_do_not_make_collections_rare() -> None:
 
 
 def test_pauses_that_are_no_collections_stay() -> None:
-    """Stalls of a tenth of a collection strike 5 % of the forwards, whatever is planned."""
+    """Short stalls in 5 % of the forwards, which are no collections, stay after the mitigation."""
     pauses = UnsynchronisedGc(pause_s=0.3, every_steps=4)
     stalls = AllocatorStalls(stall_s=0.03, compute_share=0.05)
     true_s = step_s(PlannedCollections(**vars(pauses), planned_steps=4), stalls)
@@ -67,7 +67,7 @@ def test_pauses_that_are_no_collections_stay() -> None:
 
 
 def test_pauses_that_strike_most_uneven_microbatches_hide_their_work() -> None:
-    """With two microbatches a step and four stages, a pause strikes most of them somewhere."""
+    """Frequent pauses on most uneven microbatches leave the mitigations of data without an answer."""
     often = UnsynchronisedGc(pause_s=0.3, every_steps=3)
     hidden = found(SEQUENCES_OF_ALL, often, shape=replace(SHAPE, microbatches=2)).without
     assert {SEQUENCES, OVER_DP_RANKS, COLLECTIONS} <= set(hidden)
@@ -76,7 +76,7 @@ def test_pauses_that_strike_most_uneven_microbatches_hide_their_work() -> None:
 
 
 def test_of_one_microbatch_a_step_other_stages_tell_a_pause() -> None:
-    """With two stages, of which one pauses, the other might be quick."""
+    """With one microbatch a step, pauses are separated from data by other stages, but not by a single one."""
     pauses = UnsynchronisedGc(pause_s=0.3, every_steps=6)
     alone = replace(SHAPE, microbatches=1)
     one = answer(found(pauses, shape=alone), COLLECTIONS)
@@ -89,7 +89,7 @@ def test_of_one_microbatch_a_step_other_stages_tell_a_pause() -> None:
 
 
 def test_a_worker_that_is_slow_in_one_step_collects_nothing() -> None:
-    """All its backwards are long in one step: as many pauses would be a step in six."""
+    """A worker whose backwards are all long in one step does not count as collecting."""
     row = judge(3400017, COLLECTIONS, 6_000)
     assert row is not None
     assert row["answered"]

@@ -1,4 +1,4 @@
-"""Scenarios made by hand, against those that the simulation always answers; causes as a night stores them."""
+"""Hand-made scenarios equal those that the simulation always answers, and a night's causes."""
 
 import tracemalloc
 from typing import Any
@@ -26,7 +26,7 @@ SEEDS = range(12)
 
 
 def replica(step: int, dp_rank: int, second_s: float, slowest_s: float, **more: object) -> dict[str, Any]:
-    """Two microbatches, forward 1 s and `second_s`, backward 2 s each, then a reduce-scatter of 1 s.
+    """A replica with two forwards, of 1 s and `second_s`, two backwards of 2 s, and a scatter of 1 s.
 
     It starts when the slowest replica comes to it, whose second forward takes `slowest_s`.
     """
@@ -65,7 +65,7 @@ SLOW_REPLICA = rank_steps(replica(7, 0, 1, 5, host="a"), replica(7, 1, 5, 5, hos
 def test_a_slow_microbatch_on_one_of_two_replicas(
     predicate: str, factor: float | None, ops: int, step_s: float
 ) -> None:
-    """Second forward of replica 1: 5 s, not 1: T = 11. Ideal forward (1 + 1 + 1 + 5) / 4 = 2: T_ideal = 9.
+    """A slow second microbatch on one of two replicas makes T = 11 s against T_ideal = 9 s.
 
     The reduce-scatter takes 1 s after the later replica: that is scaled, never the wait for it.
     """
@@ -80,7 +80,7 @@ def test_a_slow_microbatch_on_one_of_two_replicas(
 
 @pytest.mark.parametrize("ops_together", [20, 7])
 def test_a_step_alone_and_a_worker_that_moves_to_another_host_and_rank(ops_together: int) -> None:
-    """Step 7: T = 11; step 9: T = 7. Ideal forward 12 / 8 = 1.5: T_ideal = 8. T = 9 on average."""
+    """A scenario applies to a step alone, and to a worker that moves to another host and rank."""
     rows = rank_steps(
         replica(7, 0, 1, 5, host="a"),
         replica(7, 1, 5, 5, host="b"),
@@ -117,7 +117,7 @@ def test_ops_that_two_predicates_choose_count_once_in_all_together() -> None:
 
 
 def all_but(job: GeneratedJob, recorded: dict[Any, str]) -> dict[Any, float]:
-    """Slowdown if all but the ops of a predicate are ideal."""
+    """Slowdown if only the ops of a predicate keep their recorded times."""
     found = replay_scenarios(job.rank_steps, job.manifest, [f"NOT ({text})" for text in recorded.values()])
     slowdown = {each.scenario: each.slowdown for each in found.answers}
     return {key: slowdown[f"NOT ({text})"] for key, text in recorded.items()}
@@ -173,7 +173,7 @@ def test_answers_are_measured_against_the_simulation(job: str | int, ops_togethe
 
 
 def test_a_unit_in_blocks_keeps_only_durations() -> None:
-    """8 bytes an op are durations; the median of a type lays its ops side by side once more."""
+    """A unit in blocks holds at most one array of durations and the ops of one type in memory."""
     job = generate_job(LONG, [], seed=3)
     peak_bytes = []
     for ops_together in (10**9, job.ops // LONG.steps):

@@ -1,4 +1,4 @@
-"""Loads of data: a stream beside the computes, which only the forward of their microbatch waits for."""
+"""Data-loads form a stream beside the computes, and only their microbatch's forward waits for them."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ LOAD = OP_CODES["data-load"]
 
 
 def simulated(*ops: Ops) -> dict[str, Any]:
-    """The job of one worker that ran these ops, one list a step."""
+    """Simulate a job of one worker that ran the given ops, one list per step."""
     found = simulate_job(rank_steps(*(line(step, 0, 0, each) for step, each in enumerate(ops))), manifest())
     (job,) = found["job_slowdown"].to_pylist()
     types = {row["op_type"]: row["slowdown"] for row in found["op_type_slowdown"].to_pylist()}
@@ -24,7 +24,7 @@ def simulated(*ops: Ops) -> dict[str, Any]:
 
 
 def test_a_forward_waits_for_the_load_of_its_microbatch_and_for_no_other() -> None:
-    """Loads end at 1, 5 and 6; forwards take 1: microbatch 1 ends at 2, microbatch 0 at 6, backwards at 8."""
+    """A forward waits for the load of its microbatch and for no other load."""
     computes: Ops = [
         ("forward-compute", 1, 1, 1),
         ("forward-compute", 5, 1, 0),
@@ -36,20 +36,20 @@ def test_a_forward_waits_for_the_load_of_its_microbatch_and_for_no_other() -> No
 
 
 def test_of_several_chunks_the_first_waits_for_the_load() -> None:
-    """The load ends at 3; the second chunk was recorded before, and waits for the first alone."""
+    """With several chunks, only the first chunk's forward waits for the load of a microbatch."""
     chunks: Ops = [("forward-compute", 0, 1, 0, 0), ("forward-compute", 1, 1, 0, 1)]
     found = simulated([*chunks, ("data-load", 0, 3, 0)])
     assert (found["simulated_step_s"], found["clamped_launch_delays"]) == (5.0, 1)
 
 
 def test_a_load_is_of_its_chunk_where_that_has_the_microbatch() -> None:
-    """The load of the second chunk ends at 3, which the first chunk's forward does not wait for."""
+    """A load that names a chunk is awaited by that chunk's forward."""
     chunks: Ops = [("forward-compute", 0, 1, 0, 0), ("forward-compute", 3, 1, 0, 1)]
     assert simulated([*chunks, ("data-load", 0, 3, 0, 1)])["simulated_step_s"] == 4.0
 
 
 def test_loads_run_one_after_the_other_and_wait_for_no_compute() -> None:
-    """Recorded after the forward, replayed beside it; loads of 2 + 3 s, independent of the forward."""
+    """Loads that run ahead follow each other, and wait for no compute."""
     found = simulated(
         [("forward-compute", 0, 1, 7), ("data-load", 1, 2, 8), ("data-load", 3, 3, 9)],
     )
@@ -57,7 +57,7 @@ def test_loads_run_one_after_the_other_and_wait_for_no_compute() -> None:
 
 
 def test_loads_in_turn_with_computes_stay_between_them() -> None:
-    """Loads of 2 s, forwards of 1 s: 2 + 1 + 2 + 1 s, where ahead they would take 2 + 2 + 1 s."""
+    """Loads in turn with computes stay between them: 2 + 1 + 2 + 1 s in all."""
     computes: Ops = [("forward-compute", 2, 1, 0), ("forward-compute", 5, 1, 1)]
     in_turn: Ops = [("data-load", 0, 2, 0), ("data-load", 3, 2, 1)]
     ahead: Ops = [("data-load", 0, 2, 0), ("data-load", 2.9, 2.1, 1)]
@@ -66,7 +66,7 @@ def test_loads_in_turn_with_computes_stay_between_them() -> None:
 
 
 def test_a_load_that_waited_for_the_load_before_it_runs_ahead() -> None:
-    """The second starts when the first has ended, long after the first forward: 4 + 1 + 1 s."""
+    """A load that starts when the previous load ends, long after a forward, runs ahead."""
     computes: Ops = [("forward-compute", 0, 1, 0), ("forward-compute", 5, 1, 1), ("forward-compute", 6, 1, 2)]
     loads: Ops = [("data-load", 0, 4, 1), ("data-load", 4, 1, 2)]
     assert simulated([*computes, *loads])["simulated_step_s"] == 6.0
@@ -77,7 +77,7 @@ def test_loads_alone_are_replayed() -> None:
 
 
 def test_their_ideal_is_the_mean_and_their_slowdown_separate() -> None:
-    """Four forwards of 1 s behind loads of 4, 0, 2 and 0 s: 8 s; behind loads of 1.5 s each: 7 s."""
+    """The ideal of data-loads is their mean, and their slowdown is separate from other ops'."""
     loads: Ops = [
         ("data-load", 0, 4, 0),
         ("data-load", 4, 0, 1),
@@ -91,7 +91,7 @@ def test_their_ideal_is_the_mean_and_their_slowdown_separate() -> None:
 
 
 def rows_with_other_microbatches(rank_steps_: pa.Table) -> pa.Table:
-    """Every second row counts its microbatches from elsewhere, every third calls its loads by other names."""
+    """Rows of which some number microbatches differently, or name loads differently."""
     rows = rank_steps_.to_pylist()
     for number, row in enumerate(rows):
         row["microbatch"] = [each + 100 * (number % 2) for each in row["microbatch"]]

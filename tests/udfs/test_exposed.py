@@ -1,4 +1,4 @@
-"""Exposed communication: timelines drawn by hand, and the scalar reference on random layouts."""
+"""Exposed communication equals timelines drawn by hand, and the scalar reference on random layouts."""
 
 from dataclasses import astuple
 from typing import Any
@@ -26,13 +26,13 @@ NAMES = ("exposed_s", "busy_s", "hidden_s", "overlap_saved_s")
 
 
 def figures(rows: pa.Table, facts: dict[str, Any]) -> dict[tuple[str, int], tuple[float, ...]]:
-    """Figures by op type and stage: exposed, busy, hidden, saved by overlap."""
+    """Figures by op type and stage: exposed, busy, hidden, and saved by overlap."""
     found = simulate_job(rows, facts)[EXPOSED_COMMUNICATION]
     return {(row["op_type"], row["pp_rank"]): tuple(row[name] for name in NAMES) for row in found.to_pylist()}
 
 
 def two_stages(compute_s: float, transfer_s: float) -> pa.Table:
-    """Two microbatches through two stages; the second computes 1 s each, and then receives the next."""
+    """Two microbatches through two stages; the second stage computes 1 s each."""
     first_s = compute_s + transfer_s
     second_s = max(2 * compute_s, first_s + 1) + transfer_s
     first: Ops = [("forward-compute", k * compute_s, compute_s, k) for k in range(2)]
@@ -48,7 +48,7 @@ def close(*values: float) -> object:
 
 
 def test_what_runs_beside_a_compute_is_hidden() -> None:
-    """T = 2 + 2 + 0.5 + 1; without transfers 5: while the first one runs, the first stage computes on."""
+    """The part of a transfer that runs beside a compute is hidden: here 0.5 s of 1 s."""
     found = figures(two_stages(2, 0.5), manifest(pp_size=2))
     assert found[JOB] == found["forward-pp-comm", -1] == close(0.5, 1.0, 0.5, 0.5)
     # A transfer ends where it arrives: what the sender spends in it delays only its next one.
@@ -57,13 +57,13 @@ def test_what_runs_beside_a_compute_is_hidden() -> None:
 
 
 def test_overlap_cannot_make_a_step_shorter_than_its_transfers_in_turn() -> None:
-    """T = 0.1 + 3 + 1 + 3 + 1, without transfers 2.1; the transfers alone take 6."""
+    """The exposed time is at least what the transfers alone take one after the other."""
     found = figures(two_stages(0.1, 3), manifest(pp_size=2))
     assert found[JOB] == close(6.0, 6.0, 0.0, 2.1)
 
 
 def test_nothing_is_hidden_of_what_several_workers_spend_in_turn() -> None:
-    """Four stages, one microbatch: no worker spends more than 2 of the 3 s that the step waits."""
+    """Transfers of several workers in turn, 3 s together, are fully exposed."""
     lines = []
     for stage in range(4):
         ops: Ops = [("forward-compute", 2 * stage, 1)]
@@ -81,7 +81,7 @@ def test_gathers_and_scatters_of_a_worker_are_one_stream() -> None:
 
 
 def test_what_takes_less_than_no_time_stays() -> None:
-    """The clip of dp rank 0 ends 1 ms before that of dp rank 1 begins: with no length T would grow."""
+    """Exposed time is never negative, even if one rank's clip ends before another's begins."""
     first: Ops = [
         ("forward-compute", 0, 0.998), ("layernorm-grads-all-reduce", 0.998, 0.002),
         ("optimizer-clip-main-grad", 1, 0.001), ("optimizer", 1.001, 5),
@@ -103,7 +103,7 @@ def test_a_unit_without_communication_has_no_rows() -> None:
 
 
 def test_only_steps_that_have_an_op_type_count_for_it() -> None:
-    """Two graphs: the second step has no clip; its rows state the mean over both."""
+    """Figures of an op type are means over all steps, though only some steps have that type."""
     ops: Ops = [("forward-compute", 0, 1), ("optimizer-clip-main-grad", 1, 1)]
     rows = rank_steps(*(line(step, 0, 0, ops[: 2 - step]) for step in range(2)))
     assert figures(rows, manifest())["optimizer-clip-main-grad", -1] == close(0.5, 0.5, 0.0, 0.5)
@@ -120,7 +120,7 @@ def test_communication_is_what_the_model_calls_so() -> None:
 
 
 def assert_as_the_reference(rows: pa.Table, facts: dict[str, Any], layout: Layout | None = None) -> None:
-    """Compare; layout is the reference's, with the blocking types, None if nothing blocks."""
+    """Compare with the reference; layout: the reference's with blocking types, None if nothing blocks."""
     found = figures(rows, facts | STREAMS if layout is None else facts)
     wanted = exposed_communication(read_rank_steps(rows), layout or read_layout(facts))
     assert found.keys() == wanted.keys()
@@ -142,7 +142,7 @@ def test_random_jobs_are_as_the_twin_has_them(shape: JobShape, seed: int) -> Non
 
 
 def test_workers_that_wait_for_their_transfers_hide_nothing() -> None:
-    """Each stage computes for 1 s, sends or receives, computes: nothing runs beside a transfer."""
+    """Workers that block in their transfers hide nothing, because nothing runs beside a transfer."""
     first: Ops = [
         ("forward-compute", 0, 1, 0), ("forward-send", 1, 0.5),
         ("forward-compute", 1.5, 1, 1), ("forward-send", 2.5, 0.5),

@@ -1,4 +1,4 @@
-"""Types of GPU: by hand, against the scalar reference, and if no two types are stated."""
+"""GPU types give hand-computed results, those of the reference, and none for fewer than two types."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ FASTER, SLOWER = "H100", "A100"
 
 
 def two_replicas(slow_s: float = 2.0, **facts: object) -> dict[str, list[dict[str, Any]]]:
-    """Twelve steps of two replicas that meet: forwards of 1 s and of `slow_s`, each on its own host."""
+    """Twelve steps of two replicas with forwards of 1 s and of `slow_s`, on separate hosts."""
     rows = []
     for step in range(STEPS):
         for dp_rank, compute_s in enumerate((1.0, slow_s)):
@@ -46,7 +46,7 @@ def cause_row(found: dict[str, list[dict[str, Any]]], name: str) -> dict[str, An
 
 
 def test_two_types_by_hand() -> None:
-    """Steps of 4.5 s; ideal 1.5 + 1.5 + 0.5 s; with the slower type recorded 4.5 s; on the faster 2.5 s."""
+    """Two GPU types give hand-computed slowdowns and factors, for steps of 4.5 s."""
     found = two_replicas(gpu_types={"node-0": FASTER, "node-1": SLOWER}, gpu_hours=9.0)
     slower, faster = found[GPU_TYPE_SLOWDOWN]
     assert (slower["gpu_type"], faster["gpu_type"]) == (SLOWER, FASTER)
@@ -81,7 +81,7 @@ def test_two_types_by_hand() -> None:
 def test_what_hides_behind_another_cause_has_its_part(
     slower_s: float, worker_s: float, parts_s: dict[str, float]
 ) -> None:
-    """Computes of 1 s, longer on a slower type and on a slow worker: steps of 6.5, 4.5 and 2.5 s."""
+    """Mixed GPU types hidden behind a slow worker, or hiding it, are attributed their part."""
     rows = []
     for step in range(STEPS):
         for dp_rank, compute_s in enumerate((worker_s, 1.0, 1.0, 1.0, slower_s, slower_s)):
@@ -128,7 +128,7 @@ def test_of_too_many_types_those_of_most_workers_are_replayed() -> None:
 
 
 def test_other_units_are_compared_as_if_all_were_on_the_fastest_type() -> None:
-    """Otherwise history would take the hosts of a slower type for slow ones."""
+    """Baselines are stored as if all GPUs were of the fastest type, so that history is not misled."""
     (plain,) = two_replicas(gpu_type="H100")["job_baseline"]
     types = {"node-0": FASTER, "node-1": SLOWER, "node-2": SLOWER}
     rows = [
@@ -164,7 +164,7 @@ def test_equal_types_have_rows_and_cost_nothing() -> None:
 @pytest.mark.parametrize("name", ["usual", "no_pipeline", "virtual_pipeline", "data_loads"])
 @pytest.mark.parametrize("seed", [3, 4])
 def test_against_the_reference(name: str, seed: int) -> None:
-    """Dp rank 1 is on slower hosts; with one host, which exists only with a pipeline, no type is stated."""
+    """Costs of GPU types equal the reference's, with the slower type on dp rank 1."""
     slow = [WeakGpu(1, stage, 3.0) for stage in range(LAYOUTS[name].pp_size)]
     job = generate_job(LAYOUTS[name], [*FAULTS[:2], *slow], seed, workload=NOISY)
     rows = job.rank_steps.to_pylist()

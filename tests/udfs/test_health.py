@@ -1,4 +1,4 @@
-"""Spans beside a culprit, and which of them explain it: small fleets made by hand."""
+"""Test which health spans stand beside a culprit, and which explain it, on small fleets made by hand."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -25,7 +25,7 @@ def minutes(number: float) -> timedelta:
 
 
 def span(begin: float, end: float, host: str = "sick", **changes: object) -> dict[str, Any]:
-    """A span of a check, in minutes from noon."""
+    """Return a span of a health check, in minutes from noon."""
     return {
         "host": host, "check_name": "hot", "first_at": NOON + minutes(begin), "last_at": NOON + minutes(end),
         "log_date": DAY, **changes,
@@ -33,12 +33,12 @@ def span(begin: float, end: float, host: str = "sick", **changes: object) -> dic
 
 
 def by_day(health: pa.Table) -> Callable[[date], pa.Table]:
-    """Rows of a day."""
+    """Return the rows of one day."""
     return lambda day: health.filter(pc.equal(health["log_date"], day))
 
 
 def slow(at: float = 0.0, **changes: object) -> dict[str, Any]:
-    """A culprit on the sick host, slow from some minutes after noon on."""
+    """Return a culprit on the sick host, slow from some minutes after noon on."""
     return culprit(0.5, host="sick", course="from", first_time=NOON + minutes(at)) | changes
 
 
@@ -90,12 +90,12 @@ def test_an_open_span_of_the_day_before_is_gone_where_the_day_says_more_of_the_c
 
 
 def lasting(at: float) -> dict[str, Any]:
-    """A culprit that is slow in all steps of a day, from some minutes after noon of DAY on."""
+    """Return a culprit that is slow in all steps of a day, from some minutes after noon of DAY on."""
     return slow(at, course="always")
 
 
 def over_days(one: Mapping[str, Any], *days: tuple[int, list[dict[str, Any]]]) -> list[tuple[float, float]]:
-    """Spans beside culprits of DAY: lead_s, and how many minutes before noon the culprit was first slow.
+    """Spans beside culprits of DAY as (lead_s, minutes before noon at which the culprit was first slow).
 
     days : replayed days of the run, by their distance from DAY, with the culprits named on them
     """
@@ -129,7 +129,7 @@ def over_days(one: Mapping[str, Any], *days: tuple[int, list[dict[str, Any]]]) -
 def test_a_culprit_is_slow_since_the_first_of_the_days_in_a_row(
     days: list[tuple[int, list[dict[str, Any]]]], since: float | None
 ) -> None:
-    """A check that began a minute before then stands beside it; one half an hour later does not."""
+    """A culprit counts as slow since the first of consecutive days, which decides on its checks."""
     wanted = [] if since is None else [(60.0, since)]
     began = NOON - minutes((since or 0) + 1)
     before = span(0, 0, log_date=began.date(), first_at=began, last_at=began, is_open=True)
@@ -153,7 +153,7 @@ def test_a_check_that_failed_a_day_later_does_not_explain_what_was_slow_before()
 
 
 def test_lift_and_chance_are_those_of_the_equations() -> None:
-    """One slow host has the check, and 2 of 50 others; another check fails as rarely on 1, a third on 20."""
+    """Lift and chance equal those of the equations, for a rare and a frequent check."""
     rest = [span(0, 1, host) for host in OTHERS[:2]]
     rest += [span(0, 1, OTHERS[2], check_name="rare")]
     rest += [span(0, 1, host, check_name="often") for host in OTHERS[:20]]
@@ -181,7 +181,7 @@ def test_what_fails_everywhere_explains_nothing_and_what_was_always_slow_takes_m
 
 
 def test_a_check_that_goes_on_for_days_is_one_coincidence_of_a_host() -> None:
-    """It fails on two of 101 host-days that are not slow, 0.0245; on one of 50 hosts, 0.0294: that counts."""
+    """A check that goes on for days counts once per host in the probability of a coincidence."""
     before = DAY_BEFORE
     days = [span(-5, 60, log_date=day) for day in (before, DAY)] + [span(-5, 60, "other-1")]
     found = beside(*days, culprits=[slow(course="always")], trained=(before, DAY))

@@ -1,4 +1,4 @@
-"""The four ideals against the slow, readable reference, and cases with known differences."""
+"""The four ideals equal those of the reference, and differ as known in some cases."""
 
 from functools import cache
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_simulator_and_oracle_know_the_same_ideals() -> None:
 
 @cache
 def oracle_job(traces: Path, name: str) -> Job:
-    """Graphs and durations, built once for all ideals."""
+    """Graphs and durations of the reference for a job, built once for all ideals."""
     ops = read_rank_steps(published.rank_steps(traces, name))
     return read_job(ops, read_layout(published.manifest(traces, name)), PAPER_IDEAL)
 
@@ -47,7 +47,7 @@ def oracle_job(traces: Path, name: str) -> Job:
     ],
 )
 def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, published_traces: Path) -> None:
-    """ST has a heavy last stage: with separate stages its 1.18 becomes 1.01 (model, section 7)."""
+    """The slowdowns of published traces depend on the ideal as known: ST's 1.18 becomes 1.01."""
     rows, facts = published.rank_steps(published_traces, name), published.manifest(published_traces, name)
     (job,) = simulate_job(rows, facts, SimulationSettings(ideal=ideal))["job_slowdown"].to_pylist()
     reference = oracle_job(published_traces, name).with_ideal(ideal)
@@ -72,7 +72,7 @@ def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, pu
 def test_random_layouts(
     shape: JobShape, seed: int, ideal: str, op_type: str, rows_hit: list[int], ops_together: int
 ) -> None:
-    """This also holds where ranks and steps disagree, and for ideals from several blocks of steps."""
+    """Random layouts give the reference's ideals, even if ranks and steps disagree."""
     job = slow_job(shape, seed)
     rows = without_ops(job.rank_steps, op_type, rows_hit)
     chosen = SimulationSettings(ideal=ideal, ops_together=ops_together)
@@ -81,7 +81,7 @@ def test_random_layouts(
 
 
 def stage(pp_rank: int, forwards_s: tuple[float, ...], slowest_s: float) -> dict[str, object]:
-    """Forwards in turn, then a clip that takes 1 s once the slower stage has come."""
+    """A stage with forwards in turn and a clip of 1 s that starts with the slower stage."""
     ops: Ops = [
         ("forward-compute", sum(forwards_s[:place]), forward_s, place)
         for place, forward_s in enumerate(forwards_s)
@@ -103,7 +103,7 @@ def stage(pp_rank: int, forwards_s: tuple[float, ...], slowest_s: float) -> dict
 def test_a_stage_that_is_slower_by_design(
     ideal: str, forward_s: tuple[float, float], ideal_step_s: float, ops_together: int
 ) -> None:
-    """Forwards 1, 1, 1 s on stage 0 and 3, 3, 9 s on stage 1, clip 1 s: T = 16.
+    """For a stage that is slower by design, ideals by stage give a smaller slowdown.
 
     Pooled mean 18 / 6 = 3 and median (1 + 3) / 2 = 2; within stage 1 mean 5 and median 3. So S is 1.6,
     16 / 7, 1 and 1.6: under means, 0.6 of it is that the stages differ by design.

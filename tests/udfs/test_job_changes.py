@@ -1,4 +1,4 @@
-"""The table job_changes: what each night knew of its jobs, and no later day; the least visible change."""
+"""Each night's job_changes use no later day, and state the least visible change."""
 
 from datetime import timedelta
 from typing import Any, Final
@@ -16,7 +16,7 @@ SLOW_FROM: Final = 5
 
 
 def points() -> list[Point]:
-    """Job llm takes a quarter longer from the sixth day on, with another run, host and label."""
+    """A job that takes a quarter longer from the sixth day on, with another run, host and label."""
     rows: dict[str, list[dict[str, Any]]] = {
         name: [] for name in (JOBS, STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)
     }

@@ -1,4 +1,4 @@
-"""Causes of runs in progress: when they begin, go on and end, as windows show them."""
+"""Causes of runs in progress begin, continue and end as their windows show."""
 
 from datetime import UTC, datetime
 
@@ -13,7 +13,7 @@ from udfs.what_if import simulate_job
 
 
 def window(first: int = 1200, status: str = Status.ANALYSED) -> Row:
-    """A window of ten steps, a second each."""
+    """Return a window of ten steps of one second each."""
     at = {
         f"{name}_time": datetime.fromtimestamp(first + later, UTC)
         for name, later in (("first", 0), ("last", 9))

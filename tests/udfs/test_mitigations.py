@@ -1,4 +1,4 @@
-"""Mitigations against reruns of the same job with them, and the reasons if there is none."""
+"""Predicted savings of mitigations agree with reruns, and missing answers have reasons."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,7 +45,7 @@ LOSS = LossLayer(forward_s=0.03, backward_s=0.05)
 
 
 def test_layers_leave_the_stage_that_computes_the_loss() -> None:
-    """A layer takes 50 / 8 ms forward: the last stage has the loss beside it, worth four to five layers."""
+    """Layers are moved away from the stage that computes the loss, to nearly equal stages."""
     one = answer(found(LOSS, layers=[32]), LAYERS)
     after, before = ([int(each) for each in text.split(", ")] for text in one.plan.split(" instead of "))
     assert before == [8, 8, 8, 8]
@@ -68,7 +68,7 @@ def test_layers_that_are_uneven_are_stated_by_chunk() -> None:
 
 
 def test_memory_bounds_layers_and_samples() -> None:
-    """Nine layers of eight are 1.125 times as many; others' samples may grow by a fiftieth at most."""
+    """A memory limit bounds how many layers a stage, and how many samples a replica, may gain."""
     heavy, slow = job(LOSS), job(WeakGpu(dp_rank=2, pp_rank=1, factor=1.5))
     narrow, wide = (mitigated(heavy.rank_steps, heavy.manifest, [32], memory=most) for most in (1.05, 1.13))
     assert answer(narrow, LAYERS).plan == "as they are"
@@ -89,7 +89,7 @@ def test_chunks_of_a_virtual_pipeline_move_layers_too() -> None:
 
 
 def test_no_layers_move_where_a_chunk_hardly_takes_time() -> None:
-    """Computes of the first chunk take a five-hundredth: as FSDP's root, it is not compared."""
+    """No layers are moved if a chunk takes hardly any time, as FSDP's root does."""
     generated = job(LOSS, shape=replace(SHAPE, vpp_size=2, noop_transfers="all"))
     rows = generated.rank_steps
     lists = zip(*(rows[name].to_pylist() for name in ("op", "model_chunk", "duration_us")), strict=True)
@@ -106,7 +106,7 @@ def test_no_layers_move_where_a_chunk_hardly_takes_time() -> None:
 
 
 def test_even_stages_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever rounding says: two replays of the same times may differ by it."""
+    """Even stages stay as they are, whatever the rounding of two replays."""
 
     def rounded(*given: Any) -> Layers:  # noqa: ANN401  # what it takes
         layers = layers_between_stages(*given)
@@ -126,7 +126,7 @@ def test_even_stages_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_sequences_are_balanced(name: str, after: Mechanism) -> None:
-    """The mitigation is judged beside a slow worker, which stays slow."""
+    """Balancing sequences saves the predicted time, beside a slow worker that stays slow."""
     slow = WeakGpu(dp_rank=1, pp_rank=2, factor=1.2)
     one = answer(found(SEQUENCES_OF_ALL, slow), name)
     true = 1 - step_s(after, slow) / step_s(SEQUENCES_OF_ALL, slow)
@@ -155,14 +155,14 @@ def test_mitigations_that_were_off(name: str, seed: int, most_ops: int) -> None:
 
 
 def test_microbatches_of_which_it_is_open_which_move_have_no_answer() -> None:
-    """Of five steps with four microbatches each; the step time of the true order differs by 1 %."""
+    """If it is open which microbatches would move, the mitigation has no answer."""
     row = judge(3400045, OVER_DP_RANKS, 6_000)
     assert row is not None
     assert not row["answered"]
 
 
 def test_what_other_numbers_would_explain_has_no_answer() -> None:
-    """One microbatch a step: a slow worker's is as long as a heavy one."""
+    """With one microbatch a step, a slow worker looks like heavy data, and there is no answer."""
     alone, slow = replace(SHAPE, microbatches=1), WeakGpu(dp_rank=1, pp_rank=2, factor=1.5)
     of_data, beside = found(SEQUENCES_OF_ALL, shape=alone), found(SEQUENCES_OF_ALL, slow, shape=alone)
     assert SEQUENCES in {each.mitigation for each in of_data.answers}
@@ -175,7 +175,7 @@ def test_what_other_numbers_would_explain_has_no_answer() -> None:
 
 @pytest.mark.parametrize("is_replica", [True, False], ids=["replica", "stage"])
 def test_slowness_that_heavy_data_look_like_has_no_answer(*, is_replica: bool) -> None:
-    """Three of four stages of a dp rank, or all workers of a stage, get slow."""
+    """Slowness that looks like heavy data gives no answer for the mitigations of data."""
     places = [(1, 0), (1, 1), (1, 2)] if is_replica else [(each, 1) for each in range(4)]
     slow = [WeakGpu(*place, factor=1.6, window=Window(first=6)) for place in places]
     assert {SEQUENCES, OVER_DP_RANKS, HOST_EXCHANGED} <= set(found(SEQUENCES_OF_ALL, *slow).without)
@@ -190,7 +190,7 @@ def test_slowness_that_heavy_data_look_like_has_no_answer(*, is_replica: bool) -
 def test_transfers_are_overlapped_where_workers_wait_for_them_one_by_one(
     blocking: frozenset[str], *, is_fused: bool, is_overlapped: bool
 ) -> None:
-    """Beside computes they run already; of a call of several it is not known which takes long."""
+    """Overlapping transfers is proposed only where workers wait for single transfers."""
     linked = job_of(4, blocking)._replace(microbatches=4, is_fused=is_fused)
     run = simulated_job(linked, times_of(linked, [Link(FORWARD, 0), Link(BACKWARD, 1)]))
     of = mitigated(run.rank_steps, run.manifest)
@@ -203,7 +203,7 @@ def test_transfers_are_overlapped_where_workers_wait_for_them_one_by_one(
 
 
 def test_a_host_is_exchanged_only_where_it_is_known_to_be_slow() -> None:
-    """One replica: a worker that gets slow looks like a heavy stage at first. 16 ranks are on two hosts."""
+    """Exchanging a host is proposed only if it is known to be slow, and not if a stage may be heavy."""
     slow, hot = WeakGpu(dp_rank=1, pp_rank=2, factor=1.5), ThermalThrottling(0, 2, depth=1.0, rise_steps=6.0)
     assert HOST_EXCHANGED not in found(slow).without
     assert HOST_EXCHANGED in found(slow, shape=replace(SHAPE, tp_size=8, cp_size=2)).without
@@ -211,7 +211,7 @@ def test_a_host_is_exchanged_only_where_it_is_known_to_be_slow() -> None:
 
 
 def test_heavy_microbatches_of_one_stage_may_be_slow_gpus() -> None:
-    """A dp rank whose data are heavier, or whose GPU is slower: with one stage both have the same log."""
+    """With one stage, heavy microbatches of a dp rank may be a slow GPU, so that there is no answer."""
     of_stage = found(SEQUENCES_OF_ALL, shape=replace(SHAPE, pp_size=1)).without
     assert "with one stage, heavy data look like a slower GPU" in of_stage[SEQUENCES]
     assert OVER_DP_RANKS in of_stage
@@ -235,7 +235,7 @@ def test_computes_that_take_no_time_say_nothing_of_heavy_data(op_type: str, stag
 
 
 def test_slow_workers_are_mitigated() -> None:
-    """One of four replicas is slow in one stage: its host, its removal, and less work for it."""
+    """For a slow worker, mitigations are its host's exchange, its replica's removal, and less work."""
     slow = WeakGpu(dp_rank=2, pp_rank=1, factor=1.5)
     of, now_s = found(slow), step_s(slow)
     exchanged, removed, lighter = (
@@ -254,7 +254,7 @@ def test_slow_workers_are_mitigated() -> None:
 
 
 def test_a_night_has_rows_of_the_causes_that_it_finds() -> None:
-    """Rows are those of the command, and no others."""
+    """A night stores mitigations of the causes that it finds, equal to those of the command."""
     generated = job(LOSS)
     manifest = generated.manifest | {"gpu_hours": 100.0, "labels": {"layers": "32"}}
     tables = simulate_job(generated.rank_steps, manifest)
@@ -274,7 +274,7 @@ def test_a_night_has_rows_of_the_causes_that_it_finds() -> None:
 
 
 def test_checkpoints_as_often_as_failures_ask_for() -> None:
-    """With four failures in 20,000 s at work and checkpoints of 50 s, Young says sqrt(2 x 50 x 5,000) s."""
+    """The best checkpoint interval follows Young: sqrt(2 x 50 s x 5,000 s)."""
     habits = RunHabits(save_every=20, save_s=50.0, failures=4, startup_s=1.0, outage_s=1.0, slow_first_s=0.0)
     run = run_through(habits, np.full(2000, 10.0), Part(0.0), np.random.default_rng(1))
     found = best_interval(run.events)
@@ -313,7 +313,7 @@ def test_checkpoints_as_often_as_failures_ask_for() -> None:
 
 
 def test_slow_first_steps_are_not_work_between_failures() -> None:
-    """The first step after each of five starts takes 300 s longer: that is a cost of restarts, not work."""
+    """Slow first steps after a start count as cost of restarts, not as work between failures."""
     habits = RunHabits(save_every=20, save_s=50.0, failures=4, startup_s=1.0, outage_s=1.0, slow_first_s=0.0)
     plain, slow = (
         best_interval(run_through(each, np.full(2000, 10.0), Part(0.0), np.random.default_rng(1)).events)
@@ -326,7 +326,7 @@ def test_slow_first_steps_are_not_work_between_failures() -> None:
 
 
 def test_no_checkpoint_interval_mends_a_loop_of_crashes() -> None:
-    """Ten hours with a checkpoint an hour, then 20 crashes a minute after each start: 9 % of it is lost."""
+    """No checkpoint interval is proposed for a loop of crashes."""
     marks: list[tuple[int, str, int, float | None]] = [(0, "start", 0, None), (60, "first_step", 0, None)]
     for hour in range(1, 11):
         at_s = 60 + 3660 * hour
@@ -344,7 +344,7 @@ def test_no_checkpoint_interval_mends_a_loop_of_crashes() -> None:
 
 
 def test_a_run_that_repeats_less_fails_less() -> None:
-    """Checkpoints every 5,000 s, ten failures in 30,000 s: each costs work, and a restart of 600 s."""
+    """The saving of a shorter checkpoint interval includes that a shorter run fails less often."""
     habits = RunHabits(
         save_every=500, save_s=10.0, failures=10, startup_s=300.0, outage_s=300.0, slow_first_s=0
     )
@@ -361,7 +361,7 @@ def test_a_run_that_repeats_less_fails_less() -> None:
 
 
 def _failing_at_random_s(every_s: float, between_s: float, save_s: float) -> float:
-    """Mean time of 1,000 runs of 20,000 s of work."""
+    """Mean time of 1,000 simulated runs of 20,000 s of work. [s]"""
     rng, total_s = np.random.default_rng(3), 0.0
     for _ in range(1000):
         done_s = 0.0
@@ -412,7 +412,7 @@ def test_a_unit_without_ops_has_no_answer() -> None:
 
 
 def test_the_heaviest_microbatches_are_kept_apart() -> None:
-    """The ranks get 9, 1 and 8, 2 from 9, 1 | 8, 2, and the same from 9, 8 | 1, 2."""
+    """Heavy microbatches are assigned to different ranks."""
     weight = np.array([[[9.0, 1.0], [8.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]]])
     source = assigned(weight)
     moved = np.take_along_axis(weight.reshape(2, -1), source.reshape(2, -1), axis=1).reshape(2, 2, 2)
@@ -421,7 +421,7 @@ def test_the_heaviest_microbatches_are_kept_apart() -> None:
 
 
 def _assigned_one_by_one(weight: Floats) -> list[list[list[int]]]:
-    """Microbatches of each dp rank and step: the heaviest goes to the rank with least work and room."""
+    """Assign microbatches of each step, heaviest first, to the rank with room and least work."""
     found = []
     for of_step in weight:
         microbatches, ranks = of_step.shape
@@ -438,7 +438,7 @@ def _assigned_one_by_one(weight: Floats) -> list[list[list[int]]]:
 @pytest.mark.parametrize("shape", [(1, 1, 1), (4, 1, 6), (3, 7, 1), (5, 4, 3), (6, 3, 9), (20, 8, 8)])
 @pytest.mark.parametrize("most", [2, 50])
 def test_microbatches_are_assigned_as_one_by_one(shape: tuple[int, int, int], most: int) -> None:
-    """With many of equal weight, and with weights so uneven that some ranks are full early."""
+    """Assigning all steps at once equals assigning one by one, for equal and for very uneven weights."""
     weight = np.random.default_rng(most).integers(0, most, shape).astype(float) ** 3
     assert assigned(weight).swapaxes(1, 2).tolist() == _assigned_one_by_one(weight)
 

@@ -1,4 +1,4 @@
-"""One choice of rows: scenarios, causes and timelines of a unit replay the rows of its tables."""
+"""Scenarios, causes and timelines of a unit all replay the same rows of its tables."""
 
 import math
 import re
@@ -36,7 +36,7 @@ Unit = tuple[dict[str, Any], pa.Table, SimulationSettings]
 
 
 def odd_units() -> Iterator[tuple[str, Unit]]:
-    """Units of which tables leave something out, or that they refuse: what-if once used all of it."""
+    """Units that are refused or partly left out, which what-if must treat as a night does."""
     job = generate_job(LONG, FAULTS, 4, workload=NOISY)
     usual = SimulationSettings()
     yield "a lost op", (job.manifest, without_ops(job.rank_steps, "forward-compute", [5]), usual)

@@ -1,4 +1,4 @@
-"""Lists of a few rows, however a table is stored."""
+"""Op lists of a few rows are read, however their table is stored."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""The share of workers that compute: against its scalar reference, and on a timeline drawn by hand."""
+"""The share of computing workers equals the scalar reference's, and a timeline drawn by hand."""
 
 from math import inf, pi, sin
 from typing import Any
@@ -38,7 +38,7 @@ def test_kernel_and_twin_speak_of_the_same() -> None:
 @pytest.mark.parametrize("how", TOGETHER, ids=["one by one", "together"])
 @pytest.mark.parametrize("name", NAMED)
 def test_random_jobs(name: str | int, how: SimulationSettings) -> None:
-    """This holds also where ranks and steps disagree, and by blocks of steps."""
+    """Power of random jobs equals the reference's, by blocks of steps and if ranks and steps disagree."""
     job = named_job(name)
     found = simulate_job(job.rank_steps, job.manifest, how)
     (status,) = found[JOB_SLOWDOWN]["status"].to_pylist()
@@ -65,7 +65,7 @@ HALVES = {0: (0.0, 2.0, 4.0), 1: (2.0, 2.0, 4.0)}
 
 
 def drawn(begins_s: tuple[float, ...]) -> pa.Table:
-    """Two replicas, steps of 8 s: one computes in 0 - 6 s, the other in 2 - 8 s.
+    """Two replicas in steps of 8 s: one computes from 0 to 6 s, the other from 2 to 8 s.
 
     The zero of a step's lines lies before its first start, each time by more.
     """
@@ -99,7 +99,7 @@ def test_a_step_drawn_by_hand() -> None:
 
 
 def test_steps_in_a_beat_have_a_peak_on_the_clock() -> None:
-    """Every 10 s, the third 1 s late. The middle of four is the second, which peaks 4 s after its start."""
+    """Steps at regular intervals of 10 s have a peak time, counted from the middle step."""
     begins_s = (0.0, 10.0, 21.0, 30.0)
     row = power_row(drawn(begins_s), manifest(dp_size=2))
     every_s, scatter_s, middle_s = beat(range(4), begins_s)
@@ -110,7 +110,7 @@ def test_steps_in_a_beat_have_a_peak_on_the_clock() -> None:
 
 
 def test_two_waves_in_a_step_count_the_beat_by_waves() -> None:
-    """Steps of 8 s every 10 s, alternately 0.6 s late and early: 6 % of a step, 12 % of a wave."""
+    """With two waves per step, the regularity of steps is measured in waves, not in steps."""
     begins_s = [10.0 * step + 0.6 * (-1) ** (step // 2) for step in range(8)]
     rows = rank_steps(
         *(
@@ -145,7 +145,7 @@ def test_few_steps_or_no_beat_leave_the_phase_unknown(
 
 
 def test_clocks_are_corrected_first() -> None:
-    """Stages on two hosts, one 50 ms ahead, in steps of half a second."""
+    """Clocks that are 50 ms apart are corrected before the share is computed."""
     shape = JobShape(dp_size=2, pp_size=2, tp_size=4, microbatches=3, steps=12)
     off = HostClocks((HostClock("node-0001", offset_s=0.05),))
     one_clock, skewed = (generate_job(shape, faults, 3) for faults in ([], [off]))

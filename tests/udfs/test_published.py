@@ -1,4 +1,4 @@
-"""The simulator against the reference's own results on the published traces."""
+"""The simulator gives the reference's published results for the published traces."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ SHARE = 1e-5
 
 
 def assert_published(tables: dict[str, list[dict[str, Any]]], wanted: dict[str, Any]) -> None:
-    """Every published figure, and the published number of rows."""
+    """Assert that every published figure, and the number of rows, is as published."""
 
     def rows(table: str, key: str, value: str = "slowdown") -> dict[str, float]:
         return {str(row[key]): row[value] for row in tables[table]}

@@ -1,4 +1,4 @@
-"""Racks named by the labels of a manifest: one culprit if their hosts are slow together."""
+"""Hosts of a rack, named by manifest labels, are one culprit if they are slow together."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Processes that really wait for each other: a slowed one is found, and clocks change no answer."""
+"""In real processes that wait for each other, a slowed one is found, and clocks change nothing."""
 
 from datetime import date
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Slowdown of every worker in every step, beside its value in worker_slowdown over all steps."""
+"""Slowdowns of each worker in every step agree with its slowdown over all steps."""
 
 import numpy as np
 import pytest

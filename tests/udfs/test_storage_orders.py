@@ -1,4 +1,4 @@
-"""The order of ops in a line, and the order of rows, must not change a bit of the results."""
+"""The order of ops in a line, and of rows, does not change a bit of the results."""
 
 from collections.abc import Callable
 from typing import Final
@@ -35,7 +35,7 @@ def by_name(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: in
 
 
 def by_type_backwards(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int) -> Places:
-    """Types in one order in all lines, but within a type the last comes first."""
+    """Order types alike in all lines, but ops within a type from last to first."""
     return np.lexsort((-start_us, op))
 
 
@@ -52,7 +52,7 @@ def mixed(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int)
 
 
 def one_other(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int) -> Places:
-    """All lines by type, but one in the midst: the first line is not typical."""
+    """Order all lines by type except one in the middle, so that the first line is not typical."""
     return (by_start if row == 5 else by_type)(op, start_us, row)
 
 
@@ -60,7 +60,7 @@ ORDERS: Final = (by_start, by_type, by_name, by_type_backwards, shuffled, shuffl
 
 
 def listed(rank_steps: pa.Table, order: Order) -> pa.Table:
-    """The same rows, each line listing its ops in another order."""
+    """Return the same rows with the ops of each line in another order."""
     rows = rank_steps.to_pylist()
     for position, row in enumerate(rows):
         op, start_us = np.array(row["op"], np.int8), np.array(row["start_us"])

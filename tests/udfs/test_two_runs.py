@@ -1,4 +1,4 @@
-"""Two runs op by op: timelines drawn by hand, and properties of any pair."""
+"""Two runs are compared op by op on timelines drawn by hand, with properties of any pair."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from udfs.two_runs import OTHERS, Divided, ReadRun, divided, read_run
 
 
 def replicas(*forward_s: float, scatter_s: float = 1.0, hosts: str = "ab") -> ReadRun:
-    """A replica for each forward; all scatter gradients when the last is done."""
+    """Replicas with the given forwards, all of which scatter gradients when the last is done."""
     lines = []
     for step in (3, 4):
         for dp_rank, each_s in enumerate(forward_s):
@@ -32,7 +32,7 @@ def generated(shape: str, seed: int) -> ReadRun:
 
 
 def test_what_is_slower_is_named_by_type_and_host() -> None:
-    """Forwards 1 and 1 s, scatter 1 s: T = 2. Then 1 and 3 s, and a scatter of 1.5 s: T = 4.5."""
+    """The comparison names the slower op types and hosts, with seconds of each."""
     found = divided([replicas(1, 1)], [replicas(1, 3, scatter_s=1.5)])
     assert (found.match, found.first_s, found.second_s, found.matched_s) == (Match.WORKERS, 2.0, 4.5, 2.0)
     assert found.by_op_type == pytest.approx({"forward-compute": 2.0, "grads-reduce-scatter": 0.5})
@@ -65,7 +65,7 @@ def test_parts_add_up(shape: str) -> None:
 
 
 def test_several_days_are_pooled() -> None:
-    """Forwards of 1 s and of 2 s on either day of A: half of those of B take 1 s, half of them 2 s."""
+    """Days of a run are pooled before they are compared with another run's ops."""
     found = divided([replicas(1, 1), replicas(2, 2)], [replicas(3, 3), replicas(3, 3)])
     assert found.first_s == 2.5
     assert found.second_s == 4.0

@@ -1,4 +1,4 @@
-"""Timelines drawn by hand, with the numbers read off the drawing; and the requirements of each status."""
+"""Timelines drawn by hand give the numbers of the drawing, and each status its conditions."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def one_worker_step(step: int, forward_s: float) -> dict[str, Any]:
 
 
 def test_one_worker_two_steps() -> None:
-    """Forward 1 and 3 s, backward 2 s, optimizer 1 s: steps of 4 and 6 s, ideally 2 + 2 + 1 = 5 s each."""
+    """One worker with steps of 4 and 6 s has an ideal step of 2 + 2 + 1 = 5 s."""
     tables = simulate_job(rank_steps(one_worker_step(7, 1), one_worker_step(9, 3)), manifest(), FEW_STEPS)
     assert column(tables, "step_slowdown", "step", "simulated_step_s") == {7: 4.0, 9: 6.0}
     assert column(tables, "step_slowdown", "step") == {7: 4 / 5, 9: 6 / 5}
@@ -47,7 +47,7 @@ def test_one_worker_two_steps() -> None:
 
 
 def replica(dp_rank: int, forward_s: float, slowest_s: float) -> dict[str, Any]:
-    """Forward, backward 1 s, then a reduce-scatter that takes 1 s once the slowest replica has arrived."""
+    """A replica with a forward, a backward of 1 s, and a scatter of 1 s after the slowest replica."""
     ready_s = forward_s + 1
     ops: Ops = [
         ("forward-compute", 0, forward_s),
@@ -58,7 +58,7 @@ def replica(dp_rank: int, forward_s: float, slowest_s: float) -> dict[str, Any]:
 
 
 def test_two_replicas_wait_for_the_slow_one() -> None:
-    """Forward 1 and 3 s (ideal 2), backward 1 s, reduce-scatter 1 s after the later: T = 5, T_ideal = 4."""
+    """Two replicas wait for the slow one: T = 5 s and T_ideal = 4 s."""
     tables = simulate_job(rank_steps(replica(0, 1, 3), replica(1, 3, 3)), manifest(dp_size=2), FEW_STEPS)
     assert job(tables)["simulated_step_s"] == 5.0
     assert job(tables)["ideal_step_s"] == 4.0
@@ -71,7 +71,7 @@ def test_two_replicas_wait_for_the_slow_one() -> None:
 
 
 def two_stages(step: int, last_stage_s: float) -> list[dict[str, Any]]:
-    """One microbatch through two stages; transfers take 1 s, the first stage 1 s each way.
+    """One microbatch through two stages, with transfers of 1 s and a first stage of 1 s each way.
 
     stage 0: forward 0-1, send 1-2            ... recv posted at 2, done at 4 + 2x, backward 1 s
     stage 1: recv posted at 0, done at 2, forward 2-2+x, backward x, send 1 s          (x = last_stage_s)
@@ -93,7 +93,7 @@ def two_stages(step: int, last_stage_s: float) -> list[dict[str, Any]]:
 
 
 def test_a_slow_last_stage() -> None:
-    """Last stage 3 s instead of 1: T = 4 + 2 x 3 = 10; ideal compute 2 s each: T_ideal = 2 + 4 x 2 = 10."""
+    """A slow last stage, 3 s instead of 1 s, gives T = 4 + 2 x 3 = 10 s and T_ideal = 10 s."""
     tables = simulate_job(rank_steps(*two_stages(0, 3)), manifest(pp_size=2), FEW_STEPS)
     assert job(tables)["simulated_step_s"] == 10.0
     assert job(tables)["ideal_step_s"] == 10.0
@@ -104,7 +104,7 @@ def test_a_slow_last_stage() -> None:
 
 
 def test_share_of_the_last_stage_in_a_job_that_loses_time() -> None:
-    """Steps of 10 and 18 s (last stage 3 and 7); ideal compute (1+3+1+7)/4 = 3: T_ideal = 14, T = 14 as well.
+    """The last stage's share of the loss is right, for steps of 10 and 18 s that lose time.
 
     A second replica makes the loss: it does the same with the steps swapped, so both steps take 18 s.
     """
@@ -127,7 +127,7 @@ def test_share_of_the_last_stage_in_a_job_that_loses_time() -> None:
 
 
 def test_start_in_the_step_is_counted_from_the_lowest_t0_as_integers() -> None:
-    """The clock's zero is 2026 in microseconds: adding it to a float would lose the 0.1 us."""
+    """Starts are counted from the lowest t0 as integers, as floats would lose 0.1 us."""
     t0_us = 1_767_600_000_000_000
     early = line(0, 0, 0, [("optimizer", 0, 1)], t0_us=t0_us)
     late = line(0, 1, 0, [("optimizer", 0.1e-6, 1)], t0_us=t0_us + 5)
@@ -207,7 +207,7 @@ def test_status(rows: list[dict[str, Any]], facts: dict[str, Any], status: str, 
 
 
 def test_data_loading_before_the_first_op_is_a_high_discrepancy() -> None:
-    """1 s of nothing after the first op of a 4 s step: recorded 5 s, replayed 4 s, 20 % apart."""
+    """A second without any op in a step of 5 s gives the status high_discrepancy."""
     ops: Ops = [("forward-compute", 0, 1), ("backward-compute", 2, 3)]
     found = job(simulate_job(rank_steps(*(line(step, 0, 0, ops) for step in range(10))), manifest()))
     assert found["status"] == "high_discrepancy"
@@ -237,7 +237,7 @@ def test_compute_that_starts_before_its_recv_ends_is_clamped_and_counted() -> No
 
 
 def test_first_backward_recv_waits_for_the_compute_two_places_before_the_first_backward() -> None:
-    """The recv is recorded in the midst of the first forward, which it waits for: its delay is clamped."""
+    """The first backward-recv waits for the compute two places before the first backward."""
     ops: Ops = [
         ("forward-compute", 0, 1, 0),
         ("forward-compute", 1, 1, 1),

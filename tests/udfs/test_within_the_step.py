@@ -1,4 +1,4 @@
-"""Savings of units whose replay is longer than the recorded step: no fix saves more than the step."""
+"""No fix saves more than the recorded step, even if a unit's replay takes longer."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,7 @@ from udfs.what_if import simulate_job
 
 
 def stretched(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with overlapping forward sends and recvs of the first link: each states a longer duration."""
+    """A row whose forward sends and recvs of the first link overlap, with a longer duration each."""
     ends = {0: "forward-send", 1: "forward-recv"}
     code = OP_CODES[ends[row["pp_rank"]]] if row["pp_rank"] in ends else None
     lengths = [

@@ -1,1 +1,1 @@
-"""Simulated jobs whose workers wait for their transfers, or do not; and the replay's results for them."""
+"""Simulated jobs whose transfers do or do not block their workers, and the replay's results for them."""

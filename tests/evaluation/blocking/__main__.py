@@ -1,4 +1,4 @@
-"""Accuracy of the replay on jobs whose transfers block, or do not.
+"""Evaluate the replay on jobs whose transfers block their workers and on jobs whose transfers do not.
 
 `python -m tests.evaluation.blocking --jobs 400`
 """
@@ -36,7 +36,7 @@ CAUSE_TITLES: Final = (
 
 
 class Outcome(NamedTuple):
-    """The replay's results for one job; sure: causes that hold and have no flag."""
+    """Replay results of one job; `sure` lists the causes that hold without a flag."""
 
     drawn: Drawn
     blocking: frozenset[str]
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
     @property
     def off(self) -> float:
-        """How far the slowdown is from the true one."""
+        """Return the error of the slowdown against the true one."""
         return self.slowdown / self.drawn.slowdown - 1
 
     @property
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_as_good(self) -> bool:
-        """Whether step time and slowdown are those of the true choice."""
+        """Return whether step time and slowdown equal those of a replay with the true blocking transfers."""
         return self.is_chosen or max(abs(self.off), abs(self.replayed_s / self.drawn.step_s - 1)) <= SAME
 
     @property
@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
 
     @property
     def cause(self) -> str | None:
-        """What is to be named."""
+        """Return the cause that the diagnosis should name."""
         if self.drawn.is_like_a_clock:
             return None
         lost = 1 - self.drawn.healthy_s / self.drawn.recorded_s
@@ -95,14 +95,14 @@ class Outcome(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A job, and its control, which waits for no transfer."""
+    """A job with blocking transfers, and a control without."""
 
     job: Outcome
     control: Outcome
 
     @property
     def is_worse(self) -> bool:
-        """Whether causes are further from the truth than on the control."""
+        """Return whether the causes are further from the truth than those of the control."""
         job, control = self
         missed = job.cause is not None and control.is_named and not job.is_named
         return (
@@ -112,7 +112,7 @@ class Pair(NamedTuple):
         )
 
     def compared(self) -> str:
-        """Causes of both; those with a flag in brackets."""
+        """Format the causes of a job and its control; flagged causes are in brackets."""
         names = (
             ", ".join(name if name in each.sure else f"({name})" for name in sorted(each.causes)) or "none"
             for each in self
@@ -121,7 +121,7 @@ class Pair(NamedTuple):
 
 
 def outcome(drawn: Drawn) -> Outcome:
-    """Replay one job."""
+    """Replay one job and return its results."""
     found = simulate_job(drawn.rank_steps, drawn.manifest)
     (job,) = found["job_slowdown"].to_pylist()
     held = [row for row in found["job_causes"].to_pylist() if row["is_cause"]]
@@ -138,7 +138,7 @@ def outcome(drawn: Drawn) -> Outcome:
 
 
 def row(kind: str, outcomes: list[Outcome]) -> str:
-    """One line of the table."""
+    """Format one line of the table."""
     before, after = ([getattr(each, name) for each in outcomes] for name in ("before", "after"))
     offs = np.array([abs(each.off) for each in outcomes if each.drawn.is_recorded])
     cells = (
@@ -155,7 +155,7 @@ def row(kind: str, outcomes: list[Outcome]) -> str:
 
 
 def cause_row(kind: str, pairs: list[Pair]) -> str:
-    """One line of the table of causes; only faults count that cost enough in the job and in its control."""
+    """Format a line of the table of causes, counting only faults that cost enough in job and control."""
     wanted = [pair for pair in pairs if all(each.cause is not None for each in pair)]
     cells = [kind, str(sum(pair.job.drawn.is_like_a_clock for pair in pairs))]
     for asked in (wanted, [pair for pair in wanted if pair.job.drawn.job.dp > 1]):
@@ -165,13 +165,13 @@ def cause_row(kind: str, pairs: list[Pair]) -> str:
 
 
 def _counts(name: str, pairs: list[Pair]) -> tuple[str, str]:
-    """In how many jobs, and in how many controls, something holds."""
+    """Count the jobs, and the controls, for which a condition holds."""
     of_jobs, of_controls = (sum(getattr(pair[side], name) for pair in pairs) for side in (0, 1))
     return str(of_jobs), str(of_controls)
 
 
 def main() -> int:
-    """Draw, replay, print."""
+    """Draw jobs, replay them, and print the tables."""
     parser = argparse.ArgumentParser(prog="tests.evaluation.blocking")
     parser.add_argument("--jobs", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""Draws jobs, records them, and states their truth.
+"""Draw jobs with or without blocking transfers, record them, and compute their true slowdown.
 
 A receive that ends, in the log, with the copy of an eager send of the same call hides when its data came: at
 once, or just then. Jobs that differ in nothing else have the same log. S can be known where it is the same in
@@ -48,7 +48,7 @@ FIRST_US: Final = 1_767_600_000_000_000
 
 
 class Drawn(NamedTuple):
-    """One job.
+    """One drawn job with its times and fault.
 
     step_s, ideal_s      : step times without launch delays, as recorded and with ideal durations. [s]
     healthy_s, recorded_s : step times without the fault, and as logged; of a heavy stage without the fault:
@@ -77,12 +77,12 @@ class Drawn(NamedTuple):
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the log holds what the slowdown needs."""
+        """Return whether the log holds everything that computing the slowdown needs."""
         return self.unknown <= MOST_UNKNOWN
 
 
 class Recorded(NamedTuple):
-    """A job with its mean step time. [s]"""
+    """A recorded job with its mean step time. [s]"""
 
     rank_steps: pa.Table
     manifest: dict[str, Any]
@@ -90,7 +90,7 @@ class Recorded(NamedTuple):
 
 
 def simulated_job(job: Job, times: Times, *, one_host: bool = True) -> Recorded:
-    """A recorded job with given times."""
+    """Record a job that runs with given times."""
     ops = Pipeline(job, times).run()
     return Recorded(
         _rank_steps(job, ops, one_host=one_host), _manifest(job, "job"), float(_step_s(ops).mean())
@@ -98,7 +98,7 @@ def simulated_job(job: Job, times: Times, *, one_host: bool = True) -> Recorded:
 
 
 def draw(seed: int, kind: str, *, is_control: bool = False) -> Drawn:
-    """Draw one job; its control has the same layout, schedule, times and fault, and waits for no transfer."""
+    """Draw a job and its control, which differs only in that no transfer blocks."""
     rng = np.random.default_rng([31, seed])
     blocking, is_fused = KINDS[kind]
     is_gpipe = not is_fused and bool(rng.random() < 0.3)
@@ -150,7 +150,7 @@ def draw(seed: int, kind: str, *, is_control: bool = False) -> Drawn:
 
 
 def alike(pipeline: Pipeline) -> list[Times]:
-    """Times with which a pipeline that has run leaves the same log: what calls hide came sooner, or later."""
+    """Draw other times that give the same log, since data that arrived while a call blocked are not seen."""
     sooner, later = pipeline.times.transfer.copy(), pipeline.times.transfer.copy()
     for op in (op for worker in pipeline.workers for op in worker.ops):
         if op.message is not None and op.op.endswith("-recv"):
@@ -164,7 +164,7 @@ def alike(pipeline: Pipeline) -> list[Times]:
 
 
 def true_slowdown(job: Job, times: Times) -> float:
-    """Step time over that with ideal durations, both without launch delays."""
+    """Step time over the step time with ideal durations, both without launch delays."""
     measured = _measured(job, times)
     step_s, ideal_s = (
         _step_s(Pipeline(job, each).run()).mean() for each in (measured, _ideal(job, measured))
@@ -198,7 +198,7 @@ def _times(job: Job, rng: np.random.Generator) -> Times:
 def _with_fault(
     job: Job, times: Times, fault: str, rng: np.random.Generator
 ) -> tuple[Times, tuple[str, int, int] | None, bool]:
-    """The same with a fault; which link is slow, and whether it was quick in the first steps."""
+    """Add a fault to the job; return also which link is slow, and whether it was fast in the first steps."""
     link, is_later = None, False
     compute, transfer, late = times.compute.copy(), times.transfer.copy(), times.late.copy()
     stage, dp_rank = int(rng.integers(job.pp)), int(rng.integers(job.dp))
@@ -218,13 +218,13 @@ def _with_fault(
 
 
 def _evened(job: Job, healthy: Times, fault: str) -> Times:
-    """Times once the fault is fixed: layers of a heavy stage do not vanish, others take them."""
+    """Times after a fix of the fault: layers of a heavy stage move to the other stages."""
     shares = 1 + (HEAVY - 1) / job.pp if fault == "stage" else 1.0
     return healthy._replace(compute=healthy.compute * shares)
 
 
 def _measured(job: Job, times: Times) -> Times:
-    """The same with transfers as a log shows them, from when both ends are posted on, and nothing late."""
+    """Times of transfers as a log shows them: from the moment both ends are posted, without late starts."""
     punctual = times._replace(late=times.late * 0.0, launch_s=0.0)
     if not job.is_eager:
         return punctual
@@ -240,7 +240,7 @@ def _measured(job: Job, times: Times) -> Times:
 
 
 def _ideal(job: Job, times: Times) -> Times:
-    """Means of computes, medians of transfers by direction, as the model has them."""
+    """Ideal durations as in the model: means of computes, and medians of transfers by direction."""
     compute, transfer, copy = (np.empty_like(each) for each in (times.compute, times.transfer, times.copy))
     for direction, stages in ((FORWARD, slice(0, job.pp - 1)), (BACKWARD, slice(1, job.pp))):
         compute[direction] = times.compute[direction].mean()
@@ -254,7 +254,7 @@ def _ideal(job: Job, times: Times) -> Times:
 
 
 def _step_s(stages: list[list[Op]]) -> Floats:
-    """Step times; shape (step,). [s]"""
+    """Time of each step, shape (step,). [s]"""
     ends = [op.end_s.max(axis=1) for ops in stages for op in ops]
     starts = [op.start_s.min(axis=1) for ops in stages for op in ops]
     step_s: Floats = np.max(ends, axis=0) - np.min(starts, axis=0)

@@ -1,4 +1,4 @@
-"""An event simulation of workers that issue calls one by one: here it is known which of them wait.
+"""Simulate workers that issue calls one by one, so that it is known which calls block.
 
 It shares nothing with the kernel. Lanes are (step, dp_rank); all times are seconds.
 """
@@ -17,7 +17,7 @@ NOTHING_S: Final = 20e-6
 
 
 class Message(NamedTuple):
-    """One microbatch's data from one stage to the next, or back: direction, microbatch, stage that sends."""
+    """Data of one microbatch sent to a neighbouring stage: direction, microbatch and sending stage."""
 
     direction: int
     microbatch: int
@@ -25,19 +25,19 @@ class Message(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """One end of a message."""
+    """The send or the recv of a message."""
 
     message: Message
     is_send: bool
 
     @property
     def op(self) -> str:
-        """Name of the op type."""
+        """Return the name of the op type."""
         return f"{NAMES[self.message.direction]}-{'send' if self.is_send else 'recv'}"
 
 
 class Compute(NamedTuple):
-    """One compute of a worker."""
+    """One forward or backward compute of a worker."""
 
     direction: int
     microbatch: int
@@ -47,7 +47,7 @@ Call = tuple[Transfer, ...]
 
 
 class Job(NamedTuple):
-    """Settings of one simulated job.
+    """Settings of a simulated job with or without blocking transfers.
 
     blocking  : op types that a worker waits for before it goes on.
     is_eager  : sends are done when copied, whether their recvs are posted or not.
@@ -66,7 +66,7 @@ class Job(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Durations of ops; each float64, (step, dp_rank).
+    """Durations of the ops of a job, each as float64 of shape (step, dp_rank).
 
     compute  : [direction, stage, microbatch].
     transfer : [direction, sending stage, microbatch]: until the data are there, of a message.
@@ -89,7 +89,7 @@ class Times(NamedTuple):
 
 
 class Op(NamedTuple):
-    """One op as it ran; (step, dp_rank)."""
+    """One executed op, with start and end of shape (step, dp_rank)."""
 
     op: str
     microbatch: int
@@ -100,7 +100,7 @@ class Op(NamedTuple):
 
 @dataclass
 class _Worker:
-    """State of one stage of all replicas."""
+    """State of one stage in all replicas during the simulation."""
 
     program: list[Call | Compute]
     free_s: Floats
@@ -113,7 +113,7 @@ class _Worker:
 
 
 def program(job: Job, stage: int) -> list[Call | Compute]:
-    """Actions of a worker in order; calls of blocking and of other transfers are the same."""
+    """Return the actions of a worker in order, which are the same whether transfers block or not."""
     warm = job.microbatches if job.is_gpipe else min(job.pp - stage - 1, job.microbatches)
     left = job.microbatches - warm
     found: list[Call | Compute] = []
@@ -153,7 +153,7 @@ def program(job: Job, stage: int) -> list[Call | Compute]:
 
 
 class Pipeline:
-    """Runs all steps of one job at once."""
+    """Simulate all steps of one job at once."""
 
     def __init__(self, job: Job, times: Times) -> None:
         self.job, self.times = job, times
@@ -161,7 +161,7 @@ class Pipeline:
         self.posts: dict[Transfer, Floats] = {}
 
     def run(self) -> list[list[Op]]:
-        """Ops of each stage."""
+        """Return the executed ops of each stage."""
         while any(worker.at < len(worker.program) for worker in self.workers):
             if not sum(self._advance(stage) for stage in range(self.job.pp)):
                 raise ValueError("workers wait for each other in a circle")
@@ -169,7 +169,7 @@ class Pipeline:
         return [worker.ops for worker in self.workers]
 
     def _advance(self, stage: int) -> int:
-        """Run the actions that are possible; returns their number."""
+        """Run all actions that are possible now; return how many ran."""
         worker, before = self.workers[stage], len(self.posts)
         first = worker.at
         self._post_streams(worker)
@@ -216,14 +216,14 @@ class Pipeline:
         return True
 
     def _issue(self, worker: _Worker, transfer: Transfer) -> None:
-        """Pass a transfer that the worker does not wait for to its stream."""
+        """Add a non-blocking transfer to its stream."""
         direction, microbatch, _ = transfer.message
         before = direction, microbatch if transfer.is_send else microbatch - 1
         worker.ready_s[transfer] = worker.computed_s.get(before, worker.free_s)
         worker.issued.setdefault(transfer.op, []).append(transfer)
 
     def _post_streams(self, worker: _Worker) -> None:
-        """Post the transfers that streams have reached: each stream runs its transfers in turn."""
+        """Post the next transfer of each stream, because a stream runs its transfers one after the other."""
         for transfers in worker.issued.values():
             done_s = np.array(0.0)
             for transfer in transfers:
@@ -236,7 +236,7 @@ class Pipeline:
                 done_s = end_s
 
     def end_s(self, transfer: Transfer) -> Floats | None:
-        """Time at which a transfer ends; None while its peer is not posted."""
+        """Time at which a transfer ends, or None while the other end is not posted."""
         message = transfer.message
         both = [self.posts.get(Transfer(message, is_send)) for is_send in (True, False)]
         sent_s, posted_s = both
@@ -256,7 +256,7 @@ class Pipeline:
         return arrived_s
 
     def _finish(self) -> None:
-        """Record transfers that no op waited for; then gradients, optimizer."""
+        """Record the remaining transfers, then the gradient reduction and the optimizer."""
         for worker in self.workers:
             self._post_streams(worker)
         starts = []

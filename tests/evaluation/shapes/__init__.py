@@ -1,4 +1,4 @@
-"""Faults of any direction, onset and reach: a second simulation, and how often causes are right.
+"""Second simulation, with faults of any direction, onset and reach, for evaluating the diagnosis.
 
 It is written from the contract alone and shares nothing with the generator of the demo, nor with the
 diagnosis: `timeline` runs pipelines event by event, `noise` draws healthy jobs, `faults` and `oddities` say

@@ -1,4 +1,4 @@
-"""Draw jobs with faults of any shape, diagnose them, and report how often the causes were right."""
+"""Draw jobs with faults of any shape, diagnose them, and report how often the causes are right."""
 
 import argparse
 import json

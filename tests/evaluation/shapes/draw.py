@@ -1,4 +1,4 @@
-"""Faults of a job, drawn by direction, onset, reach and size."""
+"""Draw faults of a job by direction, onset, reach and size."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -35,7 +35,7 @@ CLASS_OF_DIGIT: Final = (*[HEALTHY] * 3, *[SINGLE] * 4, *[SEVERAL] * 2, NO_CAUSE
 
 @dataclass(frozen=True)
 class Job:
-    """A drawn job: its layout, the durations of its healthy ops, their scatter, and its faults."""
+    """A drawn job: layout, durations of its healthy ops, their scatter, and its faults."""
 
     seed: int
     kind: str
@@ -46,7 +46,7 @@ class Job:
 
 
 def draw_job(seed: int) -> Job:
-    """Draw the job of a seed."""
+    """Draw a job from a seed."""
     rng = np.random.default_rng(seed)
     kind = CLASS_OF_DIGIT[seed % 10]
     noise = KINDS[rng.integers(len(KINDS))]
@@ -91,7 +91,7 @@ def _worker_of_slow_host(layout: Layout, rng: np.random.Generator) -> tuple[Faul
 
 
 def _two_directions(layout: Layout, rng: np.random.Generator) -> tuple[Fault, ...]:
-    """One worker slow in its forwards, another in its backwards."""
+    """Draw one worker with slow forwards and another with slow backwards."""
     order = rng.permutation(layout.pp * layout.dp)
     found = []
     for number, direction in zip(order, ("forward", "backward"), strict=False):

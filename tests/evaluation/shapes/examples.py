@@ -1,4 +1,4 @@
-"""Five faults that users found first.
+"""Five faults that users reported first.
 
 8 microbatches, 20 steps, hosts of four workers that hold one replica or two. Each says what is true, and what
 0.3.0 said.
@@ -28,7 +28,7 @@ _NOISE: Final = 0.005
 
 
 def job_on(dp: int, pp: int, fault: Callable[[Layout], Fault], optimizer: float = 0.5, seed: int = 0) -> Job:
-    """A job with one fault; optimizer: its length in forward-computes."""
+    """Return a job with one fault; optimizer: length of the optimizer op, in forward-computes."""
     layout = Layout(
         dp=dp,
         pp=pp,
@@ -46,7 +46,7 @@ def job_on(dp: int, pp: int, fault: Callable[[Layout], Fault], optimizer: float 
 
 
 def slow_backwards() -> Job:
-    """A worker 1.3 times as slow in its backwards, always: 11.9 %.
+    """A worker whose backwards always take 1.3 times as long, which costs 11.9 %.
 
     The answer was: uneven stages 2.5 %, move layers.
     """
@@ -54,12 +54,12 @@ def slow_backwards() -> Job:
 
 
 def slow_backwards_from_step_10() -> Job:
-    """The same from step 10 of 20: 6.3 %; the answer was: 0.5 % lost, no cause holds."""
+    """As slow_backwards, but from step 10 of 20, which costs 6.3 %; an early version reported no cause."""
     return job_on(2, 2, lambda layout: _worker(layout, "backward", FROM, 1.3), optimizer=2.0)
 
 
 def slow_host_from_step_10() -> Job:
-    """A host 1.3 times as slow from step 10 of 20: 12.4 %.
+    """A host 1.3 times as slow from step 10 of 20, which costs 12.4 %.
 
     The answer was: uneven data 9.3 %, without a flag.
     """
@@ -73,12 +73,12 @@ def slow_host_from_step_10() -> Job:
 
 
 def backwards_twice_as_slow() -> Job:
-    """Backwards twice as slow in one worker of 16 without a pipeline: 39 %; the answer was: nothing lost."""
+    """Backwards twice as slow on one of 16 workers without a pipeline: costs 39 %, once reported as 0."""
     return job_on(16, 1, lambda layout: _worker(layout, "backward", ALWAYS, 2.0))
 
 
 def slow_forwards() -> Job:
-    """A worker 1.5 times as slow in its forwards, always: 6.4 %; the answer was: pauses."""
+    """Forwards of one worker always 1.5 times as slow: costs 6.4 %, once reported as pauses."""
     return job_on(4, 4, lambda layout: _worker(layout, "forward", ALWAYS, 1.5))
 
 

@@ -1,4 +1,4 @@
-"""Faults: which ops are slow, when, where, in which direction and by how much."""
+"""Faults of a job: which ops are slow, when, where, in which direction and by how much."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -52,17 +52,17 @@ class Fault:
 
     @property
     def first(self) -> int:
-        """Position of the first step in which the fault is present."""
+        """Index of the first step in which the fault is present."""
         return int(np.flatnonzero(self.strength)[0])
 
     @property
     def last(self) -> int:
-        """Position of the last step in which the fault is present."""
+        """Index of the last step in which the fault is present."""
         return int(np.flatnonzero(self.strength)[-1])
 
     @property
     def text(self) -> str:
-        """Description of the drawn fault, in a line."""
+        """Describe the drawn fault in one line."""
         who = sorted(self.workers) if len(self.workers) <= 4 else f"{len(self.workers)} workers"
         return (
             f"{self.cause}: {self.direction}, {self.reach} {who}, {self.onset} "
@@ -71,7 +71,7 @@ class Fault:
 
 
 def draw_strength(onset: str, steps: int, rng: np.random.Generator) -> Floats:
-    """Strength of a fault in each step, shape (step,)."""
+    """Draw the strength of a fault in each step, shape (step,)."""
     bounds = max(3, steps // 6), steps - max(3, steps // 6)
     turn = int(rng.integers(bounds[0], bounds[1] + 1))
     number = np.arange(steps)
@@ -99,7 +99,7 @@ def slow_computes(
     strength: Floats,
     host: int | None = None,
 ) -> Fault:
-    """Workers whose computes take longer; how is (direction, onset, size)."""
+    """Make computes of some workers longer; how is (direction, onset, size)."""
     direction, onset, size = how
     excess = np.zeros((2, layout.pp, 1, 1, *layout.lanes))
     for stage, dp_rank in workers:
@@ -120,7 +120,7 @@ def slow_tail(
     strength: Floats,
     host: int | None = None,
 ) -> Fault:
-    """Workers whose optimizer, clip or gc takes longer; how is (op type, onset, size)."""
+    """Make the optimizer, clip or gc of some workers longer; how is (op type, onset, size)."""
     op_type, onset, size = how
     change = Change(factor={TAIL_FIELDS[op_type]: 1 + (size - 1) * _cells(layout, workers, strength)})
     return Fault("slow_worker", op_type, onset, reach, size, strength, workers, change, host)
@@ -134,7 +134,7 @@ def late(
     seconds: Floats,
     host: int | None = None,
 ) -> Fault:
-    """Workers that begin a step, or enter a collective, late; seconds: shape (step,); how as in slow_tail."""
+    """Make workers start a step or a collective late; seconds: shape (step,); how as in slow_tail."""
     op_type, onset, size = how
     names = {"grads-reduce-scatter": "late_scatter", "optimizer-clip-main-grad": "late_clip"}
     change = Change(extra_s={names.get(op_type, "late_start"): _cells(layout, workers, seconds)})
@@ -163,7 +163,7 @@ def _cells(layout: Layout, workers: Workers, by_step: Floats) -> Floats:
 def slow_loads(
     layout: Layout, workers: Workers, reach: str, onset: str, size: float, strength: Floats
 ) -> Fault:
-    """Replicas whose first stage waits for its data."""
+    """Make the first stage of some replicas wait for data."""
     factor = np.ones((1, *layout.lanes))
     for _, dp_rank in workers:
         factor[0, :, dp_rank] += (size - 1) * strength
@@ -172,7 +172,7 @@ def slow_loads(
 
 
 def spikes(layout: Layout, times: Times, how: tuple[str, str, float], is_struck: Floats) -> Fault:
-    """Single computes that take longer by size forward-computes.
+    """Lengthen single computes by `size` forward-computes.
 
     is_struck : 0 or 1, shape of the computes.
     """
@@ -188,7 +188,7 @@ def spikes(layout: Layout, times: Times, how: tuple[str, str, float], is_struck:
 def slow_transfers(
     layout: Layout, links: Workers, reach: str, how: tuple[str, str, float], strength: Floats
 ) -> Fault:
-    """Slow links, named by (stage, dp_rank) of their upper end; how is (direction, onset, size)."""
+    """Make links slow, named by (stage, dp_rank) of their upper end; how is (direction, onset, size)."""
     direction, onset, size = how
     factor = np.ones((2, layout.pp, 1, 1, *layout.lanes))
     ends = set()
@@ -202,7 +202,7 @@ def slow_transfers(
 
 
 def slow_collective(layout: Layout, stage: int, how: tuple[str, str, float], strength: Floats) -> Fault:
-    """A stage whose replicas exchange slowly; how is (op type, onset, size)."""
+    """Make the collectives of one stage slow; how is (op type, onset, size)."""
     op_type, onset, size = how
     name = {"params-all-gather": "gather", "grads-reduce-scatter": "scatter"}[op_type]
     factor = np.ones((layout.pp, 1, layout.steps))
@@ -215,7 +215,7 @@ def slow_collective(layout: Layout, stage: int, how: tuple[str, str, float], str
 def uneven_data(
     layout: Layout, onset: str, spread: float, strength: Floats, rng: np.random.Generator
 ) -> Fault:
-    """Microbatches of uneven work; a step has the same work as without the fault, spread over them."""
+    """Give microbatches uneven work; the total work of each step stays the same."""
     weight = rng.lognormal(0, spread, (layout.microbatches, *layout.lanes))
     weight /= weight.mean(axis=(0, 2), keepdims=True)
     weight = np.where(strength[:, None] > 0, weight, 1.0)
@@ -224,7 +224,7 @@ def uneven_data(
 
 
 def uneven_layers(layout: Layout, weight: Floats) -> Fault:
-    """Stages of uneven work, shape (stage,); its mean becomes 1, so that the work is the same."""
+    """Give stages uneven work, shape (stage,), scaled to mean 1 so that the total stays the same."""
     even = weight / weight.mean()
     change = Change(factor={"compute": even[None, :, None, None, None, None]})
     heavy = np.flatnonzero(even > 1)

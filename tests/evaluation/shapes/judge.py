@@ -1,4 +1,4 @@
-"""The diagnosis of a drawn job, beside its truth."""
+"""Diagnose a drawn job and compare the diagnosis with the truth."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer for one fault; None: not judged, or no answer.
+    """The diagnosis's answer for one fault; None if it was not judged, or if there is no answer.
 
     why_not : why it need not be named; empty where it must be.
     """
@@ -47,7 +47,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Judged:
-    """One job: verdicts on its faults, wrong names, the true and the reported loss; as parts of the step."""
+    """One job: verdicts on its faults, wrong names, true and reported loss as fractions of the step."""
 
     seed: int
     kind: str
@@ -62,7 +62,7 @@ class Judged:
 
 
 def judge(seed: int) -> Judged:
-    """Draw a job, diagnose it, and compare."""
+    """Draw a job, diagnose it, and compare the result with the truth."""
     job = draw_job(seed)
     results = simulate_job(*unit(job))
     rows = {row["cause"]: row for row in results["job_causes"].to_pylist()}
@@ -71,7 +71,7 @@ def judge(seed: int) -> Judged:
 
 
 def compare(job: Job, true: Truth, rows: Mapping[str, Row], status: str) -> Judged:
-    """Compare rows of job_causes, by cause, with the truth."""
+    """Compare the rows of job_causes, given by cause, with the truth."""
     layout = job.layout
     saved = [max(pair) for pair in zip(true.beside_fraction, true.alone_fraction, strict=True)]
     allowed = {
@@ -133,7 +133,7 @@ def _verdict(job: Job, number: int, true: Truth, rows: Mapping[str, Row]) -> Ver
 
 
 def implied_workers(culprit: Row, layout: Layout) -> Workers:
-    """Workers of a culprit: one, those of a host, a stage or a replica, or all."""
+    """Workers of a culprit: one worker, those of a host, stage or replica, or all workers."""
     stage, dp_rank = culprit.get("pp_rank"), culprit.get("dp_rank")
     if stage is not None and dp_rank is not None:
         return frozenset({(stage, dp_rank)})
@@ -149,7 +149,7 @@ def implied_workers(culprit: Row, layout: Layout) -> Workers:
 
 
 def _is_place_right(fault: Fault, alike: Sequence[Fault], said: Sequence[Workers]) -> bool:
-    """Whether its workers were named, and only those of its cause.
+    """Return whether all workers of a fault were named, and no workers beyond those of its cause.
 
     One end of a link or one stage is enough.
     """
@@ -161,13 +161,13 @@ def _is_place_right(fault: Fault, alike: Sequence[Fault], said: Sequence[Workers
 
 
 def _distance(said: tuple[Row, Workers], fault: Fault) -> tuple[int, bool]:
-    """How far a culprit is from a fault: by workers, then by direction."""
+    """Distance of a culprit from a fault, by workers first and then by direction."""
     culprit, workers = said
     return len(workers ^ fault.workers), culprit.get("direction") != fault.direction
 
 
 def _in_time(layout: Layout, fault: Fault, culprit: Row, saved: float) -> dict[str, bool]:
-    """Whether direction, first step and course are right, as far as they are judged."""
+    """Return whether direction, first step and course are right, as far as they are judged."""
     found: dict[str, bool] = {}
     if fault.cause == "slow_worker":
         found["is_direction_right"] = culprit.get("direction") == fault.direction.removeprefix("late ")
@@ -181,7 +181,7 @@ def _in_time(layout: Layout, fault: Fault, culprit: Row, saved: float) -> dict[s
 
 
 def _is_near(layout: Layout, said: int | None, first: int) -> bool:
-    """Whether a training step number is that of the first step, or of a neighbour."""
+    """Return whether a training step number is that of the first step or of a neighbouring one."""
     return said is not None and said in layout.step[max(first - 1, 0) : first + 2]
 
 

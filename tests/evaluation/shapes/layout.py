@@ -1,4 +1,4 @@
-"""Places of the workers of a drawn job, and the order in which each of them computes."""
+"""Place workers of a drawn job on hosts, and order the computes of each worker."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Layout:
-    """Sizes of a job and how its workers exchange data.
+    """Sizes of a job, and how its workers exchange data.
 
     host          : int, shape (stage, dp_rank); number of the host of each worker.
     step          : int, shape (step,); training step numbers.
@@ -38,37 +38,37 @@ class Layout:
 
     @property
     def steps(self) -> int:
-        """Number of steps."""
+        """Number of steps of the job."""
         return len(self.step)
 
     @property
     def lanes(self) -> tuple[int, int]:
-        """Shape of the times of one op: (step, dp_rank)."""
+        """Shape of the times of one op, which is (step, dp_rank)."""
         return self.steps, self.dp
 
     @property
     def computes(self) -> int:
-        """Computes of one direction of a worker in a step."""
+        """Number of computes of one direction of a worker in a step."""
         return self.vpp * self.microbatches
 
     def workers_of_host(self, host: int) -> frozenset[tuple[int, int]]:
-        """Return the (stage, dp_rank) of a host's workers."""
+        """Return the (stage, dp_rank) pairs of the workers on a host."""
         return frozenset((int(stage), int(dp_rank)) for stage, dp_rank in np.argwhere(self.host == host))
 
     @property
     def workers(self) -> frozenset[tuple[int, int]]:
-        """All (stage, dp_rank)."""
+        """Return the (stage, dp_rank) pairs of all workers."""
         return frozenset((stage, dp_rank) for stage in range(self.pp) for dp_rank in range(self.dp))
 
 
 def hosts(dp: int, pp: int, workers_per_host: int, *, is_along_stages: bool) -> Ints:
-    """Host of each worker, shape (stage, dp_rank): filled replica by replica, or stage by stage."""
+    """Host of each worker, shape (stage, dp_rank); hosts are filled replica by replica or stage by stage."""
     number = np.arange(dp * pp) // workers_per_host
     return number.reshape(pp, dp) if is_along_stages else number.reshape(dp, pp).T
 
 
 def order_of_computes(layout: Layout, stage: int) -> list[tuple[int, int, int]]:
-    """(direction, chunk, microbatch) of a stage's computes in the order in which they run: 1F1B.
+    """Return the 1F1B order of a stage's computes as (direction, chunk, microbatch).
 
     With several chunks a stage, microbatches take turns in groups of as many as there are stages
     (interleaved 1F1B); their number is then a multiple of the number of stages.

@@ -1,4 +1,4 @@
-"""Healthy jobs: layouts, times and how they scatter, drawn."""
+"""Draw layouts, op durations and their scatter for healthy jobs."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ GPUS_DIFFER: Final = 0.01
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
-    """Draw sizes, places and ways of sending."""
+    """Draw the sizes of a job, the placement of its workers, and how they send."""
     dp, pp = SHAPES[rng.integers(len(SHAPES))]
     vpp = int(rng.integers(2, 4)) if pp > 1 and rng.random() < 0.25 else 1
     microbatches = int(rng.choice((4, 6, 8, 12, 16)))
@@ -55,7 +55,7 @@ def draw_layout(rng: np.random.Generator) -> Layout:
 
 
 def draw_times(layout: Layout, kind: str, rng: np.random.Generator) -> Times:
-    """Draw durations of ops in a healthy job whose computes scatter as the kind says."""
+    """Draw durations of ops in a healthy job whose computes scatter as its kind of noise says."""
     forward_s = rng.uniform(0.004, 0.03)
     sizes = {
         "transfer": (0.01, 0.06),
@@ -83,7 +83,7 @@ def draw_times(layout: Layout, kind: str, rng: np.random.Generator) -> Times:
 
 
 def _scatter(layout: Layout, kind: str, rng: np.random.Generator) -> Floats:
-    """Factors of computes, shape (direction, stage, chunk, microbatch, step, dp_rank)."""
+    """Draw random factors of computes, shape (direction, stage, chunk, microbatch, step, dp_rank)."""
     shape = (2, layout.pp, layout.vpp, layout.microbatches, *layout.lanes)
     sigma = float(np.exp(rng.uniform(np.log(0.003), np.log(0.02))))
     shared = min(0.6 * sigma, MOST_CORRELATED)
@@ -106,7 +106,7 @@ def _scatter(layout: Layout, kind: str, rng: np.random.Generator) -> Floats:
 
 
 def _wandering(layout: Layout, sigma: float, rng: np.random.Generator) -> Floats:
-    """Noise shared by a worker's ops in a step, and half of it in the next; (stage, step, dp_rank)."""
+    """Draw noise shared by a worker's ops in a step, half of which persists; (stage, step, dp_rank)."""
     shape = (layout.pp, *layout.lanes)
     fresh = rng.normal(0, sigma, shape)
     log = fresh.copy()

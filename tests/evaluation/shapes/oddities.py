@@ -1,4 +1,4 @@
-"""Faults that no cause fits: they cost time, and any name for them would be wrong."""
+"""Faults that match no cause: they cost time, and any cause reported for them would be wrong."""
 
 from collections.abc import Callable
 from typing import Final
@@ -37,20 +37,20 @@ def _by_step(layout: Layout, size: float, strength: Floats) -> Floats:
 
 
 def all_slow_in_some_steps(layout: Layout, rng: np.random.Generator) -> Fault:
-    """A power cap of the whole hall: every worker is slow, in the same steps."""
+    """In some steps every worker is slow, as under a power cap of the whole data centre."""
     onset = str(rng.choice((FROM, UNTIL, COMES_AND_GOES)))
     size, strength = rng.uniform(1.1, 1.5), draw_strength(onset, layout.steps, rng)
     return _fault("all slow in some steps", onset, size, strength, _by_step(layout, size, strength))
 
 
 def drift(layout: Layout, rng: np.random.Generator) -> Fault:
-    """Everything becomes slower, step by step."""
+    """All ops become slower from step to step."""
     size, strength = rng.uniform(1.1, 1.5), draw_strength(GROWS, layout.steps, rng)
     return _fault("drift", GROWS, size, strength, _by_step(layout, size, strength))
 
 
 def slow_backwards_of_all(layout: Layout, rng: np.random.Generator) -> Fault:
-    """Every worker's backwards are slow in some steps."""
+    """In some steps the backwards of all workers are slow."""
     size, strength = rng.uniform(1.15, 1.6), draw_strength(COMES_AND_GOES, layout.steps, rng)
     factor = _by_step(layout, size, strength)
     factor[FORWARD] = 1.0
@@ -58,7 +58,7 @@ def slow_backwards_of_all(layout: Layout, rng: np.random.Generator) -> Fault:
 
 
 def random_bursts(layout: Layout, rng: np.random.Generator) -> Fault:
-    """In some steps every second op of the job, drawn anew, is slow: no worker, no microbatch, no stage."""
+    """In some steps a random half of all ops is slow, on any worker, microbatch and stage."""
     size, strength = rng.uniform(1.2, 1.8), draw_strength(COMES_AND_GOES, layout.steps, rng)
     shape = (2, layout.pp, layout.vpp, layout.microbatches, *layout.lanes)
     factor = 1 + (size - 1) * (rng.random(shape) < 0.5) * strength[:, None]
@@ -66,7 +66,7 @@ def random_bursts(layout: Layout, rng: np.random.Generator) -> Fault:
 
 
 def first_microbatches(layout: Layout, rng: np.random.Generator) -> Fault:
-    """Caches are cold at the start of some steps: the first forwards take longer everywhere."""
+    """At the start of some steps caches are cold: the first forwards take longer on all workers."""
     size, strength = rng.uniform(1.5, 3.0), draw_strength(COMES_AND_GOES, layout.steps, rng)
     factor = np.ones((2, 1, 1, layout.microbatches, layout.steps, 1))
     factor[FORWARD, :, :, 0, :, 0] += (size - 1) * strength
@@ -74,7 +74,7 @@ def first_microbatches(layout: Layout, rng: np.random.Generator) -> Fault:
 
 
 def microbatches_of_a_stage(layout: Layout, rng: np.random.Generator) -> Fault:
-    """In some steps a stage takes longer over a third of the microbatches, the same ones in all replicas.
+    """In some steps a stage takes longer for the same third of the microbatches in all replicas.
 
     Without a pipeline that would be longer microbatches; then random bursts are drawn.
     """
@@ -89,7 +89,7 @@ def microbatches_of_a_stage(layout: Layout, rng: np.random.Generator) -> Fault:
 
 
 def swapping_groups(layout: Layout, rng: np.random.Generator) -> Fault:
-    """In every step another half of the job's workers, drawn anew, is slow."""
+    """In every step a different random half of the workers is slow."""
     size, strength = rng.uniform(1.1, 1.5), draw_strength(COMES_AND_GOES, layout.steps, rng)
     is_slow = rng.random((layout.pp, 1, 1, *layout.lanes)) < 0.5
     factor = (1 + (size - 1) * is_slow * strength[:, None])[None] * np.ones((2, 1, 1, 1, 1, 1))

@@ -1,4 +1,4 @@
-"""Record of a pipeline's run: the ops of each stage, and the duration of its steps."""
+"""Record the ops of each stage of a simulated pipeline, and the duration of its steps."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from tests.evaluation.shapes.layout import Floats
 
 @dataclass
 class Recorded:
-    """Ops of one stage, each with starts and ends of shape (step, dp_rank). [s]"""
+    """Recorded ops of one stage, with starts and ends of shape (step, dp_rank). [s]"""
 
     op: list[str] = field(default_factory=list)
     microbatch: list[int] = field(default_factory=list)
@@ -18,7 +18,7 @@ class Recorded:
     end_s: list[Floats] = field(default_factory=list)
 
     def add(self, op: str, start_s: Floats, end_s: Floats, microbatch: int = -1, chunk: int = 0) -> Floats:
-        """Record an op and return its end. [s]"""
+        """Record an op and return its end time. [s]"""
         self.op.append(op)
         self.microbatch.append(microbatch)
         self.chunk.append(chunk)
@@ -28,7 +28,7 @@ class Recorded:
 
 
 def step_times(recorded: list[Recorded]) -> Floats:
-    """Time of each step, from the first start to the last end of any worker, shape (step,). [s]"""
+    """Time from the first start to the last end of any worker in each step, shape (step,). [s]"""
     first = np.min([np.min(each.start_s, axis=(0, 2)) for each in recorded], axis=0)
     last = np.max([np.max(each.end_s, axis=(0, 2)) for each in recorded], axis=0)
     return np.asarray(last - first)

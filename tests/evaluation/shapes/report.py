@@ -1,4 +1,4 @@
-"""Tables over judged jobs: by class, cause, direction, onset, reach and noise."""
+"""Tables of judged jobs by class, cause, direction, onset, reach and noise."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -13,7 +13,7 @@ Table = list[dict[str, Any]]
 
 
 def tables(judged: Sequence[Judged]) -> dict[str, Table]:
-    """All tables by their titles; shares in percent, null without a denominator."""
+    """Return all tables by title; shares are in percent, null where nothing was judged."""
     pairs = [(job, verdict) for job in judged for verdict in job.verdicts]
     by: dict[str, Callable[[Judged, Verdict], str]] = {
         "class": lambda job, _: job.kind,
@@ -89,7 +89,7 @@ def _reasons(verdicts: Iterable[Verdict]) -> Table:
 
 
 def is_wrong(job: Judged) -> bool:
-    """Whether a job has a wrong name, a fault missed or misdescribed, or a loss off by more than 2 %."""
+    """Return whether a job has a wrong, missed or misdescribed fault, or a loss wrong by more than 2 %."""
     answers = [
         answer
         for each in job.verdicts
@@ -101,7 +101,7 @@ def is_wrong(job: Judged) -> bool:
 
 
 def listing(job: Judged) -> str:
-    """Everything about a job, in a few lines."""
+    """Describe a judged job in a few lines."""
     lost = "-" if job.said_lost_fraction is None else f"{job.said_lost_fraction:.4f}"
     what = f"seed {job.seed} ({job.kind}, {job.noise}): {job.layout}; {job.status}"
     lines = [f"{what}; lost {job.lost_fraction:.4f}, said {lost}"]
@@ -120,7 +120,7 @@ def listing(job: Judged) -> str:
 
 
 def markdown(found: dict[str, Table]) -> str:
-    """The tables as Markdown."""
+    """Format the tables as Markdown."""
     parts = []
     for title, rows in found.items():
         names = list(dict.fromkeys(name for row in rows for name in row))

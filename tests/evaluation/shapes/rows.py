@@ -1,4 +1,4 @@
-"""A simulated job as rows of rank_steps, with its manifest."""
+"""Convert a simulated job to rows of rank_steps and a manifest."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _BETWEEN_S: Final = 0.05
 
 
 def manifest(layout: Layout, seed: int) -> dict[str, object]:
-    """Contents of job.json."""
+    """Return the contents of job.json."""
     return {
         "job_id": f"shapes-{seed}",
         "run_id": "r1",
@@ -30,7 +30,7 @@ def manifest(layout: Layout, seed: int) -> dict[str, object]:
 
 
 def rank_steps(layout: Layout, recorded: list[Recorded]) -> pa.Table:
-    """Rows of rank_steps, one per (stage, step, dp_rank); each has its own zero."""
+    """Return rows of rank_steps, one per (stage, step, dp_rank), each with a separate time zero."""
     lengths_s = step_times(recorded)
     apart = np.diff(layout.step, append=layout.step[-1] + 1)
     zero_us = FIRST_US + np.cumsum(np.append(0, (lengths_s + _BETWEEN_S) * apart))[:-1] * 1e6

@@ -1,4 +1,4 @@
-"""One fault of a job, drawn by direction, onset, reach and size from those that its layout can have."""
+"""Draw one fault by direction, onset, reach and size, among those that the job's layout allows."""
 
 from collections.abc import Callable
 from typing import Final
@@ -33,7 +33,7 @@ def draw_size(rng: np.random.Generator) -> float:
 
 
 def draw_fault(layout: Layout, times: Times, rng: np.random.Generator) -> Fault:
-    """Draw one fault of those that the layout can have."""
+    """Draw one of the faults that the layout allows."""
     kinds: dict[Callable[[Layout, Times, str, np.random.Generator], Fault], float] = {
         draw_computes: 0.46,
         _tail: 0.12,
@@ -54,7 +54,7 @@ def draw_fault(layout: Layout, times: Times, rng: np.random.Generator) -> Fault:
 def draw_place(
     layout: Layout, reaches: tuple[str, ...], rng: np.random.Generator, stages: int | None = None
 ) -> tuple[Workers, str, int | None]:
-    """Workers that are slow together, how they are slow, and their host; never all of the job.
+    """Draw the workers that are slow together, how they are slow, and their host; never the whole job.
 
     stages : how many of the first stages to choose from; all by default.
     """
@@ -83,7 +83,7 @@ def draw_computes(layout: Layout, times: Times, onset: str, rng: np.random.Gener
 
 
 def _share_of_step_s(layout: Layout, times: Times, rng: np.random.Generator) -> float:
-    """A length from 2 to 25 % of a step's computes: a fault that strikes once a step has to be long. [s]"""
+    """Draw a length of 2 to 25 % of a step's computes; a fault that strikes once a step must be long. [s]"""
     computes_s = (layout.computes + layout.pp - 1) * float(
         np.median(times.compute, axis=(1, 2, 3, 4, 5)).sum()
     )
@@ -142,7 +142,7 @@ def _pause(layout: Layout, times: Times, onset: str, rng: np.random.Generator) -
 
 
 def _struck(layout: Layout, rate: float, rng: np.random.Generator, direction: str) -> Floats:
-    """Mask of the computes that a pause hits: at most one of a worker in a step."""
+    """Mask of the computes that a pause lengthens: at most one compute per worker and step."""
     lanes = (layout.pp, *layout.lanes)
     flat = np.zeros((2, layout.computes, *lanes))
     kind = rng.choice(DIRECTIONS[direction], lanes)

@@ -1,4 +1,4 @@
-"""Diagnoses of jobs of the second simulation: five by name, and a few that were drawn."""
+"""Tests of the diagnosis on jobs of the second simulation: five known examples, and a few drawn jobs."""
 
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +27,7 @@ MISSED: Final = {
 
 
 class Said(NamedTuple):
-    """What must be said of an example.
+    """The diagnosis that is expected for an example.
 
     saved : what the fault cost where it was met first, of the step
     said_before : by 0.3.0, there
@@ -51,7 +51,7 @@ EXPECTED: Final = {
 
 
 def said_of(name: str) -> dict[str, dict[str, Any]]:
-    """Rows of job_causes by cause."""
+    """Return the rows of job_causes by cause."""
     return {row["cause"]: row for row in simulate_job(*unit(EXAMPLES[name]()))["job_causes"].to_pylist()}
 
 
@@ -80,7 +80,7 @@ def test_examples_say_what_is_slow_and_since_when(name: str, wanted: Said) -> No
 
 
 def test_drawn_faults_are_named_and_no_other_name_is_given() -> None:
-    """The whole evaluation draws a thousand: this one only has to fail when something breaks."""
+    """Faults of a few drawn jobs are named, and nothing else is; the full evaluation draws a thousand."""
     judged = [judge(seed) for seed in DRAWN]
     assert {job.seed: job.wrong for job in judged if job.wrong} == {}
     asked = [each for job in judged for each in job.verdicts if each.cause and not each.why_not]

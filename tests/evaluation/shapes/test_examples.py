@@ -1,4 +1,4 @@
-"""The faults that users found first cost as much as was measured."""
+"""The faults that users reported first cost as much as was measured then."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The judge: what it counts as named, wrong, in the right place and at the right time, on made-up answers."""
+"""The judge decides correctly, on answers made by hand, whether a fault's name, place and time are right."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The simulation itself: orders, ends and step times known by hand, and truth of faults known by hand."""
+"""The simulation gives the orders, ends, step times and costs of faults that were computed by hand."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""An event simulation: when every op of a pipeline starts and ends, all steps and replicas at once.
+"""Simulate when every op of a pipeline starts and ends, for all steps and replicas at once.
 
 Each worker runs its computes in order. A compute needs its neighbour's data: the receive is posted, early or
 when needed, the send follows the compute that made the data, and both end when the data have arrived (a
@@ -42,7 +42,7 @@ class _Worker:
 
 
 class Pipeline:
-    """Runs one job's steps, which do not depend on each other: each begins when all workers are ready."""
+    """Simulate the steps of a job independently: each step begins when all workers are ready."""
 
     def __init__(self, layout: Layout, times: Times) -> None:
         self.layout, self.times = layout, times
@@ -53,7 +53,7 @@ class Pipeline:
         ]
 
     def run(self) -> list[Recorded]:
-        """Return the ops of each stage."""
+        """Simulate and return the recorded ops of each stage."""
         if self.layout.dp > 1:
             self._gather()
         left = sum(len(worker.order) for worker in self.workers)
@@ -76,19 +76,19 @@ class Pipeline:
                 worker.gathered_s.append(stream_s)
 
     def _together(self, stage: int, op: str, ready_s: Floats, length_s: Floats, chunk: int = 0) -> Floats:
-        """Record a collective of a stage's replicas, shape of its length (step,), and return its end. [s]"""
+        """Record a collective of a stage's replicas, given its length of shape (step,); return its end."""
         start_s = ready_s + LAUNCH_S
         end_s = np.broadcast_to((start_s.max(axis=1) + length_s)[:, None], start_s.shape)
         return self.recorded[stage].add(op, start_s, end_s, chunk=chunk)
 
     def _source(self, stage: int, direction: int, chunk: int) -> tuple[int, int] | None:
-        """Stage and chunk whose data a compute needs; None at the model's end."""
+        """Return the stage and chunk whose data a compute needs; None at the model's first or last layer."""
         pp, vpp = self.layout.pp, self.layout.vpp
         number = chunk * pp + stage + (-1 if direction == FORWARD else 1)
         return (number % pp, number // pp) if 0 <= number < pp * vpp else None
 
     def _compute_next(self, stage: int) -> bool:
-        """Run the next compute of a stage; False if there is none, or its data do not exist yet."""
+        """Run the next compute of a stage; return False if none remains or its data are missing."""
         worker = self.workers[stage]
         if len(worker.ends_s) == len(worker.order):
             return False
@@ -123,7 +123,7 @@ class Pipeline:
         worker.last_of_chunk_s[direction][chunk] = end_s
 
     def _posted(self, worker: _Worker, direction: int) -> Floats:
-        """When a receive could be posted: early, after the last compute of its direction. [s]"""
+        """Time at which a receive is posted: early, or after the last compute of its direction. [s]"""
         if not self.layout.is_early:
             posted_s = worker.free_s
         elif worker.computed[direction]:
@@ -140,7 +140,7 @@ class Pipeline:
         return self.recorded[stage].add(f"{_NAMES[direction]}-recv", start_s, end_s)
 
     def _exchange(self, source: int, stage: int, direction: int, number: int) -> Floats:
-        """Record a send and its receive, and return when the data have arrived. [s]"""
+        """Record a send and its receive; return when the data have arrived. [s]"""
         sender = self.workers[source]
         while len(sender.sent_s[direction]) < number:
             self._send_nothing(source, direction)
@@ -170,7 +170,7 @@ class Pipeline:
         self.recorded[stage].add(f"{_NAMES[direction]}-send", start_s, start_s + NOTHING_S)
 
     def _finish_sends(self) -> None:
-        """With several chunks a stage, profilers record sends and receives at the model's ends too."""
+        """Record the remaining sends; with several chunks a stage, also those at the model's ends."""
         if self.layout.vpp == 1:
             return
         for stage, worker in enumerate(self.workers):
@@ -179,7 +179,7 @@ class Pipeline:
                     self._send_nothing(stage, direction)
 
     def _finish_steps(self) -> None:
-        """After the computes: gc, layernorm, embedding, gradients, clip, optimizer."""
+        """Record the ops after the computes: gc, layernorm, embedding, gradients, clip and optimizer."""
         layout, times = self.layout, self.times
         ready = [
             self._local(stage, "layernorm-grads-all-reduce", times.layernorm[stage], self._swept(stage))
@@ -205,7 +205,7 @@ class Pipeline:
         return self.recorded[stage].add(op, start_s, start_s + length_s)
 
     def _swept(self, stage: int) -> Floats:
-        """When a stage's own work ends, garbage collection and overlapped reductions included. [s]"""
+        """End of a stage's own work, including garbage collection and overlapped reductions. [s]"""
         worker, times = self.workers[stage], self.times
         ready_s = worker.free_s
         if self.layout.has_gc:

@@ -1,4 +1,4 @@
-"""Duration of each op of a job if it need not wait: the draws that runs with and without a fault share."""
+"""Draw the duration of each op; runs with and without a fault share the same draws."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -10,7 +10,7 @@ from tests.evaluation.shapes.layout import Floats, Layout
 
 @dataclass(frozen=True)
 class Times:
-    """Durations and delays. [s]
+    """Durations and delays of a job's ops. [s]
 
     compute    : shape (direction, stage, chunk, microbatch, step, dp_rank).
     transfer   : same shape; of the data that the compute sends on.
@@ -44,14 +44,14 @@ NAMES = tuple(each.name for each in fields(Times))
 
 @dataclass(frozen=True)
 class Change:
-    """Effect of a fault on the times: factors and seconds, by the name of the field; both broadcast to it."""
+    """Effect of a fault on times: factors and seconds by field name, broadcast to the field's shape."""
 
     factor: Mapping[str, Floats] = field(default_factory=dict)
     extra_s: Mapping[str, Floats] = field(default_factory=dict)
 
 
 def changed(times: Times, changes: Iterable[Change]) -> Times:
-    """Return the times with all factors, and then all seconds, applied: their order makes no difference."""
+    """Return the times after applying all factors and then all seconds; the order of faults is irrelevant."""
     listed = list(changes)
     new: dict[str, Floats] = {}
     for name in NAMES:
@@ -68,7 +68,7 @@ def changed(times: Times, changes: Iterable[Change]) -> Times:
 
 
 def even_times(layout: Layout, forward_s: float, backward_s: float, **ratios: float) -> Times:
-    """Times of a job without any noise; ops other than computes in forward-computes, given by name. [s]"""
+    """Times of a job without noise; lengths of ops other than computes are given in forward-computes. [s]"""
     pp, vpp, microbatches = layout.pp, layout.vpp, layout.microbatches
     lanes = layout.lanes
     shapes: dict[str, tuple[int, ...]] = {

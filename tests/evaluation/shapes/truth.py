@@ -1,4 +1,4 @@
-"""The truth of a drawn job: the cost of each fault, and whether it could be known from one day's log."""
+"""Compute the true cost of each fault, and whether one day's log can reveal the fault."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -27,7 +27,7 @@ CHANCES: Final = 4
 
 @dataclass(frozen=True)
 class Truth:
-    """Costs of faults, as fractions of the step.
+    """Costs of faults as fractions of the step time.
 
     beside_fraction : what fixing each one alone saves while the others stay, of the step with all.
     alone_fraction  : what fixing it saves if there are no others, of the step with it alone.
@@ -42,17 +42,17 @@ class Truth:
 
 
 def recorded(job: Job, faults: tuple[Fault, ...]) -> list[Recorded]:
-    """Run a job with these of its faults."""
+    """Simulate a job with only some of its faults."""
     return Pipeline(job.layout, changed(job.times, [fault.change for fault in faults])).run()
 
 
 def unit(job: Job) -> tuple[pa.Table, dict[str, object]]:
-    """Rows of rank_steps of a job with all its faults, and its manifest."""
+    """Return rows of rank_steps and the manifest of a job with all its faults."""
     return rank_steps(job.layout, recorded(job, job.faults)), manifest(job.layout, job.seed)
 
 
 def truth(job: Job) -> Truth:
-    """Run the same draws without each fault, and without all of them."""
+    """Simulate the same draws without each fault and without any fault."""
 
     def step_s(faults: tuple[Fault, ...]) -> float:
         return float(step_times(recorded(job, faults)).mean())
@@ -71,7 +71,7 @@ def truth(job: Job) -> Truth:
 
 
 def why_undecidable(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> str:
-    """Why the fault cannot be known from its day; empty if it can.
+    """Reason why the fault cannot be known from its day's log; empty if it can be known.
 
     The rules are in the package's docstring.
     """
@@ -110,20 +110,20 @@ def _holds_exactly(layout: Layout, stage: int) -> bool:
 
 
 def _is_slow_stage(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> bool:
-    """Whether in a stage of the fault more than half of the replicas are slow, in nearly all steps."""
+    """Return whether over half of the replicas are slow in a stage of the fault, in nearly all steps."""
     is_most = 2 * _slow(layout, fault, faults).sum(axis=2) > layout.dp
     return any(not _was_healthy(layout, is_most[stage]) for stage, _ in fault.workers)
 
 
 def _is_all_slow(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> bool:
-    """Whether in most steps of the fault every worker of the job is slow."""
+    """Return whether every worker of the job is slow in most of the fault's steps."""
     is_all = _slow(layout, fault, faults).all(axis=(0, 2))
     is_there = _excess(fault) > VISIBLE
     return bool(2 * np.count_nonzero(is_all & is_there) > np.count_nonzero(is_there))
 
 
 def _is_like_data(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> bool:
-    """Whether replicas are slow by no more than uneven data of the same steps cause by chance."""
+    """Return whether replicas are slow by no more than uneven data cause by chance in the same steps."""
     replicas = {dp_rank for _, dp_rank in fault.workers}
     if fault.direction != BOTH or len(fault.workers) < layout.pp * len(replicas):
         return False
@@ -136,7 +136,7 @@ def _is_like_data(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> bo
 
 
 def _slow(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> npt.NDArray[np.bool_]:
-    """Mask of workers slow in the fault's ops, by any fault, shape (stage, step, dp_rank)."""
+    """Mask of workers whose ops of the fault are slow by any fault, shape (stage, step, dp_rank)."""
     slow = np.zeros((layout.pp, *layout.lanes), bool)
     for each in faults:
         if each.cause == fault.cause and same_ops(each, fault):
@@ -146,7 +146,7 @@ def _slow(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> npt.NDArra
 
 
 def same_ops(one: Fault, other: Fault) -> bool:
-    """Whether two faults make some of the same ops slow."""
+    """Return whether two faults slow some of the same ops."""
     computes = (BOTH, "forward", "backward")
     if one.direction in computes and other.direction in computes:
         return BOTH in (one.direction, other.direction) or one.direction == other.direction
@@ -154,12 +154,12 @@ def same_ops(one: Fault, other: Fault) -> bool:
 
 
 def _excess(fault: Fault) -> Floats:
-    """Additional length of ops, shape (step,)."""
+    """Additional duration of ops caused by a fault, shape (step,). [s]"""
     return np.asarray((fault.size - 1) * fault.strength if fault.size > 1 else fault.strength)
 
 
 def _was_healthy(layout: Layout, is_slow: Floats) -> bool:
-    """Whether enough steps show the state without the fault: a sixth, and three at least."""
+    """Return whether enough steps are without the fault: at least a sixth of them, and at least three."""
     healthy = np.count_nonzero(np.asarray(is_slow) <= VISIBLE)
     return bool(healthy >= max(3, layout.steps // 6))
 
@@ -175,7 +175,7 @@ def _why_no_link(layout: Layout, fault: Fault) -> str:
 
 
 def names_not_wrong(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> frozenset[str]:
-    """Names that are not wrong for a fault: its own, and those that look the same."""
+    """Causes that count as correct for a fault: its own cause, and causes with the same log."""
     names = fault.also | ({fault.cause} if fault.cause else frozenset())
     is_compute = fault.cause == "slow_worker" and fault.direction in (BOTH, "forward", "backward")
     stages = {stage for stage, _ in fault.workers}

@@ -1,4 +1,4 @@
-"""Targets of the diagnosis, and its results: one table."""
+"""Compare results of the diagnosis with their targets in one table."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -15,7 +15,7 @@ CALM: Final = (GAUSSIAN, SKEWED)
 
 
 def wanted(judged: Sequence[Judged]) -> list[dict[str, Any]]:
-    """Each target figure: its bound, the result, and the number of cases. [%]"""
+    """One row per target: its bound, the result, and the number of cases. [%]"""
     calm = [job for job in judged if job.noise in CALM]
     other = [job for job in judged if job.noise not in CALM]
     asked = _to_name(judged)
@@ -42,23 +42,23 @@ def wanted(judged: Sequence[Judged]) -> list[dict[str, Any]]:
 
 
 def is_knowable(job: Judged) -> bool:
-    """Whether the job's loss can be known: it cannot if work may be slow or heavy."""
+    """Return whether the log determines a job's loss, which it does not where slow and heavy look alike."""
     return all(each.why_not in ("", TOO_LITTLE, NO_CAUSE_FITS) for each in job.verdicts)
 
 
 def lost_error(job: Judged) -> float | None:
-    """Error of the reported loss, as a part of the step; None without an answer."""
+    """Error of the reported loss as a fraction of the step time; None if no loss was reported."""
     return None if job.said_lost_fraction is None else abs(job.said_lost_fraction - job.lost_fraction)
 
 
 def share(answers: Iterable[bool | None]) -> float | None:
-    """Share of the answers that are true, of those that were judged. [%]"""
+    """Percentage of true answers among the judged answers."""
     asked = [each for each in answers if each is not None]
     return 100 * sum(asked) / len(asked) if asked else None
 
 
 def _to_name(judged: Sequence[Judged], kind: str | None = None) -> list[Verdict]:
-    """Faults that must be named, of one class of jobs or of all."""
+    """Faults that must be named, for one class of jobs or for all."""
     jobs = [job for job in judged if kind in (None, job.kind)]
     return [each for job in jobs for each in job.verdicts if not each.why_not]
 

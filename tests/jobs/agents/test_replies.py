@@ -1,4 +1,4 @@
-"""Replies are short, say what they left out, and treat names as data."""
+"""Replies to agents are short, state what they leave out, and treat names as data."""
 
 import json
 from datetime import date

@@ -1,4 +1,4 @@
-"""The server as its clients see it, by the SDK's own client: what its tools answer, and what they refuse."""
+"""Test the server for agents through the SDK's own client: answers of its tools, and refusals."""
 
 import asyncio
 import json
@@ -99,7 +99,7 @@ def test_names_of_logs_are_inert(warehouse: str) -> None:
 
 
 def test_what_if_is_that_of_the_command(warehouse: str) -> None:
-    """Forward 1 and 3 s: T = 3 + 1; ideal forward 2 s."""
+    """The agents' what-if tool returns the same figures as the command what_if."""
     forward = "op_type = 'forward-compute'"
     found = answer(warehouse, "what_if", job_id="llm-a", fixes=[forward])
     assert found["step_s"] == {"actual": 4.0, "simulated": 4.0, "ideal": 3.0}

@@ -1,4 +1,4 @@
-"""The calls of Megatron's schedules, call by call, and the resulting ops.
+"""Calls of Megatron's schedules give the expected ops.
 
 Its own code runs in `make real-run`.
 """
@@ -22,7 +22,7 @@ PACKAGE = "megatron.core.pipeline_parallel"
 
 
 class OldTimers:
-    """Notes what is handed on."""
+    """Substitute for Megatron's timers that records the calls it receives."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, dict[str, bool]]] = []
@@ -38,7 +38,7 @@ class OldTimers:
 
 
 class Peer:
-    """A request that has not arrived."""
+    """A request whose message has not arrived."""
 
     def wait(self) -> str:
         time.sleep(0.002)
@@ -47,7 +47,7 @@ class Peer:
 
 @pytest.fixture
 def schedules(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Substitutes for the two modules whose functions are wrapped."""
+    """Substitutes for the two Megatron modules whose functions the emitter wraps."""
     steps: Any = ModuleType(f"{PACKAGE}.schedules")
     steps.forward_step = lambda function, data, _model, output: (output, function and function(data))
     steps.backward_step = lambda _input, _output: None
@@ -64,7 +64,7 @@ def communicate(_self: object, *, requests: Any = None, **_: object) -> tuple[No
 
 
 class Job:
-    """One rank of a job that calls its timers as Megatron does."""
+    """One rank of a job that calls timers in the same order as Megatron."""
 
     def __init__(self, landing: Path, schedules: Any, **config: Any) -> None:
         self.landing, self.schedules, self.old = landing, schedules, OldTimers()

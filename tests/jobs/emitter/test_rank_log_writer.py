@@ -1,4 +1,4 @@
-"""What is written is rank-log/1 and equals what went in, even if the writing process fails."""
+"""Written logs are valid rank-log/1 and equal the input, even if the writing process dies."""
 
 import errno
 import gzip
@@ -42,7 +42,7 @@ def _write(landing: Path, *steps: int, compress: bool = False) -> RankLogWriter:
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("rank", [RANK, Rank(0, dp_rank=0, host=None), Rank(1, 0, gpu_type="H100")])
 def test_the_strict_reader_reads_what_was_written(tmp_path: Path, rank: Rank, *, compress: bool) -> None:
-    """Every op type and floats that need all their digits come back bit by bit."""
+    """The strict reader returns every op type and every float exactly as written."""
     ops = [
         (name, 15480.5 + 0.1 * place, 1 / (3 + place), place, -place) for place, name in enumerate(OP_TYPES)
     ]
@@ -74,7 +74,7 @@ def test_lies_where_the_contract_says(tmp_path: Path) -> None:
 
 
 def test_an_existing_manifest_stays(tmp_path: Path) -> None:
-    """A rank that starts again does not undo the GPU-hours stated since."""
+    """A restarted rank does not overwrite an existing job.json, to which GPU-hours may have been added."""
     path = write_manifest(tmp_path, Run("gpt-175b", "r3", dp_size=8, fields={"gpu_hours": 12.0}), DAY)
     _write(tmp_path, 1)
     assert json.loads(path.read_text())["gpu_hours"] == 12.0

@@ -1,4 +1,4 @@
-"""A recorder records the requested steps, and if it fails, the training continues."""
+"""The recorder records the requested steps, and an error in it never stops the training."""
 
 import json
 import logging
@@ -50,7 +50,7 @@ def test_steps_are_recorded_in_bursts(tmp_path: Path) -> None:
 
 
 class Random(HostClock):
-    """A clock on which ops take times that no packing expects."""
+    """A clock with random op durations, whose log lines compress badly."""
 
     def __init__(self) -> None:
         self.draw, self.now_ns = random.Random(1), 0  # noqa: S311  # nothing is secret here
@@ -227,7 +227,7 @@ while True:
 
 
 def terminated(landing: Path, handler: str, slow_s: float, steps: int) -> tuple[int, int, float]:
-    """Exit status of a training that gets a SIGTERM, its steps, and how long it took to end [s]."""
+    """Run a training that gets SIGTERM; return its exit status, its logged steps, and its time to end [s]."""
     command = [sys.executable, "-c", TERMINATED, str(landing), handler, str(slow_s)]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -240,7 +240,7 @@ def terminated(landing: Path, handler: str, slow_s: float, steps: int) -> tuple[
 
 
 def test_sigterm_costs_no_step_that_had_ended(tmp_path: Path) -> None:
-    """Python is ended at once where the job has no handler: a line must not lie in memory until then."""
+    """SIGTERM loses no completed step, even where Python has no handler and ends at once."""
     status, steps, _ = terminated(tmp_path, "none", 0, 30)
     assert status == -signal.SIGTERM
     assert len(lines(tmp_path)) >= steps - 1  # the last may be on its way to the thread
@@ -263,7 +263,7 @@ def test_a_dead_store_holds_the_exit_up_no_longer_than_that(tmp_path: Path) -> N
 
 
 class FakeEvent:
-    """An event of a GPU whose clock is this counter."""
+    """A substitute for a CUDA event, with a counter as its clock."""
 
     now_ms = 0.0
 
@@ -397,7 +397,7 @@ def test_what_a_loader_is_besides_stays_and_its_errors_too(tmp_path: Path) -> No
 
 
 def test_loads_are_timed_by_the_host_beside_a_gpu(tmp_path: Path) -> None:
-    """Each event of that GPU is a millisecond after the one before; a load makes none."""
+    """Data loads are timed on the host, without CUDA events, even if ops are timed on a GPU."""
     cuda = SimpleNamespace(Event=FakeEvent, synchronize=lambda: None)
     with Recorder(writer(tmp_path), clock=CudaClock(cuda)) as recorder, recorder.step(0):
         next(recorder.loads([0]))

@@ -1,4 +1,4 @@
-"""Events of a run as a training job writes them: strictly valid, and never disturbing the job."""
+"""Run events from a training job are valid, and an error in writing them never disturbs the job."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ SECOND_US = 1_000_000
 
 
 class Clock:
-    """A clock that advances by some seconds whenever it is read."""
+    """A clock that advances by some seconds at each reading."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, now_us: int = START_US, by_s: float = 1.0) -> None:
         self.now_us, self.by_s = now_us, by_s
@@ -41,7 +41,7 @@ class Clock:
 
 
 def written(landing: Path) -> list[dict[str, Any]]:
-    """Rows of all files, by day; every line is good."""
+    """Return the rows of all written event files by day, after checking that every line is valid."""
     rows: list[dict[str, Any]] = []
     for path in sorted(landing.rglob("events.jsonl")):
         found = read_events([path.read_bytes().splitlines()], {"job_id": "j", "run_id": "r"}, Bounds())

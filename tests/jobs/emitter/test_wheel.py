@@ -1,4 +1,4 @@
-"""The emitter as a training image gets it: a wheel, without this project and its dependencies."""
+"""The emitter's wheel installs and works without this project and its dependencies."""
 
 import os
 import subprocess
@@ -46,6 +46,6 @@ def test_the_same_code_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_its_words_are_those_of_the_warehouse() -> None:
-    """It cannot import them, and the order is that of the stored codes."""
+    """The emitter's op types equal those of the warehouse, in the order of the stored codes."""
     assert (RANK_LOG_FORMAT, OP_NAMES) == (vocabulary.RANK_LOG_FORMAT, vocabulary.OP_TYPES)
     assert RUN_EVENTS_FORMAT == vocabulary.RUN_EVENTS_FORMAT

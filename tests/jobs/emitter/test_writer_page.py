@@ -1,4 +1,4 @@
-"""The emitter's page: its code runs as printed and leaves valid lines."""
+"""The code on the emitter's page runs as printed and writes valid lines."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Entry points: arguments, exit status, one-line errors, a row in pipeline_runs."""
+"""Test entry points: arguments, exit status, one-line errors, and their rows in pipeline_runs."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def doing_nothing(spark: SparkSession, settings: Settings, arguments: Arguments)
 
 
 def after_ctrl_c(spark: SparkSession, settings: Settings, arguments: Arguments) -> Mapping[str, int]:
-    """Ends as what waits for a job that was cancelled, or DuckDB, which forgets the interruption."""
+    """Act like a cancelled Spark job or DuckDB query: swallow KeyboardInterrupt and raise another error."""
     with suppress(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(9)

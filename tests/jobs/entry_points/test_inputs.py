@@ -1,4 +1,4 @@
-"""A command checks its input first; a day without logs needs no Spark."""
+"""A command checks its input before it starts Spark, and a day without logs needs no Spark."""
 
 import contextlib
 import subprocess
@@ -187,7 +187,7 @@ def test_a_night_without_logs_refuses_a_file_as_warehouse(call: Ask, landing: Pa
 def test_a_folder_above_or_below_the_landing_is_refused_and_the_landing_named(
     call: Ask, below: str, landing: Path, tmp_path: Path, command: Main, arguments: Sequence[str]
 ) -> None:
-    """A day without logs is done; but a scheduler with a wrong landing would be green for ever."""
+    """A command refuses a folder above or below the landing, and its error names the landing."""
     where = folders(landing=tmp_path / below, warehouse=tmp_path / "warehouse")
     status, _, said = call(command, *arguments, *where)
     assert (status, said.count("\n")) == (2, 1)
@@ -197,7 +197,7 @@ def test_a_folder_above_or_below_the_landing_is_refused_and_the_landing_named(
 def test_a_backfill_of_an_unknown_job_suggests_one_of_those_days(
     call: Ask, landing: Path, tmp_path: Path
 ) -> None:
-    """The landing's jobs of other days are none of these; those of the warehouse are, without logs too."""
+    """For an unknown job, a backfill suggests jobs of the requested days, from landing and warehouse."""
     warehouse = tmp_path / "warehouse"
     create(str(warehouse / JOBS), TABLES[JOBS])
     row = {"log_date": date(2026, 1, 6), "job_id": "old", "run_id": "r1"}
@@ -236,7 +236,7 @@ def test_an_empty_landing_is_an_empty_night(
 
 
 def test_rows_of_a_day_go_only_where_its_folder_is_empty(call: Ask, landing: Path, tmp_path: Path) -> None:
-    """A folder that is missing may be in another landing: then they stay, and no session is made."""
+    """A missing day folder is refused if the warehouse has rows of that day, which stay unchanged."""
     path = str(tmp_path / "warehouse" / JOBS)
     create(path, TABLES[JOBS])
     assert not has_rows_of(path, date(2026, 2, 5))

@@ -1,4 +1,4 @@
-"""Summaries of runs, as their callers find them."""
+"""Test the summaries of runs that callers receive."""
 
 import json
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""Tests of the gates."""
+"""Tests of the gates that check rows before they are published."""

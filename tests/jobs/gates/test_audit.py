@@ -1,4 +1,4 @@
-"""Gates: what passes, what is refused with which message, and what cannot be evaluated."""
+"""Test which rows the gates accept or refuse, with which messages, and rules that cannot be evaluated."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ STAGES = TABLES[STAGE_SLOWDOWN]
 
 
 def refused(name: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Rows that each broken expectation of a table refuses."""
+    """Return the rows that each broken expectation of a table refuses."""
     found = audit(TABLES[name], table_rows(name, changes))
     assert {refusal.table for refusal in found} == {name}
     return {refusal.expectation: refusal.rows for refusal in found}
@@ -106,7 +106,7 @@ def test_a_condition_that_comes_out_as_null_is_a_violation() -> None:
 
 
 def test_a_rule_that_only_warns_is_found_among_published_rows_and_others_are_not() -> None:
-    """A reject's text is one character too long, and its file, which must not be null, is not named."""
+    """A rule that only warns is reported for published rows; a rule that refuses is not reported there."""
     rows = table_rows(REJECTS, [{}, {"line": 4, "text": "x" * 2001, "source_file": None}])
     broken = {refusal.expectation: refusal.severity for refusal in audit(TABLES[REJECTS], rows)}
     assert broken == {"text_is_cut": "warns", "source_file_not_null": "refuses"}

@@ -1,4 +1,4 @@
-"""Rules that tables declare: between the columns of a row, and within its lists and maps."""
+"""Test the rules that tables declare between columns of a row and within lists and maps."""
 
 import math
 from datetime import date

@@ -1,4 +1,4 @@
-"""Every declared rule means the same to DuckDB, which judges it, as to Spark, in whose SQL it is written."""
+"""Every declared rule gives the same result in DuckDB, which checks it, as in Spark, whose SQL it uses."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ HELD: Final[Mapping[str, list[dict[str, Any]]]] = {
 
 
 def _values(kind: pa.DataType) -> tuple[Any, ...]:
-    """Values of a type that some rule may refuse."""
+    """Values of a type, of which some rules may refuse a few."""
     found: tuple[Any, ...] = (None,)
     if pa.types.is_floating(kind):
         found = NUMBERS
@@ -56,7 +56,7 @@ def _values(kind: pa.DataType) -> tuple[Any, ...]:
 
 
 def _rows(table: Table) -> pa.Table:
-    """The good row, and rows with one column changed, or changed as in HELD."""
+    """Return the good row, copies with one column changed, and copies with the changes listed in HELD."""
     changes: list[dict[str, Any]] = [{}]
     for column in table.columns:
         changes += [{column.name: value} for value in _values(column.type)]
@@ -77,7 +77,7 @@ def _by_duckdb(table: Table, rules: list[Expectation], rows: pa.Table) -> Iterat
 
 @pytest.fixture(scope="module")
 def by_spark(spark: SparkSession) -> dict[str, pa.Table]:
-    """Spark's result for each rule and row, by table, in one query."""
+    """Return Spark's result for each rule and row, by table, in one query."""
     frames = {
         table.name: spark.createDataFrame(_rows(table), spark_schema(table))
         .coalesce(1)
@@ -103,7 +103,7 @@ def test_every_rule_is_judged_alike_and_some_row_breaks_it(
 
 
 def test_a_rule_that_duckdb_would_judge_otherwise_is_seen() -> None:
-    """An element that is not found beside a null: unknown to Spark, false to DuckDB."""
+    """DuckDB returns false for array_contains on a list with null, where Spark's result is unknown."""
     with duckdb.connect() as connection:
         sql = condition("array_contains(array(1, null), 2)")
         assert connection.execute(f"SELECT {sql}").fetchone() == (False,)

@@ -1,4 +1,4 @@
-"""Rules across the result tables, and results on their way to Delta."""
+"""Test rules across result tables, and the results on their way to Delta."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ COLUMNS = [TABLES[RANK_STEPS].arrow_schema.field(name) for name in SIMULATED_COL
 
 @pytest.fixture
 def results(monkeypatch: pytest.MonkeyPatch) -> Results:
-    """Unit "a" with GPU-hours, "b" without, "c" not replayed; as they leave the simulation's shell."""
+    """Simulated results of three units: "a" with GPU-hours, "b" without, and "c" not replayed."""
     monkeypatch.setattr(what_if, "diagnose", lambda found: DIAGNOSIS)
     facts: dict[str, dict[str, Any]] = {
         "a": LAYOUT | {"gpu_hours": 64.0},
@@ -149,7 +149,7 @@ def test_what_is_unexplained_is_lost_too_but_of_units_that_an_earlier_version_si
     ],
 )
 def test_causes_of_a_unit_lose_at_most_the_unit(changes: dict[str, float], breaks: bool) -> None:
-    """Negative savings stay as computed; sums over the causes count, and so does each."""
+    """A rule refuses units of which one cause, or all causes together, lose more than the unit."""
     causes: list[dict[str, Any]] = [changes | {"cause": CAUSES[0]}, {"cause": CAUSES[1]}]
     tables = {JOB_CAUSES: table_rows(JOB_CAUSES, causes), JOB_SLOWDOWN: table_rows(JOB_SLOWDOWN, [{}])}
     assert bool(units_of_more_than_all(tables).rows.num_rows) is breaks
@@ -181,7 +181,7 @@ def test_time_is_shared_of_the_gpu_hours_that_the_unit_has_and_no_others(results
 
 
 def test_types_of_gpu_have_all_workers_and_what_their_cause_saves() -> None:
-    """Units a and b are right, b without factors; c lacks a worker, d all types, e the cause; f differs."""
+    """A rule refuses units whose GPU types lack workers, lack the cause, or disagree with its saving."""
     types: list[dict[str, Any]] = [
         {"job_id": name, "gpu_type": kind} for name in "abcef" for kind in ("H100", "A100")
     ]
@@ -208,7 +208,7 @@ def test_units_lost_and_units_made_up_have_no_result_of_their_own() -> None:
 
 def test_miscounted_causes_are_those_that_job_causes_and_the_fleet_do_not_bear_out() -> None:
     def wrong(changes: dict[int, dict[str, Any]], lost: int | None = None, replayed: int = 2) -> set[str]:
-        """Causes of the day that are found wrong if rows of cause_day are changed or lost."""
+        """Return the causes that the rule names if rows of cause_day are changed or missing."""
         causes = [
             {"cause": cause, "attributed_gpu_hours": 48.0, "recoverable_gpu_hours": 96.0, "jobs": 2}
             | {"lost_gpu_hours": 48.0}

@@ -1,4 +1,4 @@
-"""A team's suites: written by Great Expectations, found in a folder, run over a phase's rows."""
+"""Test a team's own Great Expectations suites, which are found in a folder and run on a phase's rows."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ UNITS: list[dict[str, Any]] = [{"run_id": "r1", "ops": 900}, {"run_id": "2", "op
 
 
 def suite(folder: Path, *expectations: dict[str, Any], **changes: object) -> str:
-    """Write a suite, and return its folder."""
+    """Write a suite and return its folder."""
     stated = {"name": JOB_SLOWDOWN, "expectations": expectations} | changes
     (folder / "mine.json").write_text(json.dumps(stated))
     return str(folder)
@@ -60,7 +60,7 @@ OF_SHARES = {
 
 
 def own(folder: str, phase: str = Phase.SIMULATE, **tables: Rows) -> list[Rule]:
-    """Results for these rows of the folder's own suite, mine.json, without those of the built-in ones."""
+    """Return results of the folder's own suite, mine.json, without those of the built-in suites."""
     return [rule for rule in Suites(folder, phase).rules(tables) if "mine.json" in rule.section]
 
 

@@ -1,4 +1,4 @@
-"""Units with more training than GPU-hours: which are named, and what is said of each."""
+"""A night names units whose training takes more than their GPU-hours, and states both figures."""
 
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ UNKNOWN: dict[str, Any] = dict.fromkeys((f"{name}_gpu_hours" for name in KNOWN_P
 
 
 def texts(settings: Settings, folder: Path, times: list[dict[str, Any]]) -> list[str]:
-    """What a night says of units on 8 GPUs with steps of 5.1 s, which did 10,000 steps in 20 hours.
+    """Return a night's messages about units on 8 GPUs that did 10,000 steps of 5.1 s in 20 hours.
 
     times : what their rows of job_time have of their own
     """
@@ -65,7 +65,7 @@ def test_steps_that_take_longer_than_there_was_time_are_named(
 def test_gpu_hours_that_are_too_few_for_the_events_are_named_with_both(
     test_settings: Settings, tmp_path: Path
 ) -> None:
-    """The steps take 113 GPU-hours; of the last two units one states enough, the other is believed."""
+    """A night names a unit whose stated GPU-hours are fewer than its events show, with both figures."""
     few, enough = ({"scheduled_gpu_hours": hours, "unknown_gpu_hours": hours} for hours in (96.0, 114.0))
     times = [{"job_id": "a"} | UNKNOWN | few, {"job_id": "b"} | UNKNOWN | enough, {"job_id": "c", **few}]
     (said,) = texts(test_settings, tmp_path, times)

@@ -1,4 +1,4 @@
-"""Warnings of a night: coverage, losses and hosts, against settings and their past; and its summary."""
+"""Test a night's warnings about coverage, losses and hosts against settings and earlier days."""
 
 from collections.abc import Mapping
 from datetime import date, timedelta
@@ -48,7 +48,7 @@ def of_units(analysed: int = 8, failed: int = 0, no_ops: int = 2) -> dict[str, f
 
 
 def lost(*percents: float) -> list[Figures]:
-    """Days that lose this much, the last one first."""
+    """Return days that lose the given fractions, latest day first."""
     return [{"analysed_gpu_hours": 100.0, "lost_gpu_hours": percent} for percent in percents]
 
 
@@ -57,7 +57,7 @@ def notices(
     hosts: Mapping[str, list[float | None]] | None = None,
     jobs: Mapping[str, Slowed] | None = None,
 ) -> list[Notice]:
-    """Warnings of a night whose days, the last one first, have these figures."""
+    """Return the warnings of a night, given figures of its days, latest day first."""
     dates = [DAY, *BEFORE]
     rows = table_rows(FLEET_DAY, [of_units() | dict(figures) for figures in days]).to_pylist()
     slowdowns: dict[date, list[tuple[str, date, float | None]]] = {day: [] for day in dates}
@@ -213,7 +213,7 @@ def test_what_was_published_is_compared_and_checked_by_rules_that_only_warn(
 def summary_of(
     warehouse: Warehouse, found: list[Notice], folder: Path | None = None, **run: object
 ) -> dict[str, Any]:
-    """Summary of a night after one run, without Spark."""
+    """Return the summary of a night after one run, made without Spark."""
     runs = [dict(ROWS[PIPELINE_RUNS]) | {"log_date": DAY} | run] if run else []
     rows = dict.fromkeys(COUNTED, 0) | {FLEET_DAY: 1}
     return night_summary(warehouse, DAY, found, folder, rows, phases_of(runs, DAY))
@@ -256,7 +256,7 @@ def test_a_summary_says_the_night_in_lines(tmp_path: Path) -> None:
 
 
 def test_what_is_not_believed_and_what_a_manifest_leaves_out_is_named() -> None:
-    """A unit that claims a billion GPU-hours, and one that claims a hundred restarts."""
+    """A night names a unit that claims a billion GPU-hours, and one that claims a hundred restarts."""
     claim = {"refused_claims": ["gpu_hours is 1e+09"], "job_id": "greedy", "log_date": DAY}
     restarts = {"status": "too_many_restarts", "status_detail": "99 restarts, more than 15", "log_date": DAY}
     found = of_claims(table_rows(JOBS, [{}, claim]), table_rows(JOB_SLOWDOWN, [{}, NOT_REPLAYED | restarts]))

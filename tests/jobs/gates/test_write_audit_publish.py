@@ -1,4 +1,4 @@
-"""Write, audit, publish: all tables of a phase become visible, or none."""
+"""Either all tables of a phase become visible to readers, or none do (write, audit, publish)."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -27,7 +27,7 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
 
 @pytest.fixture
 def published(warehouse: Warehouse) -> Warehouse:
-    """A warehouse in which the day was published before."""
+    """A warehouse in which a row of the day is already published."""
     tables = {name: table_rows(name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
     assert publish("simulate", warehouse, tables, [DAY]).rows == {STAGE_SLOWDOWN: 1, DP_RANK_SLOWDOWN: 1}
     return warehouse
@@ -39,7 +39,7 @@ def contents(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
 
 
 def count_refused(warehouse: Warehouse, phase: str) -> dict[str, int]:
-    """Refused rows of each frame that were saved."""
+    """Count the refused rows that were saved, by table."""
     folder = Path(refused_path(warehouse.root, phase, [DAY]))
     spark = warehouse.spark
     return {
@@ -77,7 +77,7 @@ def test_all_refusals_are_listed_with_those_of_rules_across_tables(published: Wa
 def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
     warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rules of one table, and across tables."""
+    """Rules that only warn, of one table or across tables, let rows be published and produce a warning."""
     rows = table_rows(REJECTS, [{"text": "x" * 2001}])
     rules = [Rule("whole", rows.select(["log_date"]), REJECTS, "all are whole", "warns")]
     found = publish("ingest", warehouse, {REJECTS: rows}, [DAY], rules)
@@ -115,7 +115,7 @@ def test_an_expectation_that_cannot_be_evaluated_publishes_nothing(
 
 
 def test_rows_in_files_are_judged_where_they_are(warehouse: Warehouse) -> None:
-    """Lists that their writer found valid are not read again; a file that is not sound is judged whole."""
+    """Lists that their writer found valid are not read again, whereas files with invalid lists are."""
     for is_sound in (True, False):
         staging = Staging(warehouse.root, "run")
         rows = table_rows(RANK_STEPS, [{"step": 7}, {"step": 8, "rank": -1, "duration_us": [-1.0, 0.0, 0.0]}])

@@ -1,4 +1,4 @@
-"""Plans made from fingerprints, without Spark: which units of which days, in which batches."""
+"""Test plans made from fingerprints, without Spark: which units of which days, in which batches."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
@@ -36,22 +36,22 @@ def landed_files(units: Collection[Unit], size: int = 10) -> dict[Unit, list[Lan
 def landing(
     units: Collection[Unit], changed: Collection[Unit] | None = None, size: int = 10
 ) -> LandingChanges:
-    """Units in the landing, and those of them that have changed: all by default."""
+    """Units of the landing, and which of them have changed (by default, all have)."""
     return LandingChanges(
         landed_files(units, size), frozenset(units if changed is None else changed), frozenset(), ()
     )
 
 
 class InMemory(Records):
-    """Records that know no days but theirs."""
+    """Records in memory, whose look-back covers only their own days."""
 
     def context(self, phase: str) -> dict[date, str]:
-        """For each day, a hash of the rows before it."""
+        """For each day, return a hash of the rows before it."""
         return looked_back_on(self.done[phase_before(phase)], DAYS, self.settings.revision.days)
 
 
 def records(done: Mapping[str, Recorded], look_back_days: int = 0) -> Records:
-    """Records of days, by content."""
+    """Return records that contain the given contents of days."""
     revision = SETTINGS.revision.model_copy(update={"days": look_back_days})
     settings = SETTINGS.model_copy(update={"revision": revision})
     found = InMemory(cast("TableReader", None), settings, DAYS)
@@ -79,7 +79,7 @@ def ingested(*units: Unit, digest: str = "d") -> Recorded:
 
 
 def all_done(*units: Unit, look_back_days: int = 0) -> dict[str, Recorded]:
-    """Records if all phases are done."""
+    """Return records in which all phases are done for the given units."""
     done = {"ingest": ingested(*units)}
     for phase in PHASE_NAMES[1:]:
         built = records(done, look_back_days).built_on(phase)
@@ -88,7 +88,7 @@ def all_done(*units: Unit, look_back_days: int = 0) -> dict[str, Recorded]:
 
 
 def changed(done: Mapping[str, Recorded], phase: str, *units: Unit) -> dict[str, Recorded]:
-    """The same, if a phase has made these units from other input."""
+    """Return the same records, in which a phase made the given units from other input."""
     others = {each: done[phase][each]._replace(inputs="other") for each in units}
     return {**done, phase: done[phase] | others}
 
@@ -174,7 +174,7 @@ def test_causes_are_revised_anew_where_a_day_before_has_other_results() -> None:
 
 
 def test_days_are_aggregated_anew_where_revised_causes_before_them_changed() -> None:
-    """The day before last is revised by the first one; the last looks back on it, not on the first."""
+    """Days are aggregated again if revised causes of the days that they look back on have changed."""
     done = all_done(unit(0), unit(1), unit(2), look_back_days=1)
     assert records(done, 1).due("aggregate", None) == set()
     late = done | {"ingest": ingested(unit(0), digest="late")}
@@ -200,7 +200,7 @@ def test_contents_do_not_depend_on_times_but_of_files_that_could_not_be_read() -
 def test_a_day_that_looks_back_on_one_of_an_earlier_batch_is_revised_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A batch holds one day here, and records of a day are read with its batch."""
+    """A day is revised in the batch of the earlier day that it looks back on, if that day changes."""
     done = all_done(unit(0), unit(1), look_back_days=1)
     done["ingest"] |= ingested(unit(0), digest="late")
     whole = records(done, look_back_days=1)

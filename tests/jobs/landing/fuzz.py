@@ -1,4 +1,4 @@
-"""Bytes that no tool writes: a reader of the landing fails only with its own error.
+"""Fuzz the readers of the landing with damaged bytes: a reader may fail only with its own error.
 
 `python -m tests.jobs.landing.fuzz --inputs 100000` tries lines, manifests, gzip and Parquet files, health and
 what becomes it, and whole units of every format, each a good one with bytes changed, cut, doubled or put
@@ -49,7 +49,7 @@ _TRACE: Final = parquet(ops({}, {"step": 17}, {"rank": 1}, {"optype": "optimizer
 
 
 def mutated(content: bytes, chance: random.Random) -> bytes:
-    """The same with one to four changes."""
+    """Return the input with one to four random changes."""
     found = bytearray(content)
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(len(found) + 1)
@@ -74,7 +74,7 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
 
 
 def read_lines(chance: random.Random) -> None:
-    """Lines together must give the same as each alone, and none may be lost."""
+    """Check that reading lines together gives the same as reading each alone, and loses none."""
     lines = [mutated(chance.choice(_LINES), chance).replace(b"\n", b"") for _ in range(8)]
     lines.append(chance.choice(_LINES))
     rows, rejects = RankLogReader(_UNIT, _BOUNDS).read(lines, 1)
@@ -103,7 +103,7 @@ _EVENT: Final = {
 
 
 def read_some_events(content: bytes) -> None:
-    """Every line that is not blank is a row that can be stored, or a reject."""
+    """Check that every line of events that is not blank becomes a valid row or a reject."""
     lines = content.split(b"\n")
     found = read_events([lines], _UNIT, _BOUNDS)
     pa.Table.from_pylist(found.rows, EVENT_ROWS)
@@ -152,7 +152,7 @@ READERS: Final[dict[str, Callable[[random.Random], None]]] = {
 
 
 class Cost(NamedTuple):
-    """Cost of an input: seconds, and bytes beyond those of the process."""
+    """Seconds and additional bytes of memory that an input costs."""
 
     input: str
     seconds: float
@@ -160,7 +160,7 @@ class Cost(NamedTuple):
 
 
 def read_one(name: str, number: int, seed: int) -> Cost:
-    """Try one input."""
+    """Read one damaged input."""
     started, before = time.perf_counter(), _resident_bytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak is that of this input
     READERS[name](random.Random(f"{seed}/{number}"))  # noqa: S311  # no secrets
@@ -174,7 +174,7 @@ def _resident_bytes(name: str) -> int:
 
 
 def main() -> None:
-    """Read the requested number of damaged inputs; print those that cost most time and memory."""
+    """Read a number of damaged inputs; print those that cost most time and memory."""
     parser = argparse.ArgumentParser(prog="tests.jobs.landing.fuzz", description=__doc__)
     parser.add_argument("--inputs", type=positive, default=100_000)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""Health of hosts with bytes changed: days of a landing, and the output of other tools."""
+"""Fuzz health of hosts: a landing's days, and the output of other tools, with changed bytes."""
 
 import gzip
 import json
@@ -44,7 +44,7 @@ _VALUES: Final[tuple[object, ...]] = (
 
 
 def read_changed_day(mutate: Mutate, store_of: StoreOf, chance: random.Random) -> None:
-    """Read health of a day. Raises AssertionError if a line is neither in a span nor a reject."""
+    """Read changed health of a day; raises AssertionError if a line is in neither a span nor a reject."""
     lines = [
         mutate(line, chance).replace(b"\n", b"") if chance.random() < 0.5 else line
         for line in chance.choices(_LINES, k=6)
@@ -74,7 +74,7 @@ def read_changed_day(mutate: Mutate, store_of: StoreOf, chance: random.Random) -
 
 
 def read_converted(tool: str, mutate: Mutate, chance: random.Random) -> None:
-    """Convert a tool's changed output to events that can be written and judged, or to its own error."""
+    """Convert a tool's changed output; it must give valid events or the converter's own error."""
     cases = [case for case in test_sources.CASES.values() if case[0] == tool]
     _, text, given, *_ = chance.choice(cases)
     content = _other_value(text, chance) if chance.random() < 0.5 else mutate(text.encode(), chance)
@@ -89,7 +89,7 @@ def read_converted(tool: str, mutate: Mutate, chance: random.Random) -> None:
 
 
 def _other_value(text: str, chance: random.Random) -> bytes:
-    """A document with another value in one place, or a line repeated many times, if it is not a document."""
+    """Change one value of a JSON document; if the text is no document, repeat one of its lines."""
     lines = text.splitlines()
     at = chance.randrange(len(lines))
     try:

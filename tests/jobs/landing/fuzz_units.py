@@ -1,4 +1,4 @@
-"""Whole units with one file changed, of every format: no error but a reject, no line unaccounted for."""
+"""Fuzz whole units of every format by changing one file: errors become rejects, and no line is lost."""
 
 import gzip
 import io
@@ -114,7 +114,7 @@ UNITS: Final[dict[str, Callable[[], Files]]] = {
 
 
 class Memory(Store):
-    """Files in memory."""
+    """A file system in memory."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -124,7 +124,7 @@ class Memory(Store):
 
 
 def read_changed(name: str, mutate: Mutate, chance: random.Random) -> None:
-    """Read a unit of which one file, seldom each, is changed. Raises AssertionError if a line is lost."""
+    """Read a unit of which one or, rarely, every file is changed; raises AssertionError if a line is lost."""
     files = dict(UNITS[name]())
     changed = list(files) if chance.random() < 0.1 else [chance.choice(list(files))]
     for each in changed:
@@ -140,7 +140,7 @@ def read_changed(name: str, mutate: Mutate, chance: random.Random) -> None:
 
 
 def _counted(folder: str, staged: list[StagedFile]) -> Iterator[tuple[str, str]]:
-    """Rows of each table and file, as stored."""
+    """Count stored rows by table and file."""
     for each in staged:
         found = pq.read_table(f"{folder}/{each.table}/{each.path}", partitioning=None)
         if "source_file" in found.column_names:
@@ -150,7 +150,7 @@ def _counted(folder: str, staged: list[StagedFile]) -> Iterator[tuple[str, str]]
 def check(
     account: UnitAccount, landed: list[LandedFile], files: Files, stored: list[tuple[str, str]]
 ) -> None:
-    """Every log has its account, every line is a row or a reject, and both are stored as counted."""
+    """Check that each log has an account, and that each line is counted as a row or as a reject."""
     assert jobs_of([account]).num_rows == 1
     assert _source_files([account]).num_rows == sum(file.is_log for file in landed)
     for each in account.files:

@@ -1,4 +1,4 @@
-"""Lands a day without Spark, as one of its workers would: what it found, and its memory."""
+"""Land a day without Spark, as one of its workers would; return what it stored and its memory."""
 
 import resource
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ Rejected = list[tuple[str, int | None, str]]
 
 
 class OneWorker:
-    """Replaces a session: the work of Spark's workers is done here, one task after the other."""
+    """Replaces a Spark session: runs the tasks of its workers in this process, one after the other."""
 
     defaultParallelism = 2  # noqa: N815  # as Spark spells it
 
@@ -43,7 +43,7 @@ class OneWorker:
 
 
 class Landed:
-    """The ingested tables, misplaced entries of the day, and the account of each job."""
+    """The ingested tables, the day's misplaced entries, and the account of each job."""
 
     def __init__(
         self, tables: Mapping[str, Rows], misplaced: Sequence[str], accounts: Sequence[UnitAccount]
@@ -53,42 +53,42 @@ class Landed:
         self.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
     def of(self, table: str, job_id: str) -> Rows:
-        """Rows of one job without its unit's key, in a fixed order."""
+        """Return rows of one job in a fixed order, without the unit's key."""
         found = [row for row in self.tables[table] if row["job_id"] == job_id]
         bare = [{name: value for name, value in row.items() if name not in UNIT_KEY} for row in found]
         return sorted(bare, key=repr)
 
     def steps(self, job_id: str) -> list[tuple[int, int]]:
-        """(rank, step) of all rows of one job."""
+        """Return (rank, step) of all rows of one job."""
         return sorted((row["rank"], row["step"]) for row in self.of(RANK_STEPS, job_id))
 
     def rejected(self, job_id: str) -> Rejected:
-        """(file name, line, reason) of all rejects of one job."""
+        """Return (file name, line, reason) of all rejects of one job."""
         rows = self.of(REJECTS, job_id)
         found = [(row["source_file"].rsplit("/", 1)[1], row["line"], row["reason"]) for row in rows]
         return sorted(found, key=lambda each: (each[0], each[1] or 0))
 
     def reasons(self, job_id: str) -> dict[str, str]:
-        """The reason for each file with a reject."""
+        """Return the reject reason of each file that has a reject."""
         return {name: reason for name, _, reason in self.rejected(job_id)}
 
     def details(self, job_id: str) -> dict[str, str]:
-        """The same in words."""
+        """Return the reject detail of each file that has a reject."""
         return {row["source_file"].rsplit("/", 1)[1]: row["detail"] for row in self.of(REJECTS, job_id)}
 
     def job(self, job_id: str) -> dict[str, Any]:
-        """The one row of jobs."""
+        """Return the only row of jobs."""
         (row,) = self.of(JOBS, job_id)
         return row
 
     def last(self, job_id: str) -> dict[tuple[str, int], int]:
-        """How often each rank of a communicator came last."""
+        """Return how often each rank of a communicator came last."""
         rows = self.of(COLLECTIVE_ARRIVAL, job_id)
         return {(each["communicator"], each["rank"]): each["times_last"] for each in rows}
 
 
 def land(landing: Path | str, staging: Path | str, bounds: Bounds | None = None) -> Landed:
-    """Land the day."""
+    """Read the landing of a day as a worker does."""
     listed = Landing(str(landing), [DAY])
     where = Where(str(landing), str(staging), "run", bounds or Bounds())
     landed = read_landing(cast("SparkSession", OneWorker()), listed, where)

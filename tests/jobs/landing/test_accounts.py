@@ -1,4 +1,4 @@
-"""Types of GPU that rank logs state: into the row of jobs, from all parts of a unit."""
+"""GPU types that rank logs state are merged from all parts of a unit into its row of jobs."""
 
 import json
 from datetime import date
@@ -89,7 +89,7 @@ def test_a_run_is_read_with_the_types_that_its_manifest_and_its_lines_state(tmp_
 def test_a_manifest_that_a_tenth_of_the_lines_contradict_is_a_bad_layout(
     tmp_path: Path, ranks: int, strays: int, status: str | None
 ) -> None:
-    """Lines of further replicas were once rejects, and the rest of the run counted as all of it."""
+    """A unit is refused as bad_layout if at least a tenth of its lines contradict its manifest."""
     manifest = {"job_id": JOB, "run_id": RUN, **SIZES}
     (tmp_path / "job.json").write_text(json.dumps(manifest))
     good = [line(step=step) for step in range(ranks)]
@@ -114,7 +114,7 @@ def test_lines_of_all_parts_contradict_a_manifest_together() -> None:
 
 
 def test_a_row_of_jobs_has_what_rows_refer_to_and_a_host_of_each_further_type() -> None:
-    """Manifests may name anything; thousands of them once filled the memory of the night."""
+    """A row of jobs lists only hosts that its rows mention, and one host per additional GPU type."""
     types = {"a": "T0", "b": "T1", "c": "T0", "d": "T2", "e": "T2", **{f"f{n}": f"F{n}" for n in range(99)}}
     first = account({"gpu_types": types, "iterations": {1: 5, 2: 6, 3: 6}}, z="H100")
     other = account(None)
@@ -141,7 +141,7 @@ def test_only_rows_that_are_stored_refer_to_a_manifest(tmp_path: Path) -> None:
 
 
 def test_manifests_come_to_the_driver_by_task(tmp_path: Path) -> None:
-    """A chunk for each unit, with buffers of its own for every column, took 60 kB of the driver a unit."""
+    """The driver receives manifests in one Arrow chunk per task, not one per unit, to save memory."""
     made, units = Landing(tmp_path / "landing"), [f"job-{number}" for number in range(30)]
     for job_id in units:
         made.manifest(job_id, world_size=1)

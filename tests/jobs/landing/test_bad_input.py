@@ -1,4 +1,4 @@
-"""A day in which nearly everything is wrong: each bad thing costs itself and nothing else."""
+"""In a day full of bad input, each defect costs only its own line, file or unit."""
 
 import gzip
 import logging
@@ -31,7 +31,7 @@ LONG = [line(job_id="long", rank=0, step=step) for step in range(400)]
 
 
 def write_lines(landing: Landing) -> None:
-    """One rank log per case: a good line, two blank ones, the case on line 4, and another good line."""
+    """Write a rank log per case: a good line, two blank lines, the case on line 4, and a good line."""
     landing.manifest(JOB)
     texts = [bad.text for bad in BAD_LINES.values()] + [
         with_step(name, text) for name, (text, _) in GOOD_LINES.items()
@@ -42,7 +42,7 @@ def write_lines(landing: Landing) -> None:
 
 
 def with_step(name: str, text: bytes) -> bytes:
-    """The good line of a case with a separate step, so that all fit in one run."""
+    """Return the case's good line with a unique step, so that all cases fit in one run."""
     return re.sub(rb'("step": ?)2\b', rb"\g<1>%d" % (100 + [*GOOD_LINES].index(name)), text)
 
 
@@ -269,7 +269,7 @@ def test_rows_of_a_unit_lie_together_in_order(day: Landed) -> None:
 
 
 class OfAnother(Listed):
-    """A landing whose files belong to another user."""
+    """A landing whose files are reported to belong to another user."""
 
     @property
     def units(self) -> dict[Unit, list[LandedFile]]:

@@ -1,4 +1,4 @@
-"""Bytes of a file: unpacked, limited, cut into lines."""
+"""Test the bytes of a file: decompression, limits, and splitting into lines."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""Entries of a landing, classified by place, name and kind."""
+"""Entries of a landing are classified by place, name and kind."""
 
 import errno
 import os
@@ -35,7 +35,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 @pytest.mark.parametrize("job_id", ODD)
 @pytest.mark.parametrize("scheme", ["", "file://", "local://"])
 def test_one_unit_is_found_whatever_its_name(folders: Folders, job_id: str, scheme: str) -> None:
-    """The landing is read by the system's calls, and like any other store by a filesystem of fsspec's."""
+    """A unit with any name is found, by system calls and by an fsspec filesystem."""
     unit = Unit(DAY, job_id, "r3")
     root = f"{scheme}{folders.root.as_uri().removeprefix('file://') if scheme == 'file://' else folders.root}"
     landing = Landing(root, [DAY], {unit, Unit(DAY, "absent", "r3")})
@@ -103,7 +103,7 @@ def test_what_is_no_input_is_misplaced_and_not_silently_gone(tmp_path: Path) -> 
 
 
 def test_dumps_and_execution_traces_are_looked_at(tmp_path: Path) -> None:
-    """The content of these files says which tool refuses them, instead of a folder without a log."""
+    """The content of memory dumps and execution traces selects the message of the refusal."""
     made = Folders(tmp_path)
     for name in (
         "_dump_0",
@@ -174,7 +174,7 @@ def test_folders_that_are_no_days_are_named(tmp_path: Path) -> None:
 
 
 def test_links_to_one_folder_do_not_multiply(tmp_path: Path) -> None:
-    """150 links to the folder they lie in, and 40 links to a folder of 40 links to a folder of 40 files."""
+    """Links that lead back to their folder, or multiply 40 x 40 folders, are not followed repeatedly."""
     made = Folders(tmp_path)
     day = made.root / f"log_date={DAY}"
     for number in range(40):
@@ -221,7 +221,7 @@ def test_what_has_become_something_else_since_it_was_listed_is_an_error(tmp_path
 def test_a_folder_that_has_become_a_link_since_it_was_listed_is_not_followed(
     tmp_path: Path, swapped: str
 ) -> None:
-    """A link is not followed, even to a file of the same name: that file is outside the landing."""
+    """A folder that becomes a link after it was listed is not followed out of the landing."""
     made, outside = Folders(tmp_path / "landing"), Folders(tmp_path / "outside")
     made.put("a", "rank-0.jsonl", b"own")
     outside.put("a", "rank-0.jsonl", b"another's")
@@ -234,7 +234,7 @@ def test_a_folder_that_has_become_a_link_since_it_was_listed_is_not_followed(
 
 
 def test_who_wrote_a_file_and_how_many_names_it_has_are_recorded(tmp_path: Path) -> None:
-    """Tools for backups make hard links: they are read, and seen."""
+    """The owner and the number of hard links of a file are recorded."""
     made = Folders(tmp_path / "landing")
     for rank in (0, 1):
         made.put("a", f"rank-{rank}.jsonl", b"x")
@@ -247,7 +247,7 @@ def test_who_wrote_a_file_and_how_many_names_it_has_are_recorded(tmp_path: Path)
 def test_a_folder_that_may_be_listed_and_not_entered_costs_its_unit_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder as chmod -R 644 leaves it; root, who may run this, can enter it anyway."""
+    """A folder that can be listed but not entered, as after chmod -R 644, costs only its own unit."""
     made = Folders(tmp_path)
     for job_id in ("a", "b"):
         made.put(job_id, "rank-0.jsonl", b"x")
@@ -302,7 +302,7 @@ def test_any_store_of_fsspec_will_do() -> None:
 def test_a_store_that_does_not_answer_is_no_empty_one_and_is_named_by_its_url(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """For such a store fsspec finds no files; errors of Azure's client are coloured, on several lines."""
+    """A store that does not answer is an error of one line with its URL, not an empty store."""
     fsspec.filesystem("memory").pipe("/silent/day/a.jsonl", b"abc")
     store = store_of("memory://silent")
     error = ConnectionError("\x1b[31mHTTP error\x1b[0m\n  \x1b[2m↳\x1b[0m refused")

@@ -1,4 +1,4 @@
-"""Runs of other tools in a landing: chosen by content, refused with a reason, nothing lost silently."""
+"""Runs of other tools are recognised by content, or refused with a reason; nothing is lost silently."""
 
 import gzip
 import json

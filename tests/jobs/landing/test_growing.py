@@ -1,4 +1,4 @@
-"""Logs that still grow: their last whole lines, and which runs are read again."""
+"""Growing logs are read up to their last whole line, and runs that grew are read again."""
 
 from datetime import date
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""A landing made to stop a night: the good job beside it is exact, and every bad thing has a name."""
+"""A landing made to stop a night costs only its bad units; the good job beside them stays exact."""
 
 import gzip
 import os
@@ -48,7 +48,7 @@ def put_good(landing: Landing, job_id: str = "good") -> None:
 
 
 def packed(size: int, around: tuple[bytes, bytes]) -> Iterator[bytes]:
-    """A gzip of two lines and, between them, one of `size` bytes."""
+    """Return a gzip file of two lines with `size` bytes between them."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     yield packer.compress(around[0] + b"\n")
     for _ in range(size // MB):
@@ -57,7 +57,7 @@ def packed(size: int, around: tuple[bytes, bytes]) -> Iterator[bytes]:
 
 
 def put_huge(landing: Landing) -> None:
-    """Small files that claim to be large, and large files without content."""
+    """Write small files that claim to be large, and large files without content."""
     job = "huge"
     landing.manifest(job)
     ends = line(job_id=job, rank=0, step=1), line(job_id=job, rank=0, step=2)
@@ -77,7 +77,7 @@ def put_huge(landing: Landing) -> None:
 
 
 def put_slow(landing: Landing) -> None:
-    """Input whose parsing takes the square of its length, or recursion as deep as its nesting."""
+    """Write input that takes quadratic time, or deep recursion, in a naive parser."""
     twice = b"{" + b",".join([b'"a":1'] * 60_000) + b"}"
     landing.put("keys", "job.json", twice)
     landing.log("keys", "rank-0.jsonl", [twice, line(job_id="keys")[:-1] + b"," + twice[1:]])
@@ -179,7 +179,7 @@ def test_what_is_no_file_is_named_and_nothing_of_the_system_is_read(found: Lande
 
 
 def test_every_log_is_accounted_for(found: Landed, landing: Landing) -> None:
-    """Counted independently of the reader: the files, and their accounts."""
+    """Every log has an account, as counted by the test independently of the reader."""
     day = os.fsencode(landing.root / PREFIX)
     names = [name for _, _, files in os.walk(day) for name in files]
     logs = [name for name in names if not name.startswith((b"job.json", b"meta-"))]
@@ -203,7 +203,7 @@ def test_a_hundred_thousand_files_are_too_many(tmp_path: Path) -> None:
 
 
 def test_beyond_a_number_of_rejects_a_file_of_little_else_is_one(tmp_path: Path) -> None:
-    """A line of three bytes costs ten thousand times as much as gzip needs to repeat it."""
+    """A file of mostly bad lines becomes a single reject beyond a limit of rejects."""
     made = Landing(tmp_path / "landing")
     good = [line(job_id="j", step=step) for step in range(60)]
     made.manifest("j")

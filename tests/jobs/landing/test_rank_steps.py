@@ -1,4 +1,4 @@
-"""Rank-steps of a unit with many files: each file is compared with what is known, not with each row of it."""
+"""Each file of a large unit is compared with the rows of other files by lookup, not by scanning."""
 
 import gzip
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ DAY = date(2026, 1, 5)
 
 
 class AskedOnly(dict[tuple[int, int], str]):
-    """Rows of other files, of which a job of 20,000 ranks has as many as this one has, 20,000 times."""
+    """Rows of other files that may be looked up but not iterated, as a large unit has too many of them."""
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         raise AssertionError("it took 11 minutes to walk them all for each of 20,000 files")

@@ -1,4 +1,4 @@
-"""Landings made to fill the memory, read by a process with little of it: it ends like any other."""
+"""Reading a landing made to fill the memory ends normally in a process with little memory."""
 
 import json
 import os
@@ -51,7 +51,7 @@ print(json.dumps([found, landing.misplaced_count, peak_mb]))
 
 
 def landed(landing: Landing) -> tuple[dict[str, list[object]], int, int]:
-    """Rows of each job, misplaced entries, and the peak of memory. [MB]"""
+    """Return the rows of each job, misplaced entries, and the peak of memory. [MB]"""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MB * MB, MOST_MB * MB))

@@ -1,4 +1,4 @@
-"""Batches that a gate refuses: the others are done, and all refusals are reported."""
+"""If gates refuse some batches, all other batches are done, and every refusal is reported."""
 
 import re
 from datetime import date
@@ -21,7 +21,7 @@ Done = list[tuple[str, list[int]]]
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> Done:
-    """Phases and days that were done; day 1 is refused when simulated, days 4 and 6 are before."""
+    """Phases and days done by a run in which gates refuse simulate of day 1, and ingest of days 4 and 6."""
     found: Done = []
     refusals = {("simulate", 1): (day(1),), ("ingest", 4): (day(4),), ("ingest", 6): ()}
 

@@ -1,4 +1,4 @@
-"""The first sentences of a night's summary."""
+"""Test the first sentences of a night's summary."""
 
 from types import SimpleNamespace
 from typing import Any, cast

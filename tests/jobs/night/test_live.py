@@ -1,4 +1,4 @@
-"""Runs in progress are watched: one warning of each beginning or end, however a round ends."""
+"""Watching runs in progress gives one warning for each begin and end of a cause, even after a kill."""
 
 import json
 import shutil
@@ -39,7 +39,7 @@ BEGUN, GOES_ON, ENDED = 40, 48, 75
 
 
 class Watched:
-    """A landing, one run in it, and the warnings of its rounds."""
+    """A landing with one run in progress, and the warnings of each round."""
 
     def __init__(self, root: Path, spark: SparkSession, settings: Settings) -> None:
         paths = {"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
@@ -54,7 +54,7 @@ class Watched:
         self.summary = root / "summary.json"
 
     def round(self, step: int | None = None) -> live.RoundDone:
-        """One round, once the steps before this one are logged."""
+        """Run one round after the steps before this one are logged."""
         if step is not None:
             self.run.log_to(step)
         return live.run(self.spark, self.settings, str(self.summary))
@@ -82,7 +82,7 @@ def watched(tmp_path: Path, spark: SparkSession, test_settings: Settings) -> Wat
 def unkilled(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, test_settings: Settings
 ) -> Watched:
-    """State after three rounds; each has warned as it should."""
+    """State after three rounds without kills, each of which gave its expected warnings."""
     made = Watched(tmp_path_factory.mktemp("live"), spark, test_settings)
     assert made.kinds(BEGUN) == ["cause_began"]
     (warning,) = json.loads(made.summary.read_text())["warnings"]
@@ -109,7 +109,7 @@ def test_an_unfinished_line_waits_and_is_no_reject(unkilled: Watched) -> None:
 
 
 def test_nothing_else_is_written(unkilled: Watched) -> None:
-    """No night, publication, sum or fingerprint can have a preliminary row, because live tables are apart."""
+    """A live round writes only live tables, so that no published table has preliminary rows."""
     assert {path.name for path in unkilled.warehouse.iterdir()} == {*LIVE_TABLES, "_live"}
 
 
@@ -130,7 +130,7 @@ def test_what_has_not_grown_is_not_read(unkilled: Watched) -> None:
 def test_rounds_that_are_killed_are_made_up_for(
     watched: Watched, unkilled: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed before, between and after their commits: neither rows nor warnings are lost or doubled."""
+    """A round killed before, between or after its commits neither loses nor repeats rows or warnings."""
     warned = []
     for step in (BEGUN, GOES_ON, ENDED):
         watched.run.log_to(step)

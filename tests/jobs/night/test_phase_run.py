@@ -1,4 +1,4 @@
-"""Log lines of a night about a phase: a log has no progress bar."""
+"""A night's log has lines about each phase instead of a progress bar."""
 
 from datetime import date
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Before and after: which jobs are compared, when the evidence is not enough; intervals computed by hand."""
+"""Test which jobs are compared before and after a change, and intervals computed by hand."""
 
 from datetime import date, timedelta
 
@@ -76,7 +76,7 @@ def test_nothing_at_all_is_not_enough() -> None:
 
 
 def test_an_interval_worked_by_hand() -> None:
-    """Means 2 and 5, variances 1 and 1 of three each: 3 +- 2.776445 * sqrt(2 / 3), with 4 degrees."""
+    """The interval between means 2 and 5, three values each of variance 1, is 3 +- 2.776445 * sqrt(2 / 3)."""
     found = compare([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 0.95)
     assert (found.before, found.after, found.effect) == (2.0, 5.0, 3.0)
     assert found.low == pytest.approx(3 - 2.776445 * (2 / 3) ** 0.5, rel=1e-6)
@@ -85,7 +85,7 @@ def test_an_interval_worked_by_hand() -> None:
 
 
 def test_pairs_leave_out_what_differs_between_them() -> None:
-    """Differences 1, 2 and 3: 2 +- 2.919986 / sqrt(3); as two groups they would overlap."""
+    """Paired differences 1, 2 and 3 give 2 +- 2.919986 / sqrt(3); the unpaired interval would contain 0."""
     before, after = [0.0, 10.0, 20.0], [1.0, 12.0, 23.0]
     found = compare(before, after, 0.9, is_paired=True)
     assert found.effect == pytest.approx(2.0)

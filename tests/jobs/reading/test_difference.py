@@ -1,4 +1,4 @@
-"""Results of a comparison: parts that add up, chance and small differences, too few steps."""
+"""Parts of a comparison add up; chance, small differences and too few steps give no verdict."""
 
 from datetime import date
 from typing import Any
@@ -29,7 +29,7 @@ NO_JOB: dict[str, Any] = {}
 
 
 def day(steps_s: list[float], lost: float = 0.0, exposed_s: float = 0.0, number: int = 5) -> Day:
-    """Steps of these times, part of which is lost to a slow worker, and sends a part beside a scatter."""
+    """Return a day of steps with the given times, of which slow workers and sends lose a part."""
     causes = [
         {
             "cause": "slow_worker",
@@ -84,7 +84,7 @@ def test_parts_of_every_kind_add_up_to_the_difference() -> None:
 
 @pytest.mark.parametrize(("alone", "attributed"), [(True, 0.1), (False, 0.06)])
 def test_a_cause_that_holds_on_one_side_is_measured_on_both(*, alone: bool, attributed: float) -> None:
-    """Below the threshold in A, or hidden by another in B: its part is its growth, `unexplained` has none."""
+    """A cause that holds in only one of two runs is compared by its part in both of them."""
     a = with_slow_worker(day(wobbling(10, 0.1)), attributed_fraction=0.02, time_saved_fraction=0.02)
     b = with_slow_worker(
         day(wobbling(11, 0.1)),
@@ -121,7 +121,7 @@ def test_what_steps_vary_by_anyhow_is_chance() -> None:
 
 @pytest.mark.parametrize(("first", "is_slower"), [(6, True), (12, True), (20, False)])
 def test_a_run_that_turns_slow_on_its_way_is_slower(first: int, *, is_slower: bool) -> None:
-    """How far its two levels are apart is no chance."""
+    """A run that becomes slow midway is slower, and the gap between its two levels is no chance."""
     turned = [time + 3.0 * (step >= first) for step, time in enumerate(wobbling(10, 0.1))]
     answer = found(wobbling(10, 0.1), turned)
     assert answer.verdict == (SLOWER if is_slower else SAME)
@@ -134,7 +134,7 @@ def test_what_comes_and_goes_is_chance() -> None:
 
 
 def test_steps_that_follow_each_other_count_together() -> None:
-    """Ten slow steps in a row are one piece of evidence, not ten: the interval is wide."""
+    """Ten consecutive slow steps count as one piece of evidence, so that the interval is wide."""
     alone = found(wobbling(10, 1.0, 40), wobbling(11, 1.0, 40))
     in_a_row = found([9.0] * 20 + [11.0] * 20, [10.0] * 20 + [12.0] * 20)
     assert (in_a_row.reach_s or 0) > 2 * (alone.reach_s or 0)

@@ -1,4 +1,4 @@
-"""DuckDB and Spark give the same answers to differing expressions, and to all SQL of this project."""
+"""DuckDB and Spark give equal results for expressions that differ by dialect, and all project SQL."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -111,7 +111,7 @@ def both(spark: SparkSession, root: str) -> tuple[Reader, Reader]:
 def test_what_looks_like_a_variable_is_text(
     readers: tuple[Reader, Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark would replace it by values of the environment, of Java and of its settings."""
+    """Text that looks like a Spark variable stays text in a query."""
     monkeypatch.setenv("SECRET", "hidden")
     asked = ["${env:SECRET}", "${system:user.home}", "${spark.app.name}"]
     sql = f"SELECT {', '.join(map(repr, asked))}, '${{env:SECRET}}' FROM job_slowdown WHERE job_id = 'b'"
@@ -129,7 +129,7 @@ def test_spark_reads_a_table_for_the_first_of_its_questions(
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two values are equal, except for rounding."""
+    """Return whether two values are equal up to rounding."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     if isinstance(left, Sequence) and isinstance(right, Sequence) and not isinstance(left, str):
@@ -142,14 +142,14 @@ def same(left: object, right: object) -> bool:
 
 
 def plain(kind: pa.DataType) -> pa.DataType | None:
-    """A type without its width; None for lists, maps and structs, whose parts have other names."""
+    """Return a type without its width; None for nested types."""
     if pa.types.is_nested(kind):
         return None
     return pa.int64() if pa.types.is_integer(kind) else kind
 
 
 def differing(found: Result, wanted: Result) -> list[tuple[str, object, object]]:
-    """Columns that differ, with both of their values."""
+    """Return the columns that differ, with both of their values."""
     assert len(found.rows) == len(wanted.rows)
     return [
         (name, left, right)
@@ -200,7 +200,7 @@ def test_an_answer_comes_in_batches(
 
 
 def test_no_more_rows_are_read_than_are_taken(readers: tuple[Reader, Reader]) -> None:
-    """Of 10^10 rows, which no memory holds."""
+    """A query for 10^10 rows reads only as many rows as are requested, and so fits into memory."""
     counts = "(SELECT explode(sequence(1, 100000)) AS {0}) AS of_{0}"
     sql = f"SELECT a, b FROM {counts.format('a')}, {counts.format('b')}"
     batches = readers[0].batches(sql)

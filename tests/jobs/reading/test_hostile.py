@@ -1,4 +1,4 @@
-"""Actions that a question may not take: read other files, write, change settings, run code."""
+"""A query cannot read other files, write, change settings, or run code."""
 
 import shutil
 from pathlib import Path
@@ -108,7 +108,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stored(folder: Path) -> Path:
-    """The one file of the warehouse's table."""
+    """Return the only file of the warehouse's table."""
     (file,) = (folder / "warehouse" / JOB_SLOWDOWN).glob("log_date=*/*.parquet")
     return file
 

@@ -1,4 +1,4 @@
-"""What fix_first leaves out: counted in words, over all days or a period, with SQL that lists it."""
+"""fix_first states in words which units it leaves out, for all days or a period, with SQL for them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -26,7 +26,7 @@ SEVERAL = [
 
 
 def said(root: Path, units: Sequence[Mapping[str, Any]], *period: date | None) -> tuple[str, list[object]]:
-    """What is said of these units, and the jobs that its SQL lists."""
+    """Return the sentence about units that fix_first leaves out, and the jobs that its SQL lists."""
     warehouse = warehouse_of(root, **{JOB_SLOWDOWN: table_rows(JOB_SLOWDOWN, units)}).root
     with closing(DuckDbReader(Database(warehouse))) as reader:
         text = not_in_fix_first(reader, *period)

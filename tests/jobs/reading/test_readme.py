@@ -1,4 +1,4 @@
-"""The lines of the page on reading, for readers of tables other than its own, work as written."""
+"""The code on the page for readers works as written in other engines and tools."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""The module for notebooks: its examples hold, over a warehouse of one job, wherever a user calls it."""
+"""The examples of the notebook module hold on a warehouse of one job, whatever the working directory."""
 
 import ast
 import doctest
@@ -32,7 +32,7 @@ UNIT = Unit(date(2026, 1, 5), "a", "r1")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, published_traces: Path) -> Path:
-    """A folder with the demo's warehouse, of one job: the published trace ST."""
+    """A folder with a demo warehouse of one job, the published trace ST."""
     made = tmp_path_factory.mktemp("user")
     run = made / "log_date=2026-01-05" / "job_id=gpt-175b" / "run_id=r1"
     shutil.copytree(published_traces / "ST", run)
@@ -65,7 +65,7 @@ def test_its_examples_hold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_notebook_runs_and_each_cell_shows_something(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cell by cell, as a notebook does: the value of a cell's last line is shown."""
+    """Every cell of the notebook runs and shows a value."""
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "straggler", straggler)
     cells = json.loads((PROJECT / "jobs/reading/straggler/tour.ipynb").read_text(encoding="utf-8"))["cells"]
@@ -121,7 +121,7 @@ def test_a_run_and_a_unit_answer_alike(folder: Path) -> None:
 
 
 def test_its_short_name_is_the_same_module() -> None:
-    """Otherwise an error of one is not caught as that of the other."""
+    """The short name of the module imports the same module, so that its errors are the same classes."""
     assert importlib.import_module("straggler") is straggler
 
 
@@ -143,7 +143,7 @@ def test_a_figure_is_drawn_without_a_network(folder: Path) -> None:
 
 
 def test_a_figure_is_drawn_where_standard_input_is_closed() -> None:
-    """As in a daemon: the chart's converter would panic there."""
+    """A chart is drawn even if standard input is closed, as in a daemon."""
     code = (
         "import os; os.close(0); from jobs.reading import straggler\n"
         "print(straggler.Figure('bar', {'mark': 'bar', 'data': {'values': [{'é': 1}]}}).svg()[:4])"

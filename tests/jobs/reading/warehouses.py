@@ -1,4 +1,4 @@
-"""Warehouses for readers, written without Spark."""
+"""Make warehouses for tests of readers without Spark."""
 
 from datetime import date
 from pathlib import Path
@@ -17,7 +17,7 @@ SIZES = {"dp_size": 2, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 1, 
 
 
 def warehouse_of(root: Path, **tables: pa.Table) -> Warehouse:
-    """A warehouse on this machine with these rows, which need no session there."""
+    """A local warehouse with the given rows, written without a Spark session."""
     made = Warehouse(cast("SparkSession", None), str(root))
     for name, rows in tables.items():
         made.replace(TABLES[name], rows, rows.column("log_date").unique().to_pylist())
@@ -25,7 +25,7 @@ def warehouse_of(root: Path, **tables: pa.Table) -> Warehouse:
 
 
 def replicas(slow_s: float, step: int = 7) -> list[dict[str, Any]]:
-    """Two replicas: forward 1 s and `slow_s`, then a reduce-scatter of 1 s."""
+    """Two replicas with forwards of 1 s and `slow_s`, and a reduce-scatter of 1 s."""
     lines = []
     for dp_rank, forward_s in enumerate((1, slow_s)):
         reduce_s = slow_s + 1 - forward_s
@@ -35,7 +35,7 @@ def replicas(slow_s: float, step: int = 7) -> list[dict[str, Any]]:
 
 
 def replicated() -> dict[str, pa.Table]:
-    """Job llm-a: run r3 on two days, slow on the second; llm-b: two runs; bad: three without a replay."""
+    """Jobs llm-a with a run on two days, llm-b with two runs, and bad with three runs not replayed."""
 
     def unit(job_id: str, run_id: str, day: date, **more: object) -> dict[str, Any]:
         return {"job_id": job_id, "run_id": run_id, "log_date": day, **more}

@@ -1,4 +1,4 @@
-"""The fleet's page of random units: DuckDB answers the queries of its tables, as for a warehouse."""
+"""Make the fleet's page of random units, whose queries DuckDB answers as it does for a warehouse."""
 
 from collections import defaultdict
 from datetime import date, timedelta
@@ -41,7 +41,7 @@ Rows = list[dict[str, Any]]
 
 
 def fleet(runs: int = 40, days: int = 30, seed: int = 1, *, with_hours: bool = True) -> FleetTables:
-    """Runs on one to five days each; every other one analysed, some state no GPU-hours, or none does."""
+    """Random runs on one to five days each; half are analysed, and some state no GPU-hours."""
     rng = np.random.default_rng(seed)
     tables: defaultdict[str, Rows] = defaultdict(list)
     for number in range(runs):
@@ -58,7 +58,7 @@ def fleet(runs: int = 40, days: int = 30, seed: int = 1, *, with_hours: bool = T
 
 
 def asked(tables: dict[str, Rows], first_day: date, last_day: date = LAST) -> FleetTables:
-    """Tables of the fleet's page: the good rows of tests.support.examples with these columns changed."""
+    """Tables of the fleet's page, made from the good rows of tests.support.examples with changed columns."""
     with duckdb.connect(":memory:") as connection:
         for statement in (IN_ORDER, WHOLE):
             connection.execute(statement)
@@ -85,7 +85,7 @@ _FLEET_DAY: Final = """
 
 
 def publication(tables: FleetTables, *pages: str) -> Publication:
-    """The publication of the last day."""
+    """Return the publication of the fleet's last day."""
     hosts = dict.fromkeys(tables.host_units["host"].to_pylist())
     return publication_of(tables, LAST, pages, hosts, "a b/warehouse")
 
@@ -93,7 +93,7 @@ def publication(tables: FleetTables, *pages: str) -> Publication:
 def _add_unit(
     tables: dict[str, Rows], number: int, day: date, rng: np.random.Generator, *, with_hours: bool
 ) -> None:
-    """One unit; every second run is analysed, the others have some other status."""
+    """Add one unit; every second run is analysed, and the others have another status."""
     key = {"log_date": day, "job_id": NAUGHTY if number == 1 else f"pretrain-{number:04d}", "run_id": "r1"}
     status = "analysed" if number % 2 else STATUSES[number // 2 % len(STATUSES)]
     is_replayed = status in {"analysed", "too_few_steps", "high_discrepancy"}
@@ -135,7 +135,7 @@ def _causes(
     *,
     is_analysed: bool,
 ) -> Rows:
-    """One or two causes, some on these hosts, and the unexplained part."""
+    """Return one or two causes, some with the given hosts, and the unexplained part."""
     rows: Rows = []
     for cause in [
         *rng.choice(FIXABLE_CAUSES, size=int(rng.integers(1, 3)), replace=False),

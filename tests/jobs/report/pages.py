@@ -1,4 +1,4 @@
-"""Parts of a page that tests read: its embedded data, its links, its text."""
+"""Parse the parts of a page that tests read: embedded data, links and text."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import pandas as pd
 
 
 def unpacked(columns: Mapping[str, Any]) -> pd.DataFrame:
-    """Rows of a table that a page stores by columns; text may be an index into all names."""
+    """Decode a table that a page stores by columns, in which text may be an index into a list of names."""
     return pd.DataFrame(
         {
             name: [None if place is None else values["names"][place] for place in values["places"]]
@@ -24,7 +24,7 @@ VOID = {"meta", "input", "br", "wbr", "link", "circle", "line", "polyline"}
 
 
 class Page(HTMLParser):
-    """A parsed page; `open` has the elements that are not closed correctly."""
+    """A parsed page; `open` lists the elements that are not closed correctly."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__()
@@ -37,17 +37,17 @@ class Page(HTMLParser):
 
     @property
     def data(self) -> dict[str, Any]:
-        """The JSON that the page's script reads."""
+        """The JSON data that the page's script reads."""
         found: dict[str, Any] = json.loads(self._data)
         return found
 
     @property
     def text(self) -> str:
-        """All text, each run of spaces as one."""
+        """All text of the page, with each run of spaces reduced to one."""
         return " ".join("".join(self.words).split())
 
     def all(self, tag: str, attribute: str) -> list[str]:
-        """Values of an attribute of all elements of one kind."""
+        """All values of an attribute of one kind of element."""
         return [values[attribute] or "" for name, values in self.tags if name == tag and attribute in values]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -1,4 +1,4 @@
-"""Changes of a job in words, and the ends of intervals."""
+"""Test how changes of a job are worded, and how the ends of intervals are."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The picture of a culprit beside a peer: which workers and steps it shows, and the slow part in it."""
+"""The picture of a culprit shows it and a healthy peer, the right steps, and the slow part."""
 
 import json
 import re
@@ -22,7 +22,7 @@ SICK = sick_job()
 
 @pytest.fixture(scope="module")
 def drawn() -> UnitTables:
-    """The job with a slow host, with its recorded lines."""
+    """A job with a slow host, with its recorded lines."""
     job = recorded_job()
     rows = job.rank_steps.select(["rank", "step", "op", "start_us", "duration_us"]).to_pylist()
     lines = [row | {"op": [OP_CODES.get(op, op) for op in row["op"]]} for row in rows]
@@ -108,7 +108,7 @@ def test_loads_of_data_are_drawn_and_named_where_there_are_some(drawn: UnitTable
 
 
 def test_ops_have_the_colour_of_their_cause_or_of_none() -> None:
-    """Grey stands for the rest, of ops as of causes."""
+    """Ops are drawn in the colour of their cause, or in grey if they have none."""
     files = shared_files()
     colours = re.search(r"CAUSE_COLOURS = (.*);", files["report.js"].decode())
     assert colours is not None

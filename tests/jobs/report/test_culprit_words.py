@@ -1,4 +1,4 @@
-"""Culprits in words, on a job's page and beside its command: where, since when, how slow."""
+"""A job's page and the command's output state where a culprit is, since when, and how slow it is."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime

@@ -1,4 +1,4 @@
-"""The fleet's page: every sum on it agrees with the others, names stay names, and it stays small."""
+"""All sums on the fleet's page agree, names stay plain text, and the page stays small."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def test_what_no_cause_explains_is_the_last_row_and_no_row_is_negative() -> None
 
 
 def test_the_browser_is_given_rows_that_sum_to_the_tiles() -> None:
-    """Six digits of each number are written into the page."""
+    """Rows embedded in the page sum to the figures of its tiles, to six digits."""
     for tables, name in ((FLEET, "lost_gpu_hours"), (TIMES, "lost_s")):
         data = fleet_data(tables, publication(tables))
         units, parts = unpacked(data["units"]), unpacked(data["parts"])
@@ -191,7 +191,7 @@ def test_the_page_leads_with_what_is_new_on_its_day() -> None:
 
 
 def test_the_page_names_jobs_whose_step_time_changed_on_its_day_the_largest_first() -> None:
-    """No cause is new: a step that takes longer for a reason that no cause explains is news all the same."""
+    """The page lists jobs whose step time changed on its day, with the largest change first."""
     on_day: dict[str, Any] = {"log_date": LAST, "since": LAST, "cause": "no cause recorded", "also": []}
     sizes = {"a": 0.1, "b": -0.3, "c": 0.05, "d": 0.06, "e": 0.07, "f": 0.08}
     rows = [on_day | {"job_id": job, "change": size} for job, size in sizes.items()]
@@ -306,7 +306,7 @@ def test_op_types_are_shares_of_one_base() -> None:
 
 
 def test_five_months_of_the_papers_fleet_stay_under_five_megabytes() -> None:
-    """Most bytes without the chart library, which takes less than one MB, with a page for every unit."""
+    """The page of five months of the paper's fleet, with links to all units, is under five megabytes."""
     tables = fleet(runs=3079, days=150)
     pages = {job_page_path(row["log_date"], row["job_id"], row["run_id"]) for row in _keys(tables)}
     assert len(fleet_page(tables, publication(tables, *pages))) < 4_000_000
@@ -337,7 +337,7 @@ def _keys(tables: FleetTables) -> list[dict[str, Any]]:
 
 
 def test_units_that_lose_as_much_as_a_straggling_one_get_a_page_whatever_explains_it() -> None:
-    """Slowdown is against an ideal that has slow ops in its mean: it may miss an unexplained loss."""
+    """A unit that loses as much as a straggling one gets a page, even if its loss is unexplained."""
     units = pa.Table.from_pylist(
         [
             {"log_date": LAST, "job_id": job, "run_id": "r", "slowdown": 1.0}

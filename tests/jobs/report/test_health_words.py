@@ -1,4 +1,4 @@
-"""Sentences on pages about the health that explains a culprit."""
+"""Test sentences about the failed health checks that explain a culprit."""
 
 from typing import Any
 

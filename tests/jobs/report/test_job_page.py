@@ -1,4 +1,4 @@
-"""The job page: of a slow host, of published traces, of jobs that were not replayed."""
+"""Test the job page for a slow host, for published traces, and for jobs that were not replayed."""
 
 import re
 import shlex
@@ -32,7 +32,7 @@ PAGE = Page(job_page(SICK, "a b/warehouse"))
 
 
 def commands(page: Page) -> list[list[str]]:
-    """Command lines as a shell splits them."""
+    """Return the command lines of a page, split as a shell does."""
     return [shlex.split(text) for text in page.words if text.startswith("straggler ")]
 
 
@@ -83,7 +83,7 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
 
 
 def test_the_command_reproduces_every_figure_beside_it() -> None:
-    """The page says that the command replays this day alone, also for causes that other jobs revised."""
+    """The command on a page returns every figure beside it, for the page's day alone."""
     revised = [
         dict(row, flag_reason="judged_by_history", time_saved_fraction=0.9, attributed_fraction=0.9)
         | {
@@ -198,7 +198,7 @@ def test_names_that_are_markup_or_shell_stay_names() -> None:
 
 
 def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unexplained() -> None:
-    """A heavy stage beside an equally slow worker: even stages alone make that worker slower."""
+    """A cause hidden behind another is named on the page beside the unexplained loss."""
     place = {"culprits": [culprit(0.14, pp_rank=3, reach="stage")], "is_cause": False}
     hidden = place | {"cause": "stage_imbalance", "time_saved_fraction": -0.018, "attributed_fraction": 0.028}
     rest = {"cause": "unexplained", "is_cause": False, "lost_fraction": 0.03, "lost_gpu_hours": 42.6}
@@ -226,7 +226,7 @@ def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unex
 
 
 def test_causes_that_hide_each_other_are_named_together() -> None:
-    """A slow worker beside a slow link of another replica: each alone leaves the step as long."""
+    """Two causes that hide each other are named together on the page."""
     worker = {"cause": "slow_worker", "is_cause": False, "time_saved_fraction": 0.0004}
     worker |= {"attributed_fraction": 0.072, "culprits": [culprit(0.3, pp_rank=1, dp_rank=0, host="h-08")]}
     link = worker | {"cause": "communication", "culprits": [culprit(0.2, pp_rank=1, dp_rank=2, host="h-06")]}
@@ -321,7 +321,7 @@ def test_it_leads_to_the_fleets_page_other_days_and_hosts() -> None:
 
 
 def test_it_says_what_can_be_done_about_a_cause() -> None:
-    """One clause with one link at the cause, which leads to all of them, best first."""
+    """The page states the best mitigation of a cause in one clause that links to all of them."""
     page = Page(job_page(SICK))
     assert "What can be done: host exchanged (replace sick by a healthy host) saves " in page.text
     assert page.all("a", "href").count("#mitigations") == 1
@@ -336,7 +336,7 @@ def test_it_says_what_can_be_done_about_a_cause() -> None:
 
 
 def test_a_worker_that_turns_slow_in_mid_run_is_named_beside_the_map_that_shows_it() -> None:
-    """0.3.0 said 0.5 % lost and no cause, above a map with the hot cell; 6.3 % were true, 6.4 % are here."""
+    """A worker that becomes slow midway is named beside the map of workers that shows it."""
     text = Page(job_page(unit_tables(*unit(EXAMPLES["slow_backwards_from_step_10"]())))).text
     assert "One worker is slow, dp rank 1 of stage 0, in 10 of 20 steps." in text
     assert "6.4 % of its time is lost" in text
@@ -388,7 +388,7 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
 def test_published_traces(
     published_traces: Path, trace: str, pattern: tuple[str, str], returned: str, slowdown: str
 ) -> None:
-    """SE is hot everywhere, because of uneven sequences; ST in its last row, because of the loss layer."""
+    """The worker map of trace SE is hot everywhere, and that of trace ST only in its last row."""
     rows = published.rank_steps(published_traces, trace)
     page = Page(job_page(unit_tables(rows, published.manifest(published_traces, trace))))
     returns = f"Fixing it alone saves {returned} of the time"

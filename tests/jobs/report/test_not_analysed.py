@@ -1,4 +1,4 @@
-"""Units of a night without an analysis, in words."""
+"""Test how a night words units that have no analysis."""
 
 from jobs.report.news_words import not_analysed_of, not_analysed_texts
 from schemas.vocabulary import JOB_SLOWDOWN, Status

@@ -1,4 +1,4 @@
-"""Patterns of worker maps, drawn; test_job_page.py has those of the published traces."""
+"""Patterns of worker maps are recognised and drawn; test_job_page.py has those of published traces."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ ROW = (ALL, ALL, 3)
 
 
 def hot(*places: tuple[Any, float]) -> maps.Floats:
-    """A quiet map with an excess at some places."""
+    """A map without excess except at some places."""
     slowdown = QUIET.copy()
     for place, excess in places:
         slowdown[place] += excess

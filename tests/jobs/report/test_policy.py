@@ -1,4 +1,4 @@
-"""Policies of pages: each states what a browser may do, and inline parts are named by their hash."""
+"""A page's policy states what its browser may do, and names inline scripts and styles by hash."""
 
 import re
 from base64 import b64decode

@@ -1,4 +1,4 @@
-"""The section of a job's page on the swing of its power, and its chart."""
+"""Test the section of a job's page on the swing of its power, and its chart."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ POWERED = replace(TABLES, further={**TABLES.further, JOB_MEGAWATTS: [ROWS[JOB_ME
 
 
 def test_shares_and_gpus_of_the_job() -> None:
-    """64 GPUs; the whole job waits at the end of its step."""
+    """The chart shows shares of 64 GPUs, all of which wait at the end of each step."""
     (row,), found = TABLES.further[JOB_POWER], power_section(TABLES)
     assert found is not None
     assert found.columns == ["", "of the workers", "GPUs"]

@@ -1,4 +1,4 @@
-"""The chain as pages draw it: where bars begin, what goes up, and where it ends."""
+"""Test where the bars of the waterfall chart begin and end, and which of them rise."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Words and numbers: units, digits, and no vocabulary without its words."""
+"""Test wording and numbers: units, digits, and that every vocabulary value has words."""
 
 import math
 from collections.abc import Callable

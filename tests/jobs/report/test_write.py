@@ -1,4 +1,4 @@
-"""Reports written from a warehouse: which days have one, and the error for those that have none."""
+"""Test which days of a warehouse get a report, and the error for days that have none."""
 
 import re
 from collections.abc import Collection
@@ -39,7 +39,7 @@ def test_a_report_is_written_without_spark(ask: Ask, warehouse: str) -> None:
 def test_what_pages_are_written_from_is_answered_by_one_thread(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str
 ) -> None:
-    """Several add the rows of a sum as they come: its last bits, and so the page, differ from run to run.
+    """Queries for pages run on one thread, so that sums are equal in every run.
 
     It opens tables for all questions of a page at once, which takes longer than their answers.
     """

@@ -1,4 +1,4 @@
-"""Rows as wide as a screen, as lists, and separated by tabs: output for people and shells."""
+"""Test output for people and shells: fitted to the screen, as lists, and separated by tabs."""
 
 import io
 from collections.abc import Callable
@@ -20,7 +20,7 @@ FIX_FIRST = Result(
 
 
 class Screen(io.StringIO):
-    """A terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -31,7 +31,7 @@ Shown = Callable[..., list[str]]
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
-    """Lines that a terminal of some columns shows."""
+    """Return the lines that a terminal of some columns shows."""
 
     def of(result: Result, width: int, *, as_lists: bool = False) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(width))

@@ -1,4 +1,4 @@
-"""Ctrl-C belongs to the command, whatever Spark sets."""
+"""Ctrl-C interrupts the command, even if Spark replaces the handler."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from jobs.runtime.settings import Settings
 
 @pytest.fixture(autouse=True)
 def handler() -> Iterator[object]:
-    """The handler of a process in the foreground, whichever these tests run in."""
+    """Install the SIGINT handler of a foreground process for each test."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield signal.default_int_handler
     signal.signal(signal.SIGINT, before)
@@ -31,7 +31,7 @@ def stub() -> SparkSession:
 
 
 def interrupted_then(error: Exception) -> None:
-    """Interrupt this process, which something handles, and end with an error."""
+    """Interrupt this process, swallow the interrupt, and raise an error."""
     with suppress(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(9)

@@ -1,4 +1,4 @@
-"""Which Java is chosen, from launchers that only pretend to be one."""
+"""Test which Java is chosen, using launchers that only pretend to be Java."""
 
 import ssl
 import subprocess
@@ -14,7 +14,7 @@ Machine = tuple[Path, pytest.MonkeyPatch]
 
 
 def pretend_java(home: Path, version: str) -> Path:
-    """A launcher that prints its version and home as Java does, and echoes any other arguments."""
+    """Make a launcher that prints a version and a home as Java does, and echoes other arguments."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True)
     launcher.write_text(
@@ -28,7 +28,7 @@ def pretend_java(home: Path, version: str) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A machine without any Java: no JAVA_HOME, nothing but the shell in PATH, no packaged Java."""
+    """A machine without Java: no JAVA_HOME, only the shell in PATH, and no Java package."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setattr(java, "find_spec", lambda _: None)

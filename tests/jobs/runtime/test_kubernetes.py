@@ -1,4 +1,4 @@
-"""What is submitted to Kubernetes: by Spark itself, to a server that only records it."""
+"""Spark itself submits the right objects to a Kubernetes API server that only records them."""
 
 import json
 import os
@@ -26,13 +26,13 @@ DOCUMENTS = [each for file in sorted(FILES.glob("*.yaml")) for each in yaml.safe
 
 
 def check(resource: dict[str, Any]) -> None:
-    """Raise jsonschema.ValidationError for an object that Kubernetes would refuse."""
+    """Validate an object by Kubernetes' schema; raises jsonschema.ValidationError if it is invalid."""
     jsonschema.validate(resource, {**SCHEMA, "$ref": KINDS[resource["kind"]]})
 
 
 @contextmanager
 def api_server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the URL of a server, and the objects that it was asked to make."""
+    """Yield the URL of an API server, and the objects that it was asked to create."""
     made: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -55,7 +55,7 @@ def api_server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
         do_PATCH = do_PUT = do_POST  # noqa: N815  # as http.server names them
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Suppress the server's log."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -67,7 +67,7 @@ def api_server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def documented() -> list[str]:
-    """The words of the command that jobs/README.md gives."""
+    """Return the words of the spark-submit command in jobs/README.md."""
     text = (PROJECT / "jobs/README.md").read_text().replace("\\\n", " ")
     (line,) = re.findall(r"^spark-submit --master k8s://.*$", text, re.MULTILINE)
     return shlex.split(line)[1:]

@@ -1,4 +1,4 @@
-"""Work in a separate process: a crash costs one piece."""
+"""Work in a separate process costs only one piece if that process crashes."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The project's zip: its contents, and that it changes only when the code does."""
+"""The project's zip has the right contents, and changes only when the code changes."""
 
 import re
 import zipfile

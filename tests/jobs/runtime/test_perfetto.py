@@ -1,4 +1,4 @@
-"""Perfetto's pages and one trace, served to this machine alone."""
+"""Perfetto's pages and one trace are served only to this machine."""
 
 import threading
 from collections.abc import Iterator

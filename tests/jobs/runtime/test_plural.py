@@ -1,4 +1,4 @@
-"""Counts of things in words."""
+"""Counts of things are worded in the singular or the plural."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Bars: seen on a terminal, gone when they end, silent elsewhere; standard output is never touched."""
+"""Progress bars appear only on a terminal, vanish at their end, and never write to standard output."""
 
 import io
 import sys

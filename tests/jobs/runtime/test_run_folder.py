@@ -1,4 +1,4 @@
-"""Temporary folders of a run: none at its end; after a kill one, which the next run removes."""
+"""Temporary folders of a run are deleted at its end, or by the next run after a kill."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ with session(load_settings("local"), "run") as spark:
 
 @contextmanager
 def running(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """Start a run whose temporary files are in a folder: its process, and its output once it has worked."""
+    """Start a run with temporary files in a folder; return its process and output once it has worked."""
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(PROJECT)}
     environment["SPARK_SUBMIT_OPTS"] = SHORT_LIVED
     with subprocess.Popen(
@@ -88,7 +88,7 @@ def test_folders_of_living_processes_and_of_other_names_stay(
 
 
 def launched_with(conf: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Return the command line of a JVM that is started with these settings."""
+    """Return the command line of a JVM that starts with the given settings."""
     given: dict[str, str] = {}
 
     def launch(options: SparkConf, _: object) -> None:
@@ -103,7 +103,7 @@ def launched_with(conf: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict
 
 
 def test_only_what_a_jvm_needs_at_its_start_is_on_its_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session sets the others, once the JVM exists: any other setting may hold a secret."""
+    """Only settings that a JVM needs at its start are on its command line, since others may be secret."""
     secret = (
         *("spark.hadoop.fs.s3a.secret.key", "spark.ssl.keyPassword", "spark.hadoop.fs.s3a.access.key"),
         *("spark.hadoop.fs.azure.sas.box.store.dfs.core.windows.net", "spark.hadoop.javax.jdo.option.URL"),

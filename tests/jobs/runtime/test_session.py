@@ -1,4 +1,4 @@
-"""The session: its settings, what workers find, and the ways in which it can be started."""
+"""Test the session: its settings, what its workers find, and the ways to start it."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ OF_THE_JVM = Py4JError("An error occurred while calling o1.stop. Trace:\nMethod 
 
 
 class Stopping:
-    """A session that cannot be stopped, for a reason."""
+    """A session whose stop raises an error."""
 
     def __init__(self, why: Exception) -> None:
         self._why = why
@@ -54,7 +54,7 @@ class Stopping:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A program that writes Delta and reads it back through Python workers that import the project."""
+    """A program that writes and reads Delta through Python workers that import the project."""
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
     return file
@@ -156,7 +156,7 @@ def test_the_fetch_says_what_could_not_be_fetched(tmp_path: Path) -> None:
 
 
 def without_delta(folder: Path) -> Path:
-    """Settings that require a Delta that does not exist, from a resolver that never leaves this machine."""
+    """Settings that require a missing version of Delta, with a resolver that stays on this machine."""
     ivy = folder / "ivy-settings.xml"
     ivy.write_text(
         '<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'
@@ -187,7 +187,7 @@ def test_too_few_descriptors_for_spark_s_jars_are_one_line_and_no_failed_jvm(
 def test_a_jvm_that_ended_while_its_session_stops_hides_no_other_error(
     why: Exception, monkeypatch: pytest.MonkeyPatch, test_settings: Settings
 ) -> None:
-    """Spark ends its JVM out of memory; stopping may meet that or not, and the question's error stays."""
+    """If the JVM ended out of memory, an error while stopping the session does not hide that error."""
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setattr(module, "make_session", lambda *_: Stopping(why))
     with pytest.raises(RuntimeError, match="out of memory"), session(test_settings, "test"):
@@ -204,7 +204,7 @@ def test_an_error_of_a_living_jvm_while_its_session_stops_is_raised(
 
 
 def test_a_jvm_that_was_still_starting_when_interrupted_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process is known to nobody else, and it waits for nobody else to end."""
+    """An interrupt during the start of a JVM ends that JVM, and no other process."""
     started: list[subprocess.Popen[bytes]] = []
 
     def interrupted(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Settings: overlays, and errors that name the file and the key."""
+"""Settings are merged from overlays, and errors name the file and the key."""
 
 import shutil
 import subprocess
@@ -48,7 +48,7 @@ def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_watts_are_settings_of_aggregate_alone(tmp_path: Path) -> None:
-    """Without watts, the fingerprint is the same as before they existed."""
+    """Power settings enter only the fingerprint of aggregate, and change nothing if they are unset."""
     watts = load_settings(
         overlay(tmp_path, "[power.watts]\nH100 = { computing = 700.0, otherwise = 250.0 }\n")
     )

@@ -1,4 +1,4 @@
-"""Names come from logs: a terminal obeys nothing in them, and none looks like a line of this program."""
+"""Names from logs can neither control a terminal nor forge an output line."""
 
 import ast
 import errno
@@ -23,7 +23,7 @@ SHOWN = r"gpt\n2026-01-05 INFO fine\x1b[31m\x1b]0;title\x07\r\x9b2J\u202e\u2028 
 
 
 class Unread(io.StringIO):
-    """A pipe whose reader stops at once, or as soon as a line has reached it."""
+    """A pipe whose reader stops immediately, or after the first line."""
 
     def __init__(self, *, after: bool) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ def test_an_answer_that_nobody_reads_to_its_end_ends_quietly(
 ) -> None:
     @command("answer")
     def answer(_args: Arguments) -> None:
-        """Answer."""
+        """Print one line."""
         say("a line")
 
     monkeypatch.setattr("sys.stdout", Unread(after=after))
@@ -60,7 +60,7 @@ def test_ctrl_c_is_one_line_without_py4js_traceback(
 
     @command("answer")
     def answer(_args: Arguments) -> None:
-        """Answer."""
+        """Stand in for a command."""
         log_to_terminal()
         for error in (KeyboardInterrupt(), Py4JNetworkError("Answer from Java side is empty")):
             raised = (type(error), error, None)
@@ -79,7 +79,7 @@ def test_a_place_that_is_read_only_is_one_line_that_says_where_else(
 ) -> None:
     @command("answer", option("--out FILE", "where to"), explain=str)
     def answer(_args: Arguments) -> None:
-        """Answer."""
+        """Stand in for a command."""
         raise OSError(errno.EROFS, "Read-only file system", "/data/x")
 
     assert run(answer, []) == Exit.WRONG_SETTINGS
@@ -91,7 +91,7 @@ def test_a_place_that_is_read_only_is_one_line_that_says_where_else(
 def test_what_this_user_may_not_read_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     @command("answer", explain=str)
     def answer(_args: Arguments) -> None:
-        """Answer."""
+        """Stand in for a command."""
         raise PermissionError(errno.EACCES, "Permission denied", "/data")
 
     assert run(answer, []) == Exit.WRONG_SETTINGS
@@ -147,7 +147,7 @@ def test_whatever_logs_to_a_terminal_has_that_format(monkeypatch: pytest.MonkeyP
 def test_errors_and_near_matches_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     @command("ask", option("name NAME", "a name"), option("--kind KIND", "a kind", choices=["a", "b"]))
     def ask(args: Arguments) -> None:
-        """Fail."""
+        """Fail with an error that names the job."""
         raise PlainError(f"no job {args.name}: did you mean {args.name}?")
 
     assert run(ask, [NAME]) == 1

@@ -1,4 +1,4 @@
-"""The report as a browser on this machine gets it, and what it refuses to others."""
+"""A browser on this machine gets the report, and requests from elsewhere are refused."""
 
 import http.client
 import re
@@ -44,14 +44,14 @@ Get = Callable[..., Answer]
 
 @pytest.fixture(autouse=True, scope="module")
 def _short_library() -> Iterator[None]:
-    """Building the chart library takes seconds."""
+    """Replace the chart library by a stub, because building it takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.report.files.chart_library", lambda _: b"library")
         yield
 
 
 def made(root: Path) -> Warehouse:
-    """Two units on a day, one with names that are markup and paths, and one on the next."""
+    """Two units on a day, one with names that are markup and paths, and one unit on the next day."""
     units: list[dict[str, Any]] = [
         {"job_id": NAUGHTY, "run_id": "../../r1", "status": "too_few_steps"},
         {"job_id": "llm-a"},

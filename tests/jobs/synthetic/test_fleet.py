@@ -1,4 +1,4 @@
-"""Plans of fleets: when jobs run, on which hosts, which are sick, and the outcome of every job."""
+"""Test plans of fleets: days and hosts of jobs, sick hosts, and the outcome of every job."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -39,7 +39,7 @@ def papers() -> Fleet:
 
 
 def status_of(history: Fleet, job: FleetJob) -> str:
-    """The simulation of the job's first day."""
+    """Return the status that the simulation of the job's first day gives."""
     unit, _ = history.recorded(job, job.days.start)
     manifest = None if job.status == Status.NO_MANIFEST else unit.manifest
     try:

@@ -1,4 +1,4 @@
-"""Generated jobs are as planned, and the model's graph explains them."""
+"""Generated jobs follow their plan, and the model's graph explains their times."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ EXPLAINED = {
 
 @pytest.mark.parametrize("name", EXPLAINED)
 def test_the_model_explains_every_layout(name: str) -> None:
-    """Without launch delays a replay gives the recorded step time: both agree on who waits for whom.
+    """Without launch delays, a replay gives the recorded step time of every layout.
 
     Batched transfers are the exception: a send then lasts as long as its recv, which the model does not know.
     """
@@ -94,7 +94,7 @@ def test_times_are_whole_tenths_from_a_zero_of_each_line() -> None:
 
 
 def test_the_first_rank_of_a_worker_is_the_one_replayed() -> None:
-    """The others are a little late, so that taking one of them changes the result."""
+    """The simulator replays the lowest rank of each worker; the other ranks start a little later."""
     shape = replace(USUAL, tp_size=2, recorded_tp_ranks=2)
     both = generate_job(shape, FAULTS, seed=1)
     tp_rank = both.rank_steps["tp_rank"]

@@ -1,4 +1,4 @@
-"""Written fast, the lines still hold exactly the job's rows."""
+"""The fast writer of log files writes exactly the job's rows."""
 
 import gzip
 import json

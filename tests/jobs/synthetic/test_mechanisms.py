@@ -1,4 +1,4 @@
-"""Each mechanism changes its own ops, within its window, and nothing else."""
+"""Each mechanism changes only its own ops, only within its window."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -88,13 +88,13 @@ def busy(*mechanisms: Mechanism) -> np.ndarray:
 
 
 def ratio(mechanism: Mechanism) -> np.ndarray:
-    """How many times as long each op takes; 1 for ops that take no time."""
+    """Return the factor by which each op is longer; 1 for ops of zero duration."""
     found: np.ndarray = np.divide(busy(mechanism), USUAL, out=np.ones_like(USUAL), where=USUAL > 0)
     return found
 
 
 def quiet(simulation: Simulation, *without: int) -> np.ndarray:
-    """Times without noise."""
+    """Draw times of a job without noise."""
     return simulation.conditions(without).busy_us(np.ones_like(simulation._noise))
 
 
@@ -196,7 +196,7 @@ def test_a_weak_gpu_by_direction_and_by_share_of_steps() -> None:
 
 
 def test_draws_do_not_depend_on_other_mechanisms() -> None:
-    """Noise that one adds is the same among others, and two of one kind draw differently."""
+    """The random draws of a mechanism do not depend on which other mechanisms a job has."""
     some = UnsynchronisedGc(0.2, 3.0), AllocatorStalls(0.1, 0.1), FlappingLink(0, 0.01, 0.3)
     extra = [busy(mechanism) - USUAL for mechanism in some]
     assert busy(*reversed(some)) - USUAL == pytest.approx(sum(extra), abs=1e-6)
@@ -256,7 +256,7 @@ def test_layers_must_fit_the_chunks() -> None:
 
 
 def test_backward_relates_to_forward_in_its_own_way() -> None:
-    """Twice the linear work and two and a half times the quadratic."""
+    """Backward time is twice the linear and 2.5 times the quadratic part of forward time."""
     times = quiet(simulated(PackedSequences(32768, 2000, 1.3, 2048)))
     both_ways = times[PLACE.backwards(0)[0]] / times[PLACE.forwards(0)[0]]
     assert 2.0 < both_ways.min() < both_ways.max() < 2.5

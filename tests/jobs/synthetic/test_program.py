@@ -1,4 +1,4 @@
-"""Schedules and the event simulation, by hand."""
+"""Schedules and the event simulation give results computed by hand."""
 
 import numpy as np
 import pytest
@@ -42,12 +42,12 @@ def test_impossible_shapes_are_refused(sizes: dict[str, object], complaint: str)
 
 
 def run(ops: list[ProgramOp], busy: list[list[float]], delay: list[list[float]]) -> Timeline:
-    """Run a step; times of each op on each dp rank."""
+    """Run a step; return the times of each op on each dp rank."""
     return EventSimulation(ops).run(*(np.array(times)[:, None, :] for times in (busy, delay)))
 
 
 def test_a_meeting_moves_data_from_its_latest_start() -> None:
-    """A send issued at 10 meets a recv issued at 4; each takes its time after that."""
+    """In a rendezvous, both ends last their own time from the later of the two starts."""
     ops = [
         ProgramOp(0, 0, "forward-compute"),
         ProgramOp(1, 0, "forward-send", waits=[0], meeting="m"),

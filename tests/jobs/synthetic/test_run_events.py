@@ -1,4 +1,4 @@
-"""A generated run's course: every second is spent on something, and its events say what happened."""
+"""A generated run accounts for every second, and its events say what happened."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Sampled jobs: their promised properties, and that the simulator reads every one."""
+"""Sampled jobs have their promised properties, and the simulator reads every one of them."""
 
 from collections import Counter
 from dataclasses import replace
@@ -26,7 +26,7 @@ def sampled() -> list[JobPlan]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_simulator_reads_every_job(seed: int) -> None:
-    """It explains the step times except for late data.
+    """The simulator's step times equal the true ones, except for late data.
 
     Less well where transfers are batched (see test_job).
     """

@@ -1,4 +1,4 @@
-"""The truth about a job: exact where it can be computed by hand, and without effect on the job."""
+"""The true savings of a job are exact where computed by hand, and computing them changes no log."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def test_savings_by_hand(mechanisms: list[Mechanism], cause: str, saved_s: float
 
 
 def test_two_slow_replicas_hide_each_other() -> None:
-    """Either alone saves its excess over the other; both together save all."""
+    """Each of two slow replicas alone saves only its excess over the other; both together save all."""
     found = exact(PAIR, WeakGpu(0, 0, 1.5), WeakGpu(1, 0, 1.2)).mechanisms
     alone = [mechanism["time_saved_fraction"] for mechanism in found]
     assert alone == pytest.approx([0.09 / (PAIR_STEP_S + 0.15), 0.0], abs=1e-12)
@@ -56,7 +56,7 @@ def test_two_slow_replicas_hide_each_other() -> None:
     ("shape", "with_s", "without_s"), [(CHAIN, 0.905, 0.905), (FULL, 0.1 + 4 * 0.6 + 0.205, 5 * 0.45 + 0.005)]
 )
 def test_a_loss_layer_by_hand(shape: JobShape, with_s: float, without_s: float) -> None:
-    """Two stages, one microbatch: 0.3 s more or 0.15 s on each is the same chain, so nothing is saved.
+    """With one microbatch, spreading a loss layer evenly over two stages saves nothing.
 
     With four microbatches the second stage works all the time: three of the four extras overlap when spread.
     """
@@ -77,7 +77,7 @@ def test_late_data_are_a_delay_and_planned_collections_a_nuisance() -> None:
 
 
 def test_the_usual_delay_of_the_first_computes_counts_as_a_launch_delay() -> None:
-    """Other ops keep theirs: the gather and the optimizer before and after are as late as before."""
+    """The usual delay of a step's first computes counts as launch delay; other ops keep their delays."""
     simulation = Simulation(JobPlan(PAIR, (), 1, workload=replace(EXACT, launch_s=0.01)))
     late = simulation._launch_us[simulation.place.first_forwards[0]]
     truth = true_savings(simulation)
@@ -87,7 +87,7 @@ def test_the_usual_delay_of_the_first_computes_counts_as_a_launch_delay() -> Non
 
 
 def test_where_mechanisms_struck() -> None:
-    """The workers that they slow, not those that wait; no step in which chance spared all."""
+    """The truth names the workers that a mechanism slows, not those that wait, and the steps it hits."""
     shape = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=12)
     faults = (
         LossLayer(0.1, 0.2), UnsynchronisedGc(0.5, 12.0), SlowStorage(0.1, 0.5, 1), ClockSkew(0.01),
@@ -116,7 +116,7 @@ def test_undoing_nothing_changes_no_bit(name: str) -> None:
     "mechanisms", [(), (ThermalThrottling(1, 2, 0.6, 4.0), UnevenLayers((8, 8, 8, 10)), SlowStorage(0.05))]
 )
 def test_the_log_has_the_same_step_time(mechanisms: tuple[Mechanism, ...]) -> None:
-    """It is the same whether the truth was computed before or not."""
+    """The log has the simulated step time, and computing the truth before does not change it."""
     simulation, asked = (Simulation(JobPlan(USUAL, mechanisms, 3)) for _ in range(2))
     truth, job = true_savings(asked), recorded_job(simulation)
     assert recorded_job(asked).rank_steps.equals(job.rank_steps)

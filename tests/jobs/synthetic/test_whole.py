@@ -1,4 +1,4 @@
-"""Wholes of several jobs: a role starts when those that it waits for have ended; faster roles save time."""
+"""In a whole of several jobs, a role starts after those it waits for, and faster roles save time."""
 
 from itertools import product
 from typing import Any
@@ -13,7 +13,7 @@ SEEDS = (0, 3, 5)
 
 
 def spans(whole: WholeSimulation) -> list[dict[int, tuple[float, float]]]:
-    """Start and end of each iteration of each run, as its log has them. [s]"""
+    """Start and end of each iteration of each run, as in the run's log. [s]"""
     found = []
     for run, job in zip(whole.runs, whole.recorded(), strict=True):
         of_run: dict[int, tuple[float, float]] = {}

@@ -1,4 +1,4 @@
-"""Causes, groups and op types of days: known sums, which add up to the fleet; no waste without results."""
+"""Daily causes, groups and op types have known sums and add up to the fleet."""
 
 from typing import Any
 
@@ -146,7 +146,7 @@ def test_cause_day_counts_units_where_it_holds_and_sums_hours_of_all(spark: Spar
 
 
 def test_hours_of_a_cause_are_unknown_where_none_of_its_units_states_them(spark: SparkSession) -> None:
-    """Unit a states its hours and does not have the cause; b has it and states none, c states 48."""
+    """Hours of a cause are unknown on a day if no unit with that cause states its GPU-hours."""
     hours = ("attributed_gpu_hours", "recoverable_gpu_hours", "lost_gpu_hours")
     rows: list[dict[str, Any]] = [
         {"job_id": "a", "is_cause": False, "lost_fraction": 0.0} | dict.fromkeys(hours, 0.0),
@@ -167,7 +167,7 @@ def test_hours_of_a_cause_are_unknown_where_none_of_its_units_states_them(spark:
 
 
 def test_errors_of_units_are_independent(spark: SparkSession) -> None:
-    """Of 24 and 8 GPU-hours, 12 and 5 up or down: 13 of 32. One without an interval leaves none."""
+    """Half widths of 12 and 5 GPU-hours add to 13, because errors of units are independent."""
     first = {"attributed_gpu_hours_low": 12.0, "attributed_gpu_hours_high": 36.0}
     other = {"attributed_gpu_hours": 8.0, "attributed_gpu_hours_low": 3.0, "attributed_gpu_hours_high": 13.0}
     rows: list[dict[str, Any]] = [
@@ -183,7 +183,7 @@ def test_errors_of_units_are_independent(spark: SparkSession) -> None:
 
 
 def test_units_of_few_stretches_are_better_known_together(spark: SparkSession) -> None:
-    """24 GPU-hours, 10 up or down, 6 of these the diagnosis's, of 2 degrees of freedom; of three of 6."""
+    """The sum of several units has more degrees of freedom, and so a relatively narrower interval."""
     ends = {"lost_gpu_hours_low": 14.0, "lost_gpu_hours_high": 34.0, "diagnosis_error_fraction": 0.06}
     rows: list[dict[str, Any]] = [{"job_id": job, "interval_freedom": 2.0} | ends for job in "abc"]
     units: list[dict[str, Any]] = [{"job_id": job, "gpu_hours": 100.0} for job in "abc"]
@@ -195,7 +195,7 @@ def test_units_of_few_stretches_are_better_known_together(spark: SparkSession) -
 
 
 def test_units_outside_a_sum_are_not_in_its_interval(spark: SparkSession) -> None:
-    """One unit of 24 GPU-hours +- 10, and one of 1,000 that is not analysed and adds nothing to the sums."""
+    """A unit that is not analysed adds nothing to a sum or to its interval."""
     ends = {"lost_gpu_hours_low": 14.0, "lost_gpu_hours_high": 34.0, "diagnosis_error_fraction": 0.01}
     outside = dict.fromkeys(("lost_gpu_hours", "lost_gpu_hours_low", "lost_gpu_hours_high"))
     rows: list[dict[str, Any]] = [{"job_id": "a"} | ends, {"job_id": "b"} | ends | outside]

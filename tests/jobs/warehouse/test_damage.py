@@ -1,4 +1,4 @@
-"""A file that changed on its disk is an error, not a wrong figure."""
+"""Reading a file that changed on its disk is an error instead of a wrong figure."""
 
 import re
 import shutil
@@ -80,7 +80,7 @@ def test_a_question_to_a_store_refuses_it(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_log_of_publications_that_lost_its_end_is_an_error(tmp_path: Path) -> None:
-    """Otherwise readers would see the tables as they were, or without rows."""
+    """If the log of publications lost its last entries, reading is an error."""
     published(tmp_path)
     log = tmp_path / PUBLICATIONS / "_delta_log"
     max(log.glob("*.json")).unlink()
@@ -97,7 +97,7 @@ def test_a_log_of_publications_that_lost_its_end_is_an_error(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", [RANK_STEPS, PUBLICATIONS])
 def test_what_verifies_no_pages_compares_the_file_with_its_digest(tmp_path: Path, name: str) -> None:
-    """DuckDB reads some flipped bits as other figures; a log of publications lost no row."""
+    """Readers that verify no page checksums compare each file with its stored digest."""
     published(tmp_path)
     assert DuckDbReader(Database(str(tmp_path))).rows(OPS).num_rows
     files, size = check_digests(str(tmp_path))

@@ -1,4 +1,4 @@
-"""A table whose lists of structs have fewer fields: it is read, and takes rows of this version."""
+"""A table with fewer fields in its structs, as older versions wrote it, can be read and extended."""
 
 from collections.abc import Mapping
 from datetime import date, timedelta
@@ -26,7 +26,7 @@ SLOW_HOST = {"effect": 0.5, "share_of_steps": 1.0, "pattern": "always", "slow_ho
 
 
 def _earlier(kind: pa.DataType) -> pa.DataType:
-    """A type as version 0.3.0 had it."""
+    """Return a type as version 0.3.0 declared it."""
     if kind == CULPRIT:
         return pa.struct([CULPRIT.field(name) for name in OF_0_3_0])
     if pa.types.is_list(kind):
@@ -42,7 +42,7 @@ def rows(day: date, *culprits: Mapping[str, object]) -> pa.Table:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A warehouse with a day that version 0.3.0 wrote."""
+    """A warehouse with a day written by version 0.3.0."""
     schema = pa.schema([pa.field(each.name, _earlier(each.type)) for each in TABLE.arrow_schema])
     culprit = {"pp_rank": 0, "rank": 4, "host": "old", "effect": 0.5, "share_of_steps": 1.0} | {
         "pattern": "always",
@@ -56,7 +56,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def hosts(found: pa.Table) -> list[tuple[Any, ...]]:
-    """Day, host and slow host of every culprit."""
+    """Return day, host and slow host of every culprit."""
     return sorted(
         (row["log_date"], culprit["host"], culprit["slow_host"])
         for row in found.to_pylist()
@@ -74,7 +74,7 @@ def test_rows_with_new_fields_are_committed_to_a_table_that_shows_them(root: Pat
 
 
 def test_a_night_over_an_earlier_warehouse_keeps_every_field(root: Path, spark: SparkSession) -> None:
-    """The first write of this version adds the fields at the end."""
+    """The first write by this version adds new fields at the end and keeps all others."""
     warehouse, path = Warehouse(spark, str(root)), str(root / JOB_CAUSES)
     before = warehouse.read(TABLE).selectExpr("explode(culprits) AS each").selectExpr("each.*").toArrow()
     assert before["slow_host"].to_pylist() == [None]

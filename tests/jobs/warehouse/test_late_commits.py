@@ -1,4 +1,4 @@
-"""Commit to a table that a writer was about to make when it was paused: the day's rows replaced."""
+"""A paused writer that commits late cannot change what readers see, in a folder or in a store."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -33,7 +33,7 @@ def write(warehouse: Warehouse, name: str, slowdown: float, day: date) -> None:
 
 
 class Late:
-    """Commit that a writer was about to make when it was paused: the day's rows replaced."""
+    """A commit that replaces a day's rows, which its writer makes only after a pause."""
 
     def __init__(self, root: str, name: str) -> None:
         path = f"{root}/{name}"

@@ -1,4 +1,4 @@
-"""The lock of a warehouse in a store: one writer, which renews it and notices when it has lost it."""
+"""The lock in a store admits one writer, which renews it and notices its loss."""
 
 import time
 from dataclasses import replace
@@ -93,7 +93,7 @@ def test_a_commit_whose_answer_is_lost_is_made_once_more(root: str, server: Serv
 
 
 def taken_by_another(root: str) -> None:
-    """Take the lock as a writer does that finds the lock of a paused one."""
+    """Take over the lock of a paused writer, as another writer does."""
     found = objects.version(root, LOCK_NAME)
     assert found is not None
     assert objects.replace(root, LOCK_NAME, content_of(ELSEWHERE), found.mark)
@@ -116,7 +116,7 @@ def publish(root: str, slowdown: float, day: date = DAY) -> None:
 
 
 def overtaken(root: str) -> None:
-    """Another takes the lock between a commit and its publication."""
+    """Let another writer take the lock between a commit and its publication."""
     paused = Warehouse(NO_SPARK, root)
     with publication(paused, "simulate", [DAY], [STAGE_SLOWDOWN]):
         write(paused, 2.0)
@@ -142,7 +142,7 @@ def test_a_paused_holder_publishes_nothing_and_the_next_one_undoes_its_commits(r
 def test_a_publication_whose_writer_pauses_behind_its_last_check_comes_too_late(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next writer has left a row in publications by then."""
+    """A writer paused after its last check cannot publish, because the next writer has left its row."""
     with leased(root, HERE, wait=False):
         publish(root, 1.0)
         check = Lease.check

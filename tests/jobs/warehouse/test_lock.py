@@ -1,4 +1,4 @@
-"""The lock of a warehouse: one writer, named to waiting ones, and released with it."""
+"""The lock of a warehouse admits one writer, names it to waiting writers, and ends with it."""
 
 import errno
 import json
@@ -42,7 +42,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
 def holder_of(root: Path, *more: int) -> subprocess.Popen[str]:
-    """Another process that holds the lock, with other processes that belong to it."""
+    """Start another process that holds the lock, with child processes."""
     arguments = [sys.executable, "-c", LOCK, str(root), *map(str, more)]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -95,7 +95,7 @@ with locked_folder(sys.argv[1], this_process("run_nightly"), wait=True) as say:
 def test_the_jvm_of_a_killed_writer_is_waited_for_in_whichever_container_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may still commit. The lock decides, not the names and numbers in it: a container has others."""
+    """A writer waits for the JVM of a killed writer, even in another container, as it may still commit."""
     command = [sys.executable, "-c", WITH_A_JVM, str(tmp_path)]
     python = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert python.stdout is not None
@@ -182,7 +182,7 @@ except LockedError as error:
 
 
 def container() -> tuple[str, ...]:
-    """Prefix that starts a command in a container; only another host name if this user may make none."""
+    """Command prefix that starts a container, or only changes the host name without permission."""
     try:
         return CONTAINER if subprocess.run([*CONTAINER, "true"], check=False).returncode == 0 else ()
     except FileNotFoundError:
@@ -254,7 +254,7 @@ ODD_FOLDERS = ["a%20b", "a\nb", "a[1]", "a\\b", "a:b", "100%", "x?", "{y}", "*",
 def test_a_warehouse_that_commits_would_not_reach_is_one_line_before_any_work(
     tmp_path: Path, name: str
 ) -> None:
-    """Libraries make URLs of paths: the tables were looked for in another folder, or the library crashed."""
+    """A warehouse path that its libraries would not resolve is refused in one line before any work."""
     root = tmp_path / name
     with pytest.raises(NotWritableError, match="cannot be written: Delta tables cannot be in a folder with"):
         check_writable(str(root))

@@ -1,4 +1,4 @@
-"""Mirrored logs of two writers of one table, in a store in memory."""
+"""Two writers of one table mirror its log correctly, in a store in memory."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""A writer that SIGSTOP really stops until another holds its lock: its later actions come too late."""
+"""A writer stopped by SIGSTOP until another holds its lock cannot change anything afterwards."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Publications: however one ends, readers see all tables as before it or as after it."""
+"""However a publication ends, readers see all tables as before it or as after it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ NO_SPARK = cast("SparkSession", None)
 
 
 class DeadError(BaseException):
-    """Simulates the end of the process."""
+    """Simulates the sudden end of the process."""
 
 
 def warehouse_in(root: Path) -> Warehouse:
@@ -37,18 +37,18 @@ def publish(root: Path, slowdown: float) -> None:
 
 
 def versions(root: Path) -> list[int | None]:
-    """Newest version of each table, published or not."""
+    """Return the newest version of each table, published or not."""
     return [stored.newest_version(warehouse_in(root).path(name)) for name in NAMES]
 
 
 def seen(root: Path) -> list[list[float]]:
-    """Slowdowns of each table, as a new reader sees them."""
+    """Return the slowdowns in each table, as a new reader sees them."""
     warehouse = warehouse_in(root)
     return [warehouse.rows(TABLES[name])["slowdown"].to_pylist() for name in NAMES]
 
 
 def die_at(patch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[str]:
-    """End the process at one of the steps that change files, before or after it; returns the steps taken."""
+    """End the process before or after one of the steps that change files; return the steps taken."""
     taken: list[str] = []
 
     def dying(owner: Any, name: str) -> None:  # noqa: ANN401  # a module or a class
@@ -80,7 +80,7 @@ def die_at(patch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[str]:
 def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, first: bool
 ) -> None:
-    """The process ends at every step, also of an undo.
+    """If a publication, or its undoing, ends at any step, readers see all of it or nothing.
 
     For the first publication of a warehouse, and a later one.
     """

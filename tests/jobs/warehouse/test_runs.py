@@ -1,4 +1,4 @@
-"""Rows of runs: made at their start, completed at their end, and marked killed by the next writer."""
+"""A run's row is written at its start, completed at its end, or marked as killed by the next writer."""
 
 import errno
 from pathlib import Path

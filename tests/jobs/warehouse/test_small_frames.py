@@ -1,4 +1,4 @@
-"""Small frames: collected together, as they were."""
+"""Small frames are collected together, with their rows unchanged."""
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F

@@ -1,4 +1,4 @@
-"""Results stay with the workers: they stage the rows, and the driver has the names of files."""
+"""Workers write results to staged files, and the driver receives only the file names."""
 
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -43,7 +43,7 @@ UNITS = [Unit(day, f"job-{number}", "r0") for day in (DAY, NEXT_DAY) for number 
 
 
 def batches(shares: Shares) -> list[pa.RecordBatch]:
-    """Results of tasks for the units, whose places are these.
+    """Return results of tasks, one batch for each list of units.
 
     The last first, as a shuffle may deliver them.
     """
@@ -106,7 +106,7 @@ def test_units_that_share_row_groups_are_simulated_once_each_with_those_without_
 
 
 def test_a_task_that_fails_leaves_no_file(spark: SparkSession, tmp_path: Path) -> None:
-    """The second place holds something that is not a table, when the first is written."""
+    """A task that fails leaves no staged file."""
     shares = shares_of(UNITS, 2)
     made = pa.Table.from_batches(batches(shares))
     broken = pc.if_else(pc.equal(made["place"], 1), b"no rows", made["rows"])
@@ -165,7 +165,7 @@ def test_an_error_is_the_one_raised_where_its_files_cannot_be_removed_either(tmp
 def test_gates_judge_staged_rows_as_those_of_the_driver(
     kept_bytes: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows are read in a folder; in a store, file by file or fetched once."""
+    """Gates judge staged rows like rows on the driver, in a folder and in a store."""
     monkeypatch.setattr(rows, "_KEPT_BYTES", kept_bytes)
     root = str(tmp_path) if kept_bytes is None else tmp_path.as_uri()
     tables = results_of(batches(shares_of(UNITS, 1)))

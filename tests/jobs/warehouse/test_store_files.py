@@ -1,4 +1,4 @@
-"""A warehouse in a store answers like one in a folder. A `file://` URL is read like a store."""
+"""A warehouse in a store answers like one in a folder; a `file://` URL is read like a store."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +36,7 @@ SQL = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two days of every table that a publication has."""
+    """A folder with two days of every published table."""
     made = tmp_path_factory.mktemp("stored")
     rows = [{"log_date": DAY}, {"log_date": NEXT_DAY}]
     of_days = [name for name, table in TABLES.items() if table.partition_by]
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def readers(folder: Path) -> tuple[DuckDbReader, DuckDbReader]:
-    """The folder by its URL, and by its path."""
+    """Readers of the folder by its URL and by its path."""
     return DuckDbReader(Database(folder.as_uri())), DuckDbReader(Database(str(folder)))
 
 
@@ -60,7 +60,7 @@ def test_it_gives_the_answers_of_a_folder(readers: tuple[DuckDbReader, DuckDbRea
 
 
 def test_a_unit_is_found_among_others(readers: tuple[DuckDbReader, DuckDbReader]) -> None:
-    """Days come from the folders' names, jobs and runs from the files."""
+    """A unit is found by the day in the folders' names, and by job and run in the files."""
     store, folder = readers
     sql = f"SELECT * FROM {RANK_STEPS} WHERE {on_units([DAY], [Unit(DAY, 'gpt-175b', 'r3')])}"
     assert store.rows(sql) == folder.rows(sql)
@@ -68,7 +68,7 @@ def test_a_unit_is_found_among_others(readers: tuple[DuckDbReader, DuckDbReader]
 
 
 def test_a_column_of_which_the_log_says_nothing_is_found(readers: tuple[DuckDbReader, DuckDbReader]) -> None:
-    """Delta's log has least and greatest values only of keys: no reason to skip files."""
+    """A filter on a column without statistics in Delta's log skips no file."""
     found = readers[0].ask("SELECT DISTINCT team FROM jobs WHERE team >= 'a'")
     assert list(found.rows) == [("language",)]
 
@@ -138,7 +138,7 @@ def test_a_table_of_a_store_opens_by_few_requests_however_many_commits_it_has(
 
 @pytest.mark.slow
 def test_what_ended_with_an_error_is_not_committed_with_the_next(server: Server, tmp_path: Path) -> None:
-    """delta-rs may have written a commit to the mirror of the log before its error."""
+    """A commit that failed is not completed by the next one, even if the log's mirror contains it."""
     warehouse = Warehouse(NO_SPARK, f"s3://{BUCKET}/{tmp_path.name}")
     path = warehouse.path(JOBS)
     warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])

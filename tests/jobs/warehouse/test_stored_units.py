@@ -1,4 +1,4 @@
-"""How units are packed into tasks of the simulation."""
+"""Test how units are distributed over the tasks of a simulation."""
 
 from datetime import date
 
@@ -28,7 +28,7 @@ def units(*sizes: int) -> list[StoredUnit]:
 def test_every_unit_is_in_one_task_also_one_without_rows(
     sizes: tuple[int, ...], tasks: list[list[int]]
 ) -> None:
-    """A unit without rows has a task too; by name it may come first."""
+    """Every unit is in exactly one task, including units without rows."""
     made = packed(units(*sizes), partitions=2)
     assert [unit for task in made for unit in task] == units(*sizes)
     assert [[unit.bytes for unit in task] for task in made] == tasks

@@ -1,4 +1,4 @@
-"""Student's quantiles, beside those of scipy."""
+"""Student's quantiles agree with those of scipy."""
 
 import pytest
 from scipy.special import stdtrit

@@ -1,1 +1,1 @@
-"""Tests of power over a day."""
+"""Tests of the power that a day's units draw."""

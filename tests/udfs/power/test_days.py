@@ -1,4 +1,4 @@
-"""Megawatts of units and days, by numbers that can be checked by hand."""
+"""Megawatts of units and days equal numbers computed by hand."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
 def unit(job_id: str, **changes: object) -> dict[str, Any]:
-    """1,000 H100 all day: share 0.25 to 0.75, 0.5 in the mean."""
+    """A unit on 1,000 H100 all day, with a share of computing workers between 0.25 and 0.75."""
     row = {name: ROWS[JOB_POWER][name] for name in READ[JOB_POWER]}
     row |= dict.fromkeys(READ[JOBS]) | {"gpu_type": "H100", "world_size": 1000, "gpu_hours": 24000.0}
     return Unit(DAY, job_id, "r1")._asdict() | row | changes
@@ -89,7 +89,7 @@ def test_the_last_day_of_the_calendar_has_an_end() -> None:
 
 
 def test_a_day_sums_units_for_the_time_they_ran() -> None:
-    """Half a day of 1,000 and a day of 2,000 GPUs, one unit that does not state it; the next day differs."""
+    """A day's power sums units weighted by their running time, and omits units without GPU-hours."""
     units = [
         unit("a", gpu_hours=12000.0),
         unit("b", world_size=2000, gpu_hours=48000.0, gpu_type="A100"),
@@ -106,7 +106,7 @@ def test_a_day_sums_units_for_the_time_they_ran() -> None:
 
 
 def test_units_in_phase() -> None:
-    """Unit b peaks 0.5 s, a tenth of its period, later than a; c has no megawatts, d no phase."""
+    """Pairs of units in phase are listed by swing, without units that have no phase."""
     peak_us = ROWS[JOB_POWER]["peak_us"]
     units = [
         unit("a"),

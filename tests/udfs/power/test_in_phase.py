@@ -1,4 +1,4 @@
-"""Pairs of units in phase: against a double loop, and in cases with an obvious answer."""
+"""Pairs of units in phase equal those of a double loop, and cases with an obvious answer hold."""
 
 import tracemalloc
 
@@ -11,7 +11,7 @@ from udfs.power.days import Swings, in_phase
 
 
 def units(seed: int, count: int) -> list[tuple[float, float, float, float]]:
-    """Period, peak, first and last of units, some with nearly the same period."""
+    """Random (period, peak, first, last) of units, some with nearly equal periods. [s]"""
     rng = np.random.default_rng(seed)
     drawn = []
     for _ in range(count):
@@ -52,7 +52,7 @@ def test_random_units(together: int, count: int, monkeypatch: pytest.MonkeyPatch
     ids=["later", "earlier", "a period on", "apart", "drifts", "drifts away", "hardly met", "met"],
 )
 def test_a_pair(other: tuple[float, float, float, float], difference: float | None) -> None:
-    """A unit beside another of period 5 s that peaks at 0 s and is recorded for 1,000 s."""
+    """A pair of units is in phase only if its drift is small and its common time long enough."""
     _, found = in_phase(Swings(*np.array([(5.0, 0.0, 0.0, 1000.0), other]).T), np.zeros(2), 1)
     assert found.phase_difference.tolist() == (
         [] if difference is None else [pytest.approx(difference, abs=1e-9)]
@@ -74,7 +74,7 @@ def test_the_heaviest_are_those_of_all(together: int, monkeypatch: pytest.Monkey
 
 
 def test_a_thousand_units_in_phase_are_compared_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a million pairs, all in phase: their five columns alone would be 20 MB."""
+    """A thousand units in phase are compared in portions, so that memory stays below 5 MB."""
     monkeypatch.setattr(searched, "PAIRS_TOGETHER", 10_000)
     alike = Swings(*np.tile([[5.0], [0.0], [0.0], [1000.0]], 1000))
     tracemalloc.start()

@@ -1,1 +1,1 @@
-"""Tests of the revision of causes."""
+"""Tests of how earlier days and other jobs revise causes."""

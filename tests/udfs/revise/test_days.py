@@ -1,4 +1,4 @@
-"""A link that is slow from one day on: history states its cost exactly, and no more."""
+"""For a link that is slow from some day on, history gives its exact cost."""
 
 from datetime import date, timedelta
 from typing import Any
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 def ran(day: int, shape: JobShape, *links: FlappingLink) -> UnitRows:
-    """The job as it ran on a day: the same work, each day on other hosts."""
+    """Simulate the same work on other hosts each day."""
     hosts = [f"host-{day}-{number}" for number in range(shape.hosts)]
     identity = JobIdentity("job", "r1", hosts=hosts, fields={"model": "m", "gpu_hours": GPU_HOURS})
     job: GeneratedJob = generate_job(shape, links, 7, identity)
@@ -56,7 +56,7 @@ def communication(rows: list[Row]) -> Row:
 def test_a_link_that_became_slow_saves_what_the_days_before_took_less(
     stages: int, slow: list[int], extra_s: float
 ) -> None:
-    """If most transfers cross slow links, neither the unit's own median nor its type's is a reference."""
+    """A link that became slow is measured against earlier days, even if most transfers are slow."""
     shape = JobShape(dp_size=2, pp_size=stages, tp_size=8, microbatches=8, steps=12)
     before = [results(ran(day, shape)) for day in range(2)]
     last = ran(2, shape, *(FlappingLink(stage, extra_s) for stage in slow))

@@ -1,4 +1,4 @@
-"""Rows of many units, a unit at a time."""
+"""Rows of many units are grouped one unit at a time."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from udfs.revise.rows_of_units import RowsOfUnits
 
 @pytest.mark.parametrize("units", [1, 3, 700])
 def test_each_unit_has_its_own_rows_in_order(units: int) -> None:
-    """Hundreds, because groups of that many keys come in another order than the keys."""
+    """Each of hundreds of units gets exactly its own rows, in their order."""
     rng = np.random.default_rng(units)
     own = {}
     for number in range(units):

@@ -1,4 +1,4 @@
-"""How much slower a unit is than on earlier days: analysed or not, by its model or by its own run."""
+"""A unit is compared with earlier days of its model or run, whether or not it was analysed."""
 
 from datetime import timedelta
 from typing import Any

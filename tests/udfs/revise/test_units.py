@@ -1,4 +1,4 @@
-"""Causes of many units: rows half written, or revised before, and what their day may know."""
+"""Causes of many units are revised, including rows half written or revised before."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,7 @@ NONE = TABLES[JOB_BASELINE].arrow_schema.empty_table()
 
 
 def results(**changes: dict[str, Any]) -> dict[str, pa.Table]:
-    """Tables of one unit, with columns of some changed."""
+    """Return tables of one unit with some columns changed."""
     names = (JOB_BASELINE, JOB_SLOWDOWN, WORKER_SLOWDOWN)
     causes = [changes.get(JOB_CAUSES, {}) | {"cause": cause} for cause in CAUSES]
     return {name: table_rows(name, [changes.get(name, {})]) for name in names} | {
@@ -36,7 +36,7 @@ def test_what_nothing_speaks_of_stays_as_it_was() -> None:
 
 @pytest.mark.parametrize("beyond", [0.0, 0.25], ids=["of 0.3.0", "of 0.4.0"])
 def test_a_unit_loses_beyond_its_fixes_what_the_version_that_simulated_it_counted(beyond: float) -> None:
-    """Before 0.4.0 unexplained was the rest up to the ideal, and not part of what is lost."""
+    """A unit simulated by a version before 0.4.0 keeps that version's meaning of unexplained loss."""
     tables = results(job_slowdown={"gpu_hours": 10.0})
     rows = tables[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
     rows[-1] |= {"attributed_fraction": 0.0, "time_saved_fraction": 0.25, "lost_fraction": beyond}
@@ -83,7 +83,7 @@ def test_a_baseline_without_its_lists_speaks_of_nothing() -> None:
 def test_a_unit_is_compared_with_the_days_before_its_own_and_the_last_of_them(
     age: int, decides: bool
 ) -> None:
-    """Fourteen days count; two runs of the model on other hosts ran its second stage faster."""
+    """A unit is compared with the fourteen days before it, and not with older days."""
 
     def ran(compute_s: float, hosts: str) -> dict[str, Any]:
         times = [1.0, compute_s]

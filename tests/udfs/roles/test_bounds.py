@@ -1,4 +1,4 @@
-"""Wholes above the limits of a day, and the memory and passes of the largest allowed ones."""
+"""Wholes above the limits are refused, and the largest allowed ones need little memory and time."""
 
 import tracemalloc
 from collections import Counter
@@ -40,7 +40,7 @@ def test_wholes_of_a_day_are_apart_whatever_the_order_of_rows() -> None:
 
 
 def test_no_array_has_two_axes_of_roles_and_one_of_iterations() -> None:
-    """For the largest allowed whole, that would be 80 MB at a time, and several of them."""
+    """The largest allowed whole needs no array with two axes of roles and one of iterations (80 MB)."""
     roles, iterations = 32, 2000
     start_s = np.arange(iterations) + np.arange(roles)[:, None] / roles
     none = np.empty(0, dtype=np.int64)
@@ -58,7 +58,7 @@ def test_no_array_has_two_axes_of_roles_and_one_of_iterations() -> None:
 
 
 def test_stretches_are_found_without_a_pass_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every iteration is a separate stretch."""
+    """Stretches of consecutive iterations are found in one pass, even if each iteration is a stretch."""
     passes, find = Counter[str](), np.flatnonzero
 
     def counted(mask: Mask) -> Ints:

@@ -1,4 +1,4 @@
-"""Wholes of several roles: by hand, and random ones beside the scalar reference implementation."""
+"""Wholes of several roles give hand-made results, and those of the scalar reference."""
 
 from datetime import date
 from typing import Any
@@ -18,7 +18,7 @@ Rows = list[dict[str, Any]]
 
 
 def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -> dict[str, Any]:  # noqa: ANN401  # any columns
-    """A row of role_step; ideally it takes half the time."""
+    """Return a row of role_step whose ideal time is half its time."""
     length_s = end_s - start_s
     return {
         "log_date": DAY,
@@ -37,7 +37,7 @@ def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -
 
 
 def answered(steps: Rows, **changes: Any) -> tuple[Rows, dict[str, dict[str, Any]]]:  # noqa: ANN401  # any columns
-    """Rows of role_iteration, and of role_effect by role; changes apply to all runs."""
+    """Rows of role_iteration, and of role_effect by role, with changes applied to all runs."""
     runs = {(row["job_id"], row["run_id"]): row for row in steps}
     parts = [
         {name: row[name] for name in ("log_date", "job_id", "run_id", "part_of", "role")}
@@ -52,7 +52,7 @@ def answered(steps: Rows, **changes: Any) -> tuple[Rows, dict[str, dict[str, Any
 
 
 def one_after_the_other(iterations: int = 3) -> Rows:
-    """Rollout 6 s, then reward 1 s and critic 2 s together, then actor 3 s; gaps of 1 s: 13 s, then 1 s."""
+    """Rollout, then reward and critic together, then actor, with gaps of 1 s, in each iteration."""
     rows = []
     for number in range(iterations):
         zero_s = 14.0 * number
@@ -66,7 +66,7 @@ def one_after_the_other(iterations: int = 3) -> Rows:
 
 
 def test_roles_one_after_the_other() -> None:
-    """41 s; half of the rollout saves 9 s, of the critic 1 s each time: then the reward is as long."""
+    """Halving the rollout saves 9 s of 41 s, and halving the critic saves 1 s per iteration."""
     rows, effects = answered(one_after_the_other())
     assert {role: (row["waits_for"], row["waits_for_before"]) for role, row in effects.items()} == {
         "rollout": ([], ["actor"]),
@@ -90,7 +90,7 @@ def test_roles_one_after_the_other() -> None:
 
 
 def test_a_role_that_runs_ahead_waits_for_itself_alone() -> None:
-    """Rollouts of 4 s one after the other; the actor trains for 3 s while the next one runs: 19 s in all."""
+    """A rollout that runs ahead of the actor waits only for the previous rollout."""
     rows = []
     for number in range(4):
         rows += [
@@ -105,7 +105,7 @@ def test_a_role_that_runs_ahead_waits_for_itself_alone() -> None:
 
 
 def test_two_runs_of_a_role_and_a_gap_in_the_iterations() -> None:
-    """One critic takes 1 s, the other starts 1 s later and takes 2 s in two steps with 1 s between them."""
+    """A role with two runs is measured from its first start to its last end, and gaps end a stretch."""
     rows = []
     for number, zero_s in ((0, 0.0), (1, 10.0), (7, 100.0)):
         rows += [
@@ -158,7 +158,7 @@ def test_clocks_that_differ_by_less_than_the_tolerance(early_s: float) -> None:
 
 
 def test_spans_without_length_at_one_instant() -> None:
-    """They do not wait for each other in a circle, and if nothing takes time there is no answer."""
+    """Spans of zero length at one instant do not wait for each other, and give no result."""
     rows = [step(role, number, number, number) for number in range(3) for role in ("actor", "critic")]
     rows = [row | {"actual_step_s": 1e-9, "step": place} for place, row in enumerate(rows)]
     found, effects = answered(rows)
@@ -178,7 +178,7 @@ def test_steps_without_length_have_nothing_to_save() -> None:
 
 
 def random_whole(seed: int) -> Rows:
-    """Roles that mostly follow each other; some runs and iterations missing, some steps overlapping."""
+    """Draw a whole with roles mostly in turn, some missing runs and iterations, and overlapping steps."""
     rng = np.random.default_rng(seed)
     rows: Rows = []
     now_s = 0.0

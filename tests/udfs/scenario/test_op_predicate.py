@@ -1,4 +1,4 @@
-"""Predicates over ops: which ops they choose, compared with the log itself, and which are refused."""
+"""Predicates choose the same ops as an evaluation on the log itself, or are refused."""
 
 from collections.abc import Callable
 from functools import cache
@@ -28,7 +28,7 @@ OpKey = tuple[int, int, int, str, int]
 
 @cache
 def traced(name: str) -> tuple[pa.Table, ReplayedRows, list[BlockColumns]]:
-    """Rows that lose their host or move to another, and that count their microbatches from elsewhere."""
+    """Rows without a host, with changing hosts, and with microbatches numbered from other values."""
     layout = read_layout(JOBS[name].manifest)
     lines = JOBS[name].rank_steps.to_pylist()
     for number, row in enumerate(lines):
@@ -43,7 +43,7 @@ def traced(name: str) -> tuple[pa.Table, ReplayedRows, list[BlockColumns]]:
 
 @cache
 def logged(name: str) -> dict[OpKey, dict[str, Any]]:
-    """Every replayed op, from the log itself; None where the contract gives a column no meaning."""
+    """Every replayed op from the log itself; None where a column has no meaning."""
     table, rows, _ = traced(name)
     ops = {}
     for row in table.take(pa.array(rows.replayed_row.ravel())).to_pylist():

@@ -1,4 +1,4 @@
-"""How GPU-hours were spent: days made by hand, random days against the reference, units without a row."""
+"""Test how GPU-hours were spent, on days made by hand and on random days against the reference."""
 
 import math
 import random
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 def event(kind: str, at_s: float, step: int | None = None, lasts_s: float | None = None) -> Event:
-    """An event, at seconds after midnight."""
+    """Return an event, at seconds after midnight."""
     lasts_us = None if lasts_s is None else lasts_s * 1e6
     return {"event": kind, "at_us": round((MIDNIGHT_S + at_s) * 1e6), "step": step, "duration_us": lasts_us}
 
@@ -38,7 +38,7 @@ def rows(
     times: StepTimes = TIMES,
     **facts: object,
 ) -> list[dict[str, Any]]:
-    """Rows of job_time of a run on one GPU."""
+    """Rows of job_time for a run on one GPU."""
     job = {"status": status, "gpu_hours": hours, "world_size": 1}
     return time_rows({"events": events, "log_date": DAY} | facts, job, times, 0.25)
 
@@ -109,7 +109,7 @@ def test_only_the_day_and_the_scheduled_time_count() -> None:
 
 
 def test_a_day_that_events_show_whole_leaves_nothing_unknown() -> None:
-    """However the parts round when added up; an excess over the allocation stays visible."""
+    """A day fully covered by events has no unknown part, however its parts round."""
     of_thirds = StepTimes(actual_s=0.7, simulated_s=0.61, ideal_s=0.53)
     job = {"status": "analysed", "world_size": 24}
     for ends_s in range(700, 7000, 70):
@@ -273,7 +273,7 @@ def test_step_times_that_are_not_trusted_leave_training_unknown(status: str) -> 
 
 
 def random_events(draw: random.Random) -> list[Event]:
-    """Mostly the usual course of a run: starts, works, saves, fails, goes back; and sometimes anything."""
+    """Draw events, mostly in the usual order of a run: start, work, save, fail and return."""
     events: list[Event] = []
     at_s, step, kind = draw.uniform(-300, 300), draw.randrange(50), draw.choice(EVENTS)
     for _ in range(draw.randrange(1, 16)):

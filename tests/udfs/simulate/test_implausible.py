@@ -1,4 +1,4 @@
-"""Logs whose times are not in microseconds: named at once, with the likely unit."""
+"""Logs whose times are not in microseconds are refused, with the likely unit."""
 
 import re
 from collections.abc import Callable
@@ -130,7 +130,7 @@ def test_zeros_in_another_unit_are_seen_where_no_day_is_known(factor: float, sai
 
 
 def test_zeros_since_the_host_started_are_no_seconds() -> None:
-    """Half an hour in microseconds is a time of this century in seconds, but the steps follow each other."""
+    """Zeros counted in microseconds since the host's start are not mistaken for seconds."""
     half_an_hour_us = 1_800_000_000
     lines = [row | {"t0_us": half_an_hour_us + row["step"] * 1_000_000} for row in JOB.rank_steps.to_pylist()]
     rows = pa.Table.from_pylist(lines, JOB.rank_steps.schema)

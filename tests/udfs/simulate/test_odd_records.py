@@ -1,4 +1,4 @@
-"""Records unlike their peers: each is counted, and refused or left out if it would change the result."""
+"""Records unlike their peers are counted, and refused or left out if they would change the result."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ def job() -> GeneratedJob:
 
 
 def changed(job: GeneratedJob, change: Callable[[Row], Row | None]) -> pa.Table:
-    """Rows changed by `change`; None drops a row."""
+    """Apply `change` to each row; None drops the row."""
     rows = [change(row) for row in job.rank_steps.to_pylist()]
     return pa.Table.from_pylist([row for row in rows if row is not None], schema=job.rank_steps.schema)
 
@@ -58,7 +58,7 @@ def test_a_slow_worker_is_in_no_other_unit() -> None:
 
 @pytest.mark.parametrize("op_type", ["forward-recv", "params-all-gather", "forward-compute"])
 def test_a_rank_step_that_lacks_an_op_is_left_out(job: GeneratedJob, op_type: str) -> None:
-    """The result is that of the other steps, to the last bit."""
+    """A rank-step that lacks an op is left out, with the result of the other steps."""
     odd = int(job.rank_steps["step"][7].as_py())
     found = simulated(
         changed(job, lambda row: without_op(row, op_type) if (row["step"], row["rank"]) == (odd, 6) else row),
@@ -70,7 +70,7 @@ def test_a_rank_step_that_lacks_an_op_is_left_out(job: GeneratedJob, op_type: st
 
 
 def test_steps_of_another_schedule_stay(job: GeneratedJob) -> None:
-    """A step in which all ranks did something else is not a record that contradicts its peers."""
+    """A step in which all ranks ran another schedule stays, because no peer contradicts it."""
     odd = int(job.rank_steps["step"][7].as_py())
     found = simulated(
         changed(job, lambda row: without_op(row, "params-all-gather") if row["step"] == odd else row),
@@ -94,7 +94,7 @@ def test_ranks_that_are_exchanged_refuse_the_unit(job: GeneratedJob) -> None:
 
 @pytest.mark.parametrize(("dp_size", "pp_size"), [(2, 2), (3, 2), (4, 2), (2, 4)])
 def test_two_of_few_dp_ranks_that_are_exchanged_refuse_the_unit(dp_size: int, pp_size: int) -> None:
-    """Half of all links, or more, scatter: none of them is a reference for the usual scatter."""
+    """Two exchanged dp ranks among few refuse the unit, since half of the links scatter."""
     made = job_on_hosts(replace(SHAPE, dp_size=dp_size, pp_size=pp_size), noise=0.03)
     ranks = {(row["dp_rank"], row["pp_rank"]): row["rank"] for row in made.rank_steps.to_pylist()}
     assert simulated(made.rank_steps, made.manifest)["odd_ranks"] == 0
@@ -119,7 +119,7 @@ STAGES = {
 
 @pytest.mark.parametrize("name", STAGES)
 def test_exchanged_stages_refuse_the_unit_and_are_named(name: str) -> None:
-    """Any two of them, in all replicas or in one."""
+    """Two exchanged stages, in all replicas or in one, refuse the unit and are named."""
     shape = STAGES[name]
     made = job_on_hosts(shape, noise=0.03)
     rank_of = {(row["dp_rank"], row["pp_rank"]): row["rank"] for row in made.rank_steps.to_pylist()}
@@ -141,7 +141,7 @@ def test_exchanged_stages_refuse_the_unit_and_are_named(name: str) -> None:
 
 
 def test_lines_of_another_day_are_left_out(job: GeneratedJob) -> None:
-    """Zeros of the year 9999, of 1970, and of a clock that states nothing at all."""
+    """Lines dated on another day are left out: year 9999, 1970, or a clock without a meaning."""
     facts = job.manifest | {"log_date": DAY}
     assert simulated(job.rank_steps, facts)["other_day_lines"] == 0
     zeros = {0: 253_400_000_000_000_000, 1: 1_000_000}
@@ -170,7 +170,7 @@ def test_a_log_of_another_calendar_is_counted_and_stays(job: GeneratedJob) -> No
 
 
 def test_one_line_of_no_calendar_costs_its_step_and_not_the_log_of_another(job: GeneratedJob) -> None:
-    """Otherwise a unit with every line stored would say that no rank recorded an op."""
+    """A line with an impossible date costs only its own step, not another rank's log."""
     facts = job.manifest | {"log_date": DAY + timedelta(days=30)}
     stray_us = 253_400_000_000_000_000
     step = job.rank_steps["step"].to_pylist()[0]

@@ -1,4 +1,4 @@
-"""Computes without transfers: never analysed, bounds of the slowdown, slow computes, other schedules."""
+"""Computes without transfers are never analysed, but give bounds of the slowdown and slow computes."""
 
 from datetime import date
 from typing import Any
@@ -44,7 +44,7 @@ def line(step: int, dp_rank: int, stage: int, ops: list[tuple[str, float, float,
 def gpipe(
     slow: dict[tuple[int, int], float], dp_size: int = 1, order: tuple[int, ...] = (0, 1, 2, 3)
 ) -> pa.Table:
-    """Two stages, all forwards and then all backwards; some workers are slower.
+    """Two stages that run all forwards and then all backwards, with some slower workers.
 
     The log holds only computes.
     """
@@ -180,7 +180,7 @@ def test_a_gap_that_differs_by_direction_is_a_links_and_never_a_clocks() -> None
 
 @pytest.mark.parametrize("slow_until", [STEPS, STEPS // 2])
 def test_a_link_that_turns_slow_moves_no_clock(slow_until: int) -> None:
-    """Clocks are 5 ms apart; from a step on data arrive 2 ms later in one direction."""
+    """A link that becomes slow in one direction does not change the estimate of clocks."""
     rows = gpipe({}).to_pylist()
     for each in rows:
         each["host"] = f"host-{each['pp_rank']}"

@@ -1,4 +1,4 @@
-"""Clocks of rows, in the order of their first rows: hosts, and ranks where the log names no host."""
+"""Clocks of rows are numbered by first row: by host, or by rank if no hosts are named."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Steps of a run that is part of a whole, on the absolute clock; none if log or manifest lacks that."""
+"""Steps of a run in a whole are placed on the absolute clock, if log and manifest allow it."""
 
 from datetime import UTC, date, datetime
 from typing import Any
@@ -16,7 +16,7 @@ FEW_STEPS = SimulationSettings(minimum_steps=1)
 
 
 def two_ranks(step: int, zero_us: int) -> list[dict[str, Any]]:
-    """One starts 3 us after its zero, the other's zero is 10 us later; the step is 3 us to 2 s + 11 us."""
+    """Two ranks with zeros 10 us apart, whose step lasts from 3 us to 2 s + 11 us."""
     return [
         line(step, 0, 0, [("optimizer", 3e-6, 1)], t0_us=zero_us),
         line(step, 1, 0, [("optimizer", 1e-6, 2)], t0_us=zero_us + 10),
@@ -63,7 +63,7 @@ def test_times_far_from_the_log_date_are_not_absolute() -> None:
 def test_times_that_no_calendar_holds_cost_no_other_result(
     zero_us: int, start_s: float, log_date: date | None
 ) -> None:
-    """Times as zeros, or as starts that count from one: nothing overflows, and no value is inexact."""
+    """Impossible times of steps cost no other result: nothing overflows."""
     lines = [line(step, 0, 0, [("optimizer", start_s, 1e9)], t0_us=zero_us + step) for step in range(7, 12)]
     tables = simulate_job(rank_steps(*lines), manifest() | WHOLE | {"log_date": log_date}, FEW_STEPS)
     assert tables["role_step"].num_rows == 0

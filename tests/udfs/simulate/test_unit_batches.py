@@ -1,4 +1,4 @@
-"""The Spark shell without Spark: hundreds of tiny units in shared batches."""
+"""The simulation's Spark shell handles hundreds of tiny units in shared batches, without Spark."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -41,7 +41,7 @@ def alike(number: int) -> Iterator[UnitRows]:
 
 
 def batches(units: Iterable[UnitRows]) -> Iterator[pa.RecordBatch]:
-    """Batches of the units' results."""
+    """Return batches of the units' results."""
     return results_batches(lambda _: ((unit.key, simulate_unit(unit, SETTINGS)) for unit in units))([])
 
 
@@ -61,7 +61,7 @@ def test_hundreds_of_tiny_units_share_batches() -> None:
 
 
 def test_results_leave_as_soon_as_a_batch_is_full() -> None:
-    """Results come before all units are read: otherwise memory would grow with their number."""
+    """Results are returned as soon as a batch is full, before all units are read."""
     asked = count()
 
     def counted() -> Iterator[UnitRows]:
@@ -75,7 +75,7 @@ def test_results_leave_as_soon_as_a_batch_is_full() -> None:
 
 
 def test_a_unit_that_cannot_be_read_costs_no_other_its_results() -> None:
-    """The second of three units has ops that contradict each other, the third a manifest with a defect."""
+    """A unit that cannot be simulated does not affect the results of other units."""
     twice = rank_steps(line(0, 0, 0, [OPS[0], OPS[0]])).select(SIMULATED_COLUMNS)
     refused = GOOD | {"manifest_status": "bad_layout", "manifest_detail": "why"}
     each = ((GOOD, ROWS), (GOOD, twice), (refused, ROWS))
@@ -90,7 +90,7 @@ def test_a_unit_that_cannot_be_read_costs_no_other_its_results() -> None:
 def test_a_defect_of_ours_leaves_its_traceback_and_costs_no_other_unit_its_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted in the kernel, for the second of three units."""
+    """An internal error in one unit is stored with its traceback, and other units keep their results."""
     numbers = count()
 
     def planted(rows: JobRows, layout: Layout, how: How) -> WhatIf:

@@ -1,4 +1,4 @@
-"""One step three times: its times are those of the results, its facts those of the log."""
+"""A timeline has the times of the results and the facts of the log, for one step repeated."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_the_slowest_step_is_taken_where_none_is_named() -> None:
 
 
 def two_stages(step: int, **more: object) -> list[dict[str, object]]:
-    """Two microbatches down a pipeline of two: forward 1 s, sent in 1 s.
+    """Two microbatches through a pipeline of two stages, with forwards and transfers of 1 s.
 
     The first recv waits for its send from the start, the second send for its recv, which is called last.
     """
@@ -81,7 +81,7 @@ def test_facts_of_ops() -> None:
 
 
 def test_a_drawn_step() -> None:
-    """Forward, transfer, forward on the last stage, then the second transfer and its forward: 5 s."""
+    """A drawn step has the path forward, transfer, forward, transfer, forward: 5 s."""
     found = drawn()
     assert [found.step_s(kind) for kind in KINDS] == [5.0, 5.0, 5.0]
     path = [
@@ -101,7 +101,7 @@ def test_a_drawn_step() -> None:
 
 
 def test_a_recorded_path_follows_the_compute_behind_which_a_transfer_was_called() -> None:
-    """Nothing makes a recv wait for a backward-compute of 3 s, but the host calls it only after that."""
+    """A recorded path follows the compute after which the host called a transfer."""
     first: Ops = [
         ("forward-compute", 0, 1, 7, 0),
         ("forward-compute", 1, 1, 9, 0),

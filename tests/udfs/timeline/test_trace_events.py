@@ -1,4 +1,4 @@
-"""Traces: rules of the Trace Event Format, and their reading by Perfetto's own trace processor."""
+"""Exported traces follow the Trace Event Format, and Perfetto's own processor reads them."""
 
 import json
 from collections import defaultdict
@@ -58,7 +58,7 @@ def thread_names(events: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def nested(events: Events) -> bool:
-    """Whether the slices of each thread lie beside or within each other, in whole nanoseconds."""
+    """Return whether slices of each thread are disjoint or nested, in whole nanoseconds."""
     threads: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for each in events:
         start = round(each["ts"] * 1000)
@@ -166,7 +166,7 @@ def test_in_perfetto_arrows_go_from_sends_to_recvs_of_the_same_microbatch() -> N
 
 
 def test_perfetto_would_report_overlapping_slices() -> None:
-    """The tests above rely on this: it does find faults."""
+    """Perfetto's processor reports overlapping slices, which other tests rely on."""
     one = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 10}
     perfetto = TraceProcessor(json.dumps({"traceEvents": [one, one | {"ts": 5}]}).encode())
     warnings = perfetto.rows("SELECT json_array(name) FROM stats WHERE severity <> 'info' AND value > 0")

@@ -1,4 +1,4 @@
-"""Logs of other tools as tests read them: without a landing, rows and counts of what was left out."""
+"""Read logs of other tools for tests, without a landing: rows, and counts of what was left out."""
 
 import io
 import json
@@ -21,7 +21,7 @@ LOGS = PROJECT / "tests" / "data" / "logs"
 
 
 class Read(NamedTuple):
-    """Contents of a run's files."""
+    """Contents of a run's files, as a reader returns them."""
 
     run: ForeignRun
     parts: list[Part]
@@ -30,12 +30,12 @@ class Read(NamedTuple):
     job: dict[str, Any]
 
     def outcome(self) -> dict[str, Any]:
-        """The row of job_slowdown."""
+        """Return the unit's row of job_slowdown."""
         return outcome(self.rows, self.job)
 
 
 def sources(files: Mapping[str, bytes] | Sequence[bytes]) -> list[SourceFile]:
-    """Files by name, or of the ranks in turn."""
+    """Return files by name, or named by rank in turn."""
     named = files.items() if isinstance(files, Mapping) else enumerate(files)
     return [
         SourceFile(name if isinstance(name, str) else f"rank-{name}.json", partial(opened, content))
@@ -48,7 +48,7 @@ def read(
     given: Mapping[str, Any] | None = None,
     bounds: Bounds | None = None,
 ) -> Read:
-    """Read files. Raises what their format raises."""
+    """Read files by their format; raises that format's errors."""
     first = next(iter(files.values())) if isinstance(files, Mapping) else files[0]
     found = format_of(first[:HEAD_BYTES])
     assert found is not None, first[:200]

@@ -1,4 +1,4 @@
-"""The items of a document, one by one, and what follows it."""
+"""A stream of JSON yields the items of a document one by one, and what follows the document."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Traces of torch.profiler: jobs whose slowdown is known, and steps launch by launch."""
+"""Traces of torch.profiler give the known slowdown of a job, and steps are split launch by launch."""
 
 import json
 from collections.abc import Mapping
@@ -103,7 +103,7 @@ Launched = tuple[str, int, Mapping[str, object] | None]
 
 
 def one_step(*kernels: Launched) -> Trace:
-    """One rank of two in one step: kernels of 10 us, one after the other."""
+    """One of two ranks in one step, with kernels of 10 us that run one after the other."""
     trace = Trace(0, 2, {"default_pg": range(2)})
     trace.span("ProfilerStep#7", 100.0, 200.0)
     for number, (name, thread, args) in enumerate(kernels):

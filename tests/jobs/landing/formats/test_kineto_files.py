@@ -1,4 +1,4 @@
-"""Traces of torch.profiler as files: cut anywhere, on two time bases, in windows, broken off."""
+"""Traces of torch.profiler are read if they are cut anywhere, use two time bases, or contain windows."""
 
 import io
 import json

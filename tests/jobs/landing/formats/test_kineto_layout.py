@@ -1,4 +1,4 @@
-"""Ranks of torch.profiler traces, and which traces are refused."""
+"""Test how ranks of torch.profiler traces are placed, and which traces are refused."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Published traces of torch.profiler: the simulator's results, and which rank came last."""
+"""Published torch.profiler traces give known results of the simulator and the known last ranks."""
 
 import gzip
 import tarfile

@@ -1,4 +1,4 @@
-"""Manifests: job.json and the meta-*.yaml of published traces."""
+"""Test the reading of manifests: job.json, and the meta-*.yaml of published traces."""
 
 import json
 from datetime import UTC, datetime
@@ -189,7 +189,7 @@ def test_an_id_that_is_no_text_is_named_as_such(name: str) -> None:
 
 
 def test_defects_are_named_up_to_a_length() -> None:
-    """Fifty thousand wrong pairs once made a detail of megabytes, in the row of jobs of each unit."""
+    """The description of a manifest's defects is cut, even if fifty thousand values are wrong."""
     detail = parsed(iterations={f"x{number}": 0 for number in range(21)})["manifest_detail"]
     assert detail.count("not a step number") == 20
     assert detail.endswith("; and more iterations")

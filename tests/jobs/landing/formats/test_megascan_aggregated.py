@@ -1,4 +1,4 @@
-"""The aggregate that MegaScan's own tool writes gives what the files of the ranks give, to a microsecond."""
+"""MegaScan's aggregated file gives the same rows as the files of its ranks, to a microsecond."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def iterations_of(log: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def aggregate(files: dict[str, bytes], first: int = 0) -> list[dict[str, Any]]:
-    """An aggregate as the tool writes it: one time line, with an event at each iteration's beginning."""
+    """Make an aggregate as MegaScan writes it: one time line, with an event at each iteration's start."""
     events, zero_ns = [], 0
     logs = {int(re.findall(r"pipeline-(\d+)", name)[0]): json.loads(text) for name, text in files.items()}
     by_stage = {stage: iterations_of(log) for stage, log in logs.items()}
@@ -45,7 +45,7 @@ def chrome(event: dict[str, Any], number: int, stage: int, zero_ns: int) -> dict
 
 
 def complete(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The newer form: one X event for each op, with all coordinates, on pids that are global ranks."""
+    """Make the newer form: one X event per op with all coordinates, and global ranks as pids."""
     begun: dict[int, dict[str, Any]] = {}
     found = []
     for event in events:

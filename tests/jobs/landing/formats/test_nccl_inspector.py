@@ -1,4 +1,4 @@
-"""NCCL Inspector's logs: which rank came last."""
+"""NCCL Inspector's logs show which rank came last to collectives."""
 
 import io
 import json
@@ -19,7 +19,7 @@ from schemas.vocabulary import Reason
 def line(
     rank: int, number: int, inside_us: float, coll: str = "AllReduce", source: str = "kernel_gpu"
 ) -> bytes:
-    """One line as NCCL 2.30's plugin writes it."""
+    """A log line as the plugin of NCCL 2.30 writes it."""
     record = {
         "header": {"id": "0x7f8c496ae9f661", "rank": rank, "n_ranks": 2, "nnodes": 2},
         "metadata": {"inspector_output_format_version": "v4.0", "hostname": f"node-{rank}", "pid": 7},
@@ -151,7 +151,7 @@ def test_a_log_is_recognised_by_its_first_line() -> None:
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_do_not_depend_on_how_a_process_hashes_names(sign: int) -> None:
-    """Python hashes text differently in every process; a rerun gives the same rows to the last bit."""
+    """Sums do not depend on Python's hash seed, so that a rerun gives identical rows."""
 
     class Name(int):
         def __hash__(self) -> int:

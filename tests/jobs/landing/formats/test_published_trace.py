@@ -1,4 +1,4 @@
-"""Published traces: from one row per op to one row per (rank, step)."""
+"""Published traces are converted from one row per op to one row per (rank, step)."""
 
 import io
 from pathlib import Path
@@ -18,7 +18,7 @@ LISTS = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
 
 
 def ops(*changes: dict[str, Any]) -> pd.DataFrame:
-    """Ops of one rank and step in the columns of published files, one for each mapping."""
+    """Make ops of one rank and step in the columns of published files, one op per mapping."""
     good = {"dp_rank": 0, "stage": 1, "rank": 2, "step": 16, "optype": "gc", "start_ts": 0.0, "duration": 0.5}
     good |= {"seq_id": 0, "mc": -1, "mb_id": -1, "gmc": -1}
     frame = pd.DataFrame([good | change for change in changes])

@@ -1,4 +1,4 @@
-"""Logs of tools that cannot be replayed are named, with what to switch on instead."""
+"""Logs that cannot be replayed are refused, with the tool's name and what to switch on."""
 
 import pickle
 from typing import Any
@@ -11,7 +11,7 @@ from tests.jobs.landing.formats.foreign_logs import read
 
 
 class Bomb:
-    """Unpickling it runs code."""
+    """An object that runs code if it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pytest.fail, ("a pickle was opened",)

@@ -1,4 +1,4 @@
-"""Events of a run: single lines, the cost of a file, and that nothing else of the unit reads them."""
+"""Test events of a run: single lines, the limits of a file, and that other readers ignore them."""
 
 import gzip
 import json
@@ -74,7 +74,7 @@ def test_a_duration_is_stored_whatever_integer_it_is(duration_us: int) -> None:
 
 
 def test_a_byte_order_mark_costs_the_first_line_as_in_a_rank_log(tmp_path: Path) -> None:
-    """No valid line begins with one: appended to another file it would stand in its middle."""
+    """A byte order mark makes the first line invalid, as in a rank log."""
     log, mark = "rank-00001.jsonl", b"\xef\xbb\xbf"
     files = {NAMES[0]: b"\n".join([text(GOOD), text(GOOD)]), log: b"\n".join([line(), line(step=1)])}
     found = landed(tmp_path, {name: mark + content for name, content in files.items()})

@@ -1,4 +1,4 @@
-"""Timelines in the Trace Event Format: the published figures, and bad events."""
+"""Timelines in the Trace Event Format give the published figures, and bad events are left out."""
 
 import gzip
 import json
@@ -60,7 +60,7 @@ def test_st_gives_the_published_figures_to_float32() -> None:
 
 
 def test_se_gives_the_published_figures_over_the_published_steps(published_traces: Path) -> None:
-    """The timeline has two steps more than the trace of the published figures.
+    """The timeline of trace SE gives the published figures if its two additional steps are removed.
 
     M_W is 6e-7 off, relative, for the float32 of the file: its computes are the trace's to the last bit; ops
     that meet begin up to 1.07 us beside the latest start of the trace, which is one step of float32 at 11 s.
@@ -120,7 +120,7 @@ def test_an_op_without_a_number_costs_its_rank_and_step_alone(changes: dict[str,
 
 
 def test_null_in_the_args_is_absent() -> None:
-    """Ideal timelines write null where an op belongs to no microbatch or chunk."""
+    """A null in the args of an event means the same as a missing value."""
     nulls = op("optimizer", args={"mb_id": None, "model_chunk": None}, ts=9.0)
     found = read({"t.json": as_json([op(), nulls, op("gc", args={"step": None}), STAGE])})
     assert found.rejects == []

@@ -1,4 +1,4 @@
-"""Health of hosts: single lines, how events fold into spans, and a day's files beside its runs."""
+"""Test health of hosts: single lines, the folding of events into spans, and reading a day's files."""
 
 import gzip
 import json
@@ -83,7 +83,7 @@ def test_a_time_is_a_number_or_iso_text_and_what_is_missing_is_null() -> None:
 
 
 def spans(*events: tuple[float, str, str]) -> list[tuple[float, float, str, int, bool, bool]]:
-    """Return the spans that these events of one check make.
+    """Return the spans that result from the given events of one check.
 
     events : each (minutes from noon, state, severity).
     returns : begin and end in minutes from noon, severity, number of events, whether it is still open,

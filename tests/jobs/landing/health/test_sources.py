@@ -1,4 +1,4 @@
-"""Converters of other tools' output, on samples and documented forms; each names its sample's source.
+"""Converters read samples and documented forms of other tools' output; each sample's source is named.
 
 Nothing here was run on the tools themselves: forms were read, values that grow are added.
 """
@@ -128,7 +128,7 @@ TAKEN = datetime(2026, 1, 5, 23, tzinfo=UTC)
 
 
 def found(source: str, text: str, given: dict[str, Any]) -> tuple[Found, dict[str, int]]:
-    """Events of a converter for a text: host, component, index, check, state, severity; and what it left out.
+    """Return events as (host, component, index, check, state, severity), and what was left out.
 
     Every line of it must be one that the landing's reader takes.
     """

@@ -1,4 +1,4 @@
-"""Courses of clocks made by hand: an offset, a drift, a jump, and changes that are none of these."""
+"""Clock errors made by hand are recognised as offsets, drifts or jumps, and other changes as none."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_offset_and_drift() -> None:
 
 
 def test_sudden_steps() -> None:
-    """Set back by 50 ms at step 12 and ahead by 3 ms at step 20, running away by 10 ppm all the time."""
+    """Two jumps of a clock, by -50 ms and +3 ms, are found beside a drift of 10 ppm."""
     true_s = 10e-6 * TIME_S - 0.05 * (np.arange(30) >= 12) + 0.003 * (np.arange(30) >= 20)
     found = course(np.array([true_s, 0.0 * TIME_S]) + NOISE_S, TIME_S)
     assert np.argwhere(found.is_leap).tolist() == [[0, 11], [0, 19]]
@@ -41,7 +41,7 @@ def test_steps_without_a_signal() -> None:
 
 
 def test_a_clock_set_between_two_bursts_is_not_taken_for_a_drift() -> None:
-    """A drift explains nearly all of it; what it would do within the bursts decides."""
+    """A jump between two bursts of steps is not mistaken for a drift, which would show within the bursts."""
     time_s = np.concatenate([np.arange(5.0), 140.0 + np.arange(5.0)])
     noise_s = 5e-6 * np.random.default_rng(3).standard_normal((3, 10))
     true_s = np.array([-0.05 * (time_s > 100.0), 0.0 * time_s, 0.0 * time_s])
@@ -59,7 +59,7 @@ def test_a_clock_set_after_the_first_step_of_a_burst_is_not_taken_for_a_drift() 
 
 
 def test_one_clock_that_is_set_makes_no_other_drift() -> None:
-    """Against their mean, five of six clocks leap by a sixth: over 12 short steps a line fits most."""
+    """A jump of one of six clocks does not give the other five a drift or a jump."""
     time_s = 0.5 * np.arange(12.0)
     own_s = np.zeros((6, 12))
     own_s[2, 6:] = -0.05

@@ -1,4 +1,4 @@
-"""Clocks from differences: through a graph, against a wrong tie, in parts, and by two equal ways."""
+"""Clocks are estimated from differences: through a graph, with a wrong difference, and in parts."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ CLOCKS_S = np.array([0.0, 0.01, -0.02, 0.03])
 
 
 def ties(*pairs: tuple[int, int], noise_s: float = 1e-5, off_s: dict[int, float] | None = None) -> Ties:
-    """Differences between clocks; the numbers from 4 on are the true times of collectives."""
+    """Make differences between clocks; numbers from 4 on stand for true times of collectives."""
     true_s = np.concatenate([CLOCKS_S, [0.0, 0.0]])
     one, other = np.array(pairs).T
     apart_s = (true_s[other] - true_s[one])[:, None] + noise_s * np.random.default_rng(1).standard_normal(
@@ -25,7 +25,7 @@ def ties(*pairs: tuple[int, int], noise_s: float = 1e-5, off_s: dict[int, float]
 
 
 def test_clocks_along_a_pipeline() -> None:
-    """Neighbours alone are compared; the ends of the chain are as well known as the sum of its links."""
+    """Clocks at the ends of a chain are estimated from differences between neighbours only."""
     found = join(ties((0, 1), (1, 2), (2, 3)), 4, TIME_S)
     assert found.ahead_s.mean(axis=1) == pytest.approx(CLOCKS_S - CLOCKS_S.mean(), abs=1e-5)
     assert found.part.tolist() == [0, 0, 0, 0]
@@ -38,7 +38,7 @@ def test_members_of_a_collective_meet_at_its_true_time() -> None:
 
 
 def test_a_tie_that_the_others_contradict_is_doubted() -> None:
-    """A link that is late in one direction looks like a clock, until the collectives show otherwise."""
+    """A difference that contradicts all others gets little weight in the estimate."""
     pairs = ((0, 1), (1, 2), (2, 3), *((hub, clock) for hub in (4, 5) for clock in range(4)))
     found = join(ties(*pairs, off_s={1: 0.005}), 4, TIME_S)
     assert found.ahead_s.mean(axis=1) == pytest.approx(CLOCKS_S - CLOCKS_S.mean(), abs=5e-5)
@@ -51,7 +51,7 @@ def test_parts_that_nothing_joins() -> None:
 
 
 def test_steps_that_lack_a_tie() -> None:
-    """Without the second link half of the chain is not known in these steps; the rest does not move."""
+    """If a difference is missing in some steps, only the clocks behind it are unknown in these steps."""
     some = ties((0, 1), (1, 2), (2, 3))
     some.apart_s[1, :4] = np.nan
     found = join(some, 4, TIME_S)
@@ -62,7 +62,7 @@ def test_steps_that_lack_a_tie() -> None:
 
 @pytest.mark.parametrize("step", [0, 5, STEPS - 1])
 def test_a_step_in_which_ties_disagree_shows_no_clock(step: int) -> None:
-    """A process wakes up late once: a collective that it ends then shows it, its link does not."""
+    """In a step in which differences of a clock disagree, this clock is unknown, and others are kept."""
     some = ties((0, 1), (1, 2), (2, 3), *((4, clock) for clock in range(4)))
     some.apart_s[6, step] += 0.005
     found = join(some, 4, TIME_S)

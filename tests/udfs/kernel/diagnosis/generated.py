@@ -1,4 +1,4 @@
-"""Shared by tests of the diagnosis: generated jobs with their truth, and their diagnosis."""
+"""Generated jobs with known truth and their diagnosis, shared by tests of the diagnosis."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -37,16 +37,16 @@ class Diagnosed:
 
     @property
     def labels(self) -> list[str]:
-        """Causes that hold by the diagnosis, unexplained time among them."""
+        """Causes that hold by the diagnosis, and the unexplained part if it does."""
         return [name for name, row in self.rows.items() if row["is_cause"]]
 
     @property
     def flags(self) -> dict[str, str]:
-        """Flags by cause."""
+        """Flags of the rows that have one, by cause."""
         return flags_of(self.rows)
 
     def workers(self, cause: str) -> set[tuple[int | None, int | None]]:
-        """Culprits of a cause as (dp_rank, pp_rank), the workers of a host one by one."""
+        """Culprits of a cause as (dp_rank, pp_rank), with the workers of hosts listed individually."""
         return {
             (each["dp_rank"], each["pp_rank"])
             for culprit in self.rows[cause]["culprits"]
@@ -70,7 +70,7 @@ def diagnosed(
 
 
 def causes_of(rank_steps: pa.Table, manifest: dict[str, Any], ops_together: int = OPS_TOGETHER) -> Rows:
-    """Rows of job_causes by cause, one for each."""
+    """Return the rows of job_causes by cause, after checking that each cause has one row."""
     table = simulate_job(rank_steps, manifest, SimulationSettings(ops_together=ops_together))[JOB_CAUSES]
     rows = {row["cause"]: row for row in table.to_pylist(maps_as_pydicts="strict")}
     assert tuple(rows) == tuple(each for each in CAUSES if each in rows)
@@ -79,5 +79,5 @@ def causes_of(rank_steps: pa.Table, manifest: dict[str, Any], ops_together: int 
 
 
 def flags_of(rows: Rows) -> dict[str, str]:
-    """Flags by cause, of the rows that have one."""
+    """Return the flags of those rows that have one, by cause."""
     return {name: row["flag_reason"] for name, row in rows.items() if row["flag_reason"] is not None}

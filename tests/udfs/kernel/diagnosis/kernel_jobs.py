@@ -1,4 +1,4 @@
-"""Generated jobs as kernel inputs."""
+"""Generated jobs in the form of the kernel's input."""
 
 from typing import NamedTuple
 
@@ -18,17 +18,17 @@ from udfs.simulate.rank_rows import ReplayedRows, replayed_rows
 
 
 class Job(NamedTuple):
-    """Rows that are replayed, and the layout."""
+    """Replayed rows and the layout of a job."""
 
     rows: ReplayedRows
     layout: Layout
 
     def analysed(self) -> WhatIf:
-        """Everything that the kernel finds."""
+        """Return everything that the kernel finds for the job."""
         return analyse(self.rows, self.layout, How())
 
     def blocks(self) -> list[BlockTimes]:
-        """Input of the diagnosis."""
+        """Return the input of the diagnosis, by blocks of steps."""
         recorded = read(self.rows, self.layout, OPS_TOGETHER, diagnosed=True)
         return [block.diagnosed for block in recorded.blocks if block.diagnosed is not None]
 
@@ -39,11 +39,11 @@ def job_of(job: GeneratedJob) -> Job:
 
 
 def found_in(blocks: list[BlockTimes], layout: Layout, hosts: Ints | None = None) -> Found:
-    """Everything that is found before any cause is fixed."""
+    """Return everything that is found before any cause is fixed."""
     known = np.full((layout.pp_size, layout.dp_size), -1) if hosts is None else hosts
     return Found.of(diagnosis.Job(layout, known, 1.0, 1.0, {}), blocks)
 
 
 def mean_step_s(found: Found, fixed: Fixed) -> float:
-    """Mean step time with some causes fixed. [s]"""
+    """Mean step time if some causes are fixed. [s]"""
     return Replays(found).mean_s(fixed)

@@ -1,4 +1,4 @@
-"""Transfers of one call, on a graph of four ops drawn by hand.
+"""Transfers of one call are found on a graph of four ops drawn by hand.
 
 forward-compute 0, backward-compute 1, forward-send 2, backward-recv 3: the send waits for the forward, the
 backward for the recv; send and recv are issued together.
@@ -31,7 +31,7 @@ DRAWN: Final = graph_of(((), (RECV,), (FORWARD,), ()), (FORWARD, SEND, RECV, BAC
 
 
 def times(lanes: int) -> tuple[Floats, Floats, Floats]:
-    """Forward 0 - 1, both transfers 1 - 3 of which the send needs 0.5 s and the recv 2, backward 3 - 4."""
+    """Times in which a call of a send and a recv lasts from 1 to 3 s, between a forward and a backward."""
     start = np.array([0.0, 3.0, 1.0, 1.0])
     end = np.array([1.0, 4.0, 3.0, 3.0])
     transfer = np.array([1.0, 1.0, 0.5, 2.0])
@@ -45,7 +45,7 @@ def test_transfers_that_start_and_end_together_are_a_call() -> None:
 
 
 def test_whose_peer_came_last_is_free_for_the_others() -> None:
-    """The send's peer was there at 2.5 s, the recv's at 1: how long the recv took is not known."""
+    """In a call, only the op whose peer came last has a known length."""
     calls = find_calls(DRAWN, *times(2))
     assert {op: free.all() for op, free in calls.is_free.items()} == {SEND: False, RECV: True}
     assert {op: free.any() for op, free in calls.is_free.items()} == {SEND: False, RECV: True}
@@ -92,6 +92,6 @@ def test_without_calls_the_graph_stays() -> None:
 
 
 def test_a_call_that_would_wait_for_itself_changes_nothing() -> None:
-    """The send waits for the backward, which waits for the recv."""
+    """Joining transfers into a call changes nothing where the call would wait for itself."""
     crossed = graph_of(((), (RECV,), (BACKWARD,), ()), (FORWARD, RECV, BACKWARD, SEND))
     assert call_graph(crossed, TOGETHER) is crossed

@@ -1,4 +1,4 @@
-"""One mechanism at a time, and others that are easily mistaken for it: the diagnosis against the truth."""
+"""The diagnosis names one planted mechanism at a time, and not the causes that resemble it."""
 
 from dataclasses import replace
 from typing import Final
@@ -44,7 +44,7 @@ def shapes(name: str) -> pytest.MarkDecorator:
 
 
 def assert_alone(shape: JobShape, mechanism: Mechanism) -> None:
-    """The cause is labelled and nothing else, its saving is the truth, and no innocent worker is named."""
+    """Assert that only this cause is named, that its saving is true, and that no healthy worker is named."""
     found = diagnosed(shape, mechanism)
     cause = mechanism.cause or ""
     assert found.labels == [cause]
@@ -104,7 +104,7 @@ def test_more_layers_are_found_where_they_are(shape: JobShape, layers: tuple[int
 @shapes("shape")
 @pytest.mark.parametrize("congestion", NETWORK.values(), ids=NETWORK.keys())
 def test_congestion_in_most_of_the_steps_is_found(shape: JobShape, congestion: CongestedNetwork) -> None:
-    """Sixteen of twenty: so is the transfer at the lower quartile."""
+    """Congestion in 16 of 20 steps is found, although transfers are slow even at their lower quartile."""
     longer = replace(shape, steps=20)
     assert_alone(longer, congestion)
     assert len(diagnosed(longer, congestion).workers("communication")) > shape.dp_size
@@ -112,7 +112,7 @@ def test_congestion_in_most_of_the_steps_is_found(shape: JobShape, congestion: C
 
 @pytest.mark.parametrize("host", ["node-0000", "node-0001"])
 def test_a_sick_host_of_two_whole_stages_is_no_stage_imbalance(host: str) -> None:
-    """Eight ranks, those of two stages of four: its stages have no other peers."""
+    """A sick host that contains two whole stages is named as slow workers, not as stage imbalance."""
     sick = SickHost(host, 1.4)
     assert_alone(USUAL, sick)
     found = diagnosed(USUAL, sick)
@@ -127,13 +127,13 @@ def test_a_sick_host_of_two_whole_stages_is_no_stage_imbalance(host: str) -> Non
     ids=["pause", "data", "worker", "stage"],
 )
 def test_a_late_peer_in_a_call_is_no_slow_transfer(shape: JobShape, mechanism: Mechanism) -> None:
-    """All transfers of a call last as long as its slowest."""
+    """A peer that comes late to a call is no slow transfer, although all transfers of the call are long."""
     assert_alone(replace(shape, batched=True), mechanism)
 
 
 @shapes("shape")
 def test_a_loss_layer_with_uneven_data_is_no_slow_worker(shape: JobShape) -> None:
-    """Light microbatches of the last stage look slow beside the constant of the loss layer."""
+    """A loss layer beside uneven data is no slow worker, although its light microbatches look slow."""
     found = diagnosed(shape, LossLayer(0.05, 0.08), UNEVEN_DATA)
     assert found.labels == ["stage_imbalance", "data_imbalance"]
     assert found.rows["slow_worker"]["time_saved_fraction"] == pytest.approx(0.0, abs=NEAR)

@@ -1,4 +1,4 @@
-"""Culprits and their losses, on times lost that are written by hand."""
+"""Culprits and their losses are right for lost times written by hand."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from udfs.kernel.diagnosis.culprits import blame
 
 
 def test_a_culprit_has_the_time_lost_in_a_step_that_struck_it_not_in_a_mean_step() -> None:
-    """Dp rank 1 of stage 1 starts an op 0.25 and 0.75 s late in two of eight steps."""
+    """A culprit's effect is its mean lost time in the steps that it hits, not in all steps."""
     job = job_of(generate_job(JobShape(dp_size=2, pp_size=2, steps=8), [], seed=1))
     (block,) = job.blocks()
     delay_s = np.zeros((1, 8, 2))

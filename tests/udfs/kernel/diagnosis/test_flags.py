@@ -1,4 +1,4 @@
-"""Every flag on a job that must have it, and not on one that differs in the flagged property."""
+"""Every flag is set on a job that must have it, and not on a similar job that must not."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from udfs.kernel.diagnosis.savings import Savings
 
 
 class Job(NamedTuple):
-    """A job to generate."""
+    """Parameters of a job to generate."""
 
     shape: JobShape = USUAL
     mechanisms: Sequence[Mechanism] = ()
@@ -33,7 +33,7 @@ class Job(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A job that must have a flag, on which causes, and a similar one that must not."""
+    """A job that must have a flag, the flagged causes, and a similar job without the flag."""
 
     flagged: Job
     causes: Sequence[int]
@@ -143,7 +143,7 @@ def test_a_replay_may_miss_the_record_by_as_much_either_way(replayed: float, is_
 def test_what_is_attributed_to_causes_that_do_not_hold_has_no_name_either(
     hidden: float, is_flagged: bool
 ) -> None:
-    """Behind the cause that holds, others have 0.05 of the 0.13 lost (flagged), or 0.03 of 0.11 (not)."""
+    """Loss attributed to causes that do not hold counts as unnamed: 0.05 of 0.13 is flagged."""
     job = job_of(generate_job(USUAL, [], 1))
     nothing = dict.fromkeys(cause.FIXABLE, 0.0)
     attributed = nothing | {cause.SLOW_WORKER: 0.08, cause.STAGE_IMBALANCE: hidden}
@@ -165,7 +165,7 @@ def test_a_flagged_worker_or_stage_keeps_the_best_estimate_and_both_candidates()
 
 
 def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_worker() -> None:
-    """The better of both guesses is named, with a flag."""
+    """A single-worker stage that is slower than layers explain is named as a slow worker, with a flag."""
     found = diagnosed(ONE_REPLICA, WeakGpu(0, 1, 1.7))
     assert found.labels == ["slow_worker"]
     assert found.workers("slow_worker") == found.struck
@@ -176,7 +176,7 @@ def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_work
 
 
 def test_clocks_that_are_apart_are_no_slow_transfers_and_no_late_data() -> None:
-    """The clocks are corrected, so that nothing is left to flag."""
+    """Clocks that differ by 20 ms cause no flag and no cause, because they are corrected."""
     found = diagnosed(USUAL, ClockSkew(0.02))
     assert "clock_skew" not in found.flags.values()
     assert found.labels == []
@@ -189,7 +189,7 @@ def test_five_slow_workers_of_sixteen_are_all_named() -> None:
 
 
 def test_what_all_workers_lose_together_is_lost_and_has_no_name() -> None:
-    """Both hosts 1.4 times as slow from step 6 of 12 on: no worker is slower than its peers."""
+    """Loss that all workers share is unexplained: on both hosts, every worker is slow from step 6 on."""
     found = CASES[cause.MOSTLY_UNEXPLAINED].flagged.diagnosed()
     assert found.labels == ["unexplained"]
     lost = found.rows["unexplained"]["lost_fraction"]
@@ -197,7 +197,7 @@ def test_what_all_workers_lose_together_is_lost_and_has_no_name() -> None:
 
 
 def test_microbatches_that_are_long_on_some_stages_alone_are_no_loss_without_a_name() -> None:
-    """Work that differs by microbatch and chunk is the job's own scatter."""
+    """Microbatches that are long only on some stages are scatter of the job's work, not unexplained loss."""
     found = diagnosed(USUAL, ExpertImbalance(0.3))
     assert found.labels == []
     assert found.rows["unexplained"]["time_saved_fraction"] < 0.025

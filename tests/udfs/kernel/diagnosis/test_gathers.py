@@ -1,4 +1,4 @@
-"""Late starts of first computes, where all model chunks are gathered before them or meanwhile.
+"""Late first computes are found, whether all model chunks are gathered before them or meanwhile.
 
 Two replicas of two chunks, whose parameters are gathered from 0 to 0.1 s and from 0.1 to 0.2.
 """
@@ -22,7 +22,7 @@ LENGTH_S: Final = {"data-load": 0.5, "grads-reduce-scatter": 1.0}
 
 
 def step_of(begins_s: float, in_turn: Sequence[tuple[str, int]], second_s: float) -> Ops:
-    """Two gathers, and what runs in turn from `begins_s` on; the second gather takes `second_s`."""
+    """Two gathers, and ops that run in turn from `begins_s` on; the second gather takes `second_s`."""
     ops: Ops = [("params-all-gather", 0, 0.1, -1, 0), ("params-all-gather", 0.1, second_s, -1, 1)]
     for name, chunk in (*in_turn, ("grads-reduce-scatter", 1), ("grads-reduce-scatter", 0)):
         ops.append((name, begins_s, LENGTH_S.get(name, 2.0), 0, chunk))
@@ -35,7 +35,7 @@ def causes(
     in_turn: Sequence[tuple[str, int]] = COMPUTES,
     seconds_s: Sequence[float] = (0.1,) * 10,
 ) -> Rows:
-    """Causes of a job of ten steps, given by when each replica begins what it runs in turn."""
+    """Return the causes of a job of ten steps, given when each replica begins its ops after the gathers."""
     lines = [
         line(step, dp_rank, 0, step_of(now_s, in_turn, second_s))
         for step, (of_step_s, second_s) in enumerate(zip(begins_s, seconds_s, strict=True))
@@ -45,7 +45,7 @@ def causes(
 
 
 def assert_saves(rows: Rows, saved_s: float, fixed_s: float, cause: str = "launch_delay") -> None:
-    """All that is lost is lost to one cause, late starts.
+    """Assert that the whole loss belongs to one cause, by default to late starts.
 
     saved_s, fixed_s : of the mean step what it takes, and the rest. [s]
     """
@@ -81,7 +81,7 @@ def test_a_slow_gather_of_another_chunk_is_slow_communication() -> None:
 
 
 def test_a_gather_that_waits_for_the_compute_cannot_come_before_it() -> None:
-    """A forward-compute waits for the first of two gathers, the second gather for it."""
+    """A gather that waits for a forward-compute is not taken as a gather that must precede it."""
     counts = tuple({ot.FORWARD_COMPUTE: 1, ot.PARAMS_ALL_GATHER: 2}.get(each, 0) for each in range(ot.COUNT))
     cell = Cell(0, ALL_DP_RANKS, StageProgram(counts, (), (), (-1,) * 3, ()))
     types, waits_for = (ot.FORWARD_COMPUTE, *[ot.PARAMS_ALL_GATHER] * 2), ((1,), (), (0,))

@@ -1,4 +1,4 @@
-"""Different GPUs: the part of slow workers that their type explains, and the part that it does not."""
+"""Mixed GPU types are separated from slow workers: a type explains only a part of the slowness."""
 
 from dataclasses import replace
 from typing import Final
@@ -25,7 +25,7 @@ SHAPES: Final = {
 
 
 def types_of(shape: JobShape, *slower: tuple[int, int], name: str = "A100") -> dict[str, str]:
-    """Types of the hosts if some workers, (dp_rank, pp_rank), are on another type than H100."""
+    """GPU types of hosts, where the given workers (dp_rank, pp_rank) have another type than H100."""
     return {
         f"node-{number:04d}": name if cell in slower else "H100" for number, cell in enumerate(shape.cells)
     }
@@ -112,13 +112,13 @@ def test_one_heavier_stage_on_another_type_stays_a_stage() -> None:
 
 
 def computes(worker_type: np.ndarray, factors: list[float], stages: list[float]) -> np.ndarray:
-    """Median computes of both directions, (p, k, c, s, d), of steps all alike."""
+    """Median computes of both directions, shape (p, k, c, s, d), with all steps equal."""
     base_s = np.array(stages)[:, None] * np.append(factors, 1.0)[worker_type]
     return np.broadcast_to(base_s[:, None, None, None], (len(stages), 2, 1, 12, worker_type.shape[1])).copy()
 
 
 def test_types_are_compared_through_a_third() -> None:
-    """Types 0 and 2 share no stage; each shares one with type 1, and stages differ."""
+    """Two GPU types without a common stage are compared through a third type."""
     worker_type = np.array([[0, 0, 1], [1, 2, 2], [2, 2, -1]])
     found = type_factors(computes(worker_type, [1.5, 1.0, 3.0], [1.0, 5.0, 2.0]), worker_type)
     assert np.exp(found.measured) == pytest.approx(np.array([[1.5, 1.5], [1.0, 1.0], [3.0, 3.0]]))

@@ -1,4 +1,4 @@
-"""Levels of workers against their peers of the same step, on arrays with exact answers."""
+"""Levels of workers relative to their peers in the same step are exact on arrays made by hand."""
 
 from typing import Final
 
@@ -54,7 +54,7 @@ def test_what_all_stages_take_longer_in_a_step_is_common_and_no_stages(level: Fl
 
 @pytest.mark.parametrize("first", [3, 6, 8])
 def test_a_stage_slow_in_up_to_most_of_the_steps_is_slow_and_not_heavy(level: Floats, first: int) -> None:
-    """Three quiet steps of twelve show the stage's healthy level."""
+    """A stage that is slow in at most 9 of 12 steps is slow, not heavy, since 3 steps show its level."""
     level[0, :, first:] += 0.3
     usual = usual_levels(level, ERROR, ALONE, EVEN, IN_TIME)
     np.testing.assert_allclose(usual.base, BASE, atol=1e-12)
@@ -71,7 +71,7 @@ def test_a_stage_slow_in_all_steps_is_heavy(level: Floats) -> None:
 
 
 def test_most_workers_of_a_stage_on_one_slow_host_are_compared_with_the_others(level: Floats) -> None:
-    """With three of four workers slow always, their host's workers are no longer peers of the usual one."""
+    """If a slow host has three of a stage's four workers, the fourth alone shows the usual level."""
     hosts = ALONE.copy()
     hosts[1, :3] = 99
     level[1, :, :, :3] += 0.4
@@ -96,7 +96,7 @@ def test_a_slow_series_is_found_in_its_steps_in_its_kind_and_nowhere_else(level:
     ids=["always, too little", "always", "one step", "two steps, too little", "two steps"],
 )
 def test_how_much_is_slow(steps: list[int], size: float, is_slow: bool) -> None:
-    """1.2 % in the mean, or 3 % in two steps at least."""
+    """A worker is slow from 1.2 % in the mean on, or from 3 % in at least two steps."""
     own = np.zeros((STAGES, KINDS, STEPS, DP_RANKS))
     own[1, 0, list(steps), 2] = size
     assert bool(found_in(own).any()) is is_slow
@@ -122,7 +122,7 @@ def test_a_steady_level_leaves_steps_their_noise_and_one_that_changes_is_taken_w
 
 
 def test_a_level_that_rises_is_taken_as_it_is_though_its_noise_is_not_known_well() -> None:
-    """With one peer the scatter of a slow worker is the only one there is, and growth widens it."""
+    """A growing level is measured in full, even if the only peer leaves its noise uncertain."""
     own = np.zeros((1, 1, 12, 2))
     own[0, 0, :, 1] = np.linspace(0.3, 0.6, 12) + 0.02 * np.random.default_rng(1).standard_normal(12)
     found = slow_series(own, np.full((1, 12), 0.09), np.array([0.03]), np.arange(12))
@@ -130,7 +130,7 @@ def test_a_level_that_rises_is_taken_as_it_is_though_its_noise_is_not_known_well
 
 
 def test_steps_are_judged_in_the_order_of_time_wherever_they_stand() -> None:
-    """The second block holds the first six steps."""
+    """Levels use the order of steps in time, even if blocks hold steps in another order."""
     order = np.array([6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5])
     own = np.zeros((1, 1, STEPS, 2))
     own[0, 0, :4, 1] = 0.3
@@ -148,7 +148,7 @@ def test_a_change_adds_nothing_to_the_scatter_over_steps() -> None:
 
 @pytest.mark.parametrize("slow", [0, 4, 12])
 def test_healthy_workers_may_differ_by_several_of_their_spreads(slow: int) -> None:
-    """Up to half of 32 workers slow: the spread is that of the others."""
+    """The spread of healthy workers is measured even if up to half of the 32 workers are slow."""
     rng = np.random.default_rng(3)
     own = np.repeat(0.005 * rng.standard_normal((4, 1, 1, 8)), STEPS, axis=2)
     own.reshape(4, STEPS, 8)[:, :, : slow // 4] += 0.2
@@ -162,7 +162,7 @@ def test_too_few_workers_do_not_say_what_is_healthy() -> None:
 
 
 def test_few_healthy_workers_are_never_far_apart() -> None:
-    """The closest two of three peers show little: without a bound no slow worker would stand out."""
+    """With few workers, the spread of healthy ones is bounded, so that slow ones still stand out."""
     own = np.zeros((1, KINDS, STEPS, 4)) + np.array([0.0, 0.0, 0.02, 0.04])
     assert apart_when_healthy(own).tolist() == [MOST_APART_OF_FEW] * KINDS
 
@@ -177,7 +177,7 @@ def test_of_a_slow_worker_the_other_direction_need_not_be_beyond_healthy_ones() 
 
 
 def test_what_one_stage_does_not_have_is_not_common(level: Floats) -> None:
-    """Two of three stages are slow in half of the steps: the third shows it, and is not fast elsewhere."""
+    """If two of three stages are slow in half of the steps, the third stage shows that not all are slow."""
     level[:2, :, ::2] += 0.4
     usual = usual_levels(level, ERROR, ALONE, EVEN, IN_TIME)
     assert not usual.common.any()
@@ -201,7 +201,7 @@ def test_workers_as_quiet_as_ever_say_what_is_usual_where_most_are_slow(level: F
 
 @pytest.mark.parametrize("stages", [1, 3])
 def test_what_grows_is_measured_from_before_it_grew(level: Floats, stages: int) -> None:
-    """Slow by too little for its quiet steps to be clearly faster than usual."""
+    """Growing slowness is measured from the steps before it, even if these are hardly faster than usual."""
     level = level[:stages]
     grown = 0.08 * np.clip((IN_TIME - 1) / (STEPS - 2), 0.0, 1.0)
     shuffled = np.random.default_rng(3).permutation(STEPS)

@@ -1,4 +1,4 @@
-"""Slow loads: the saving of their fix, and late starts that they do not cause."""
+"""Fixing slow loads saves what it should, and leaves late starts that have other reasons."""
 
 from dataclasses import replace
 from typing import Final
@@ -67,7 +67,7 @@ def test_loads_that_are_not_recorded_are_late_starts() -> None:
 
 @pytest.mark.parametrize("name", ["data_loads", "data_loads_of_a_virtual_pipeline"])
 def test_the_fix_leaves_slow_loads_their_usual_time_and_others_as_they_are(name: str) -> None:
-    """Loads that take 3 ms each, except for three in ten, which take a second longer in the mean."""
+    """Fixing slow data-loads gives them their usual time and leaves all other loads unchanged."""
     steady = Workload(noise=0.0)
     job = job_of(generate_job(LAYOUTS[name], [SlowReads(1.0, 0.3)], seed=7, workload=steady))
     blocks, usual_s = job.blocks(), USUAL_S["data-load"]
@@ -83,7 +83,7 @@ def test_the_fix_leaves_slow_loads_their_usual_time_and_others_as_they_are(name:
 
 
 def test_stages_are_measured_by_their_own_usual_load() -> None:
-    """The first stage loads 50 times as much as the others, always."""
+    """Loads of a stage are compared with that stage's own usual load, even if it is 50 times as long."""
     job = job_of(generate_job(LOADING, [], seed=3))
     heavy = []
     for block in job.blocks():
@@ -96,7 +96,7 @@ def test_stages_are_measured_by_their_own_usual_load() -> None:
 
 @pytest.mark.parametrize(("slow", "is_found"), [(16, True), (19, False)])
 def test_a_few_quiet_steps_show_the_usual_load_but_a_single_one_does_not(slow: int, is_found: bool) -> None:
-    """All loads of the first steps take 20 times as long."""
+    """Four fast steps of 20 show the usual load, but a single one does not."""
     job = job_of(generate_job(replace(LOADING, steps=20), [], seed=3, workload=Workload(noise=0.0)))
     first, slowed = 0, []
     for block in job.blocks():

@@ -1,4 +1,4 @@
-"""Slow optimizers, clips and collections, and late entries, put into a healthy job by hand."""
+"""Slow optimizers, clips, collections and late entries are found in a healthy job changed by hand."""
 
 from dataclasses import replace
 from typing import Final
@@ -31,7 +31,7 @@ def job() -> Job:
 
 
 def block_with(job: Job, op_type: int, factor: Floats) -> BlockTimes:
-    """Ops of a type take 0.1 s times a factor, shape (stage, step, dp_rank); all enter on time."""
+    """Return a block whose ops of one type take 0.1 s times a factor, shape (stage, step, dp_rank)."""
     (block,) = job.blocks()
     duration_s = block.duration_s.copy()
     for op, (of_op, stage) in enumerate(zip(block.graph.op_types, block.graph.stages, strict=True)):
@@ -102,7 +102,7 @@ def test_parts_of_an_op_give_its_time_back_and_its_usual_time_without_them(job: 
 
 
 def test_a_worker_that_enters_a_collective_late(job: Job) -> None:
-    """Late by 0.08 s in every step from the fifth on; entries of others are on time."""
+    """A worker is named that enters a collective 0.08 s late in every step from the fifth on."""
     block = block_with(job, ot.OPTIMIZER, np.ones((2, 10, 4)))
     place = next(row for row, op in enumerate(block.entries.ops.tolist()) if block.graph.stages[op] == 1)
     delay_s = block.entries.delay_s.copy()
@@ -119,7 +119,7 @@ def test_a_worker_that_enters_a_collective_late(job: Job) -> None:
 
 
 def late_in(steps: int, late_s: Floats) -> tuple[Job, BlockTimes, int]:
-    """A job whose whole last stage enters one collective late by some time in each step; the op type too."""
+    """Return a job whose last stage enters one collective late by some time in each step, and its type."""
     job = job_of(generate_job(replace(SHAPE, steps=steps), [], seed=1))
     block = block_with(job, ot.OPTIMIZER, np.ones((2, steps, 4)))
     place = next(row for row, op in enumerate(block.entries.ops.tolist()) if block.graph.stages[op] == 1)
@@ -137,14 +137,14 @@ def test_a_quiet_end_shows_what_is_late_in_most_steps() -> None:
 
 
 def test_of_lateness_that_scatters_the_lowest_is_not_usual() -> None:
-    """Between 0 and 0.06 s: the lowest sixth is 0.016 s below the 30 % quantile, three times what counts."""
+    """If lateness scatters between 0 and 0.06 s, the 30 % quantile is usual, not the lowest sixth."""
     job, block, op_type = late_in(20, np.random.default_rng(2).permutation(np.linspace(0.0, 0.06, 20)))
     found = own_ops([block], job.layout, np.full((2, 4), -1), np.arange(20), STEP_S)
     assert found.late_s[op_type].max() == pytest.approx(0.06 - 0.018, abs=0.001)
 
 
 def test_ops_that_take_next_to_nothing_are_left_alone(job: Job) -> None:
-    """What an optimizer takes longer, 0.1 s, is a hundredth of the step of 10 s: too little to count."""
+    """An optimizer that costs 0.1 s of a step of 10 s is too short to count."""
     factor = np.full((2, 10, 4), 0.1)
     factor[1, :, 2] = 0.2
     block = block_with(job, ot.OPTIMIZER, factor)
@@ -157,7 +157,7 @@ def test_ops_that_take_next_to_nothing_are_left_alone(job: Job) -> None:
 
 
 def test_who_waits_for_the_receiver_of_its_last_send_is_not_late_by_itself() -> None:
-    """The last backward-send of stage 1 lasts until a slow stage 0 receives it; then it reduces gradients."""
+    """A worker whose last send waits for a slow receiver is not named as late."""
     job = pipeline_of(2, frozenset({"backward-send", "backward-recv"}), dp=3)
     times = times_of(job)
     times.compute[:, 0, :, :, 1] *= 2.5
@@ -172,7 +172,7 @@ def test_who_waits_for_the_receiver_of_its_last_send_is_not_late_by_itself() -> 
 def test_a_chunk_that_hardly_takes_time_hides_no_slow_worker_and_a_gather_behind_a_compute_is_not_late() -> (
     None
 ):
-    """Like FSDP on a host that waits: the root takes 0.1 ms, or 0.3, and each unit is gathered in turn."""
+    """A tiny FSDP root chunk does not hide a slow worker, and a gather behind a compute is not late."""
     rng = np.random.default_rng(1)
     lines = []
     for step in range(10):

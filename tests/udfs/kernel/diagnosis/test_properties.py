@@ -1,4 +1,4 @@
-"""Properties of every diagnosis, for any layout and fault."""
+"""Properties hold of every diagnosis, for any layout and fault."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -37,7 +37,7 @@ def fractions(found: Rows) -> dict[tuple[str, str], float]:
 
 
 def culprits(found: Rows) -> dict[str, list[tuple[Any, ...]]]:
-    """For each cause, in the order of ranks: which of two is worse may be a matter of rounding."""
+    """Culprits of each cause in the order of ranks, since rounding may decide which of two is worse."""
     keys = ("pp_rank", "dp_rank", "share_of_steps", "pattern")
     return {
         name: sorted(
@@ -49,7 +49,7 @@ def culprits(found: Rows) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def assert_sane(found: Rows) -> None:
-    """One row for each cause, which `causes_of` has seen to, and numbers in all of them."""
+    """Assert that each cause has one row, and that all its numbers are finite."""
     assert np.isfinite(list(fractions(found).values())).all()
     for row in found.values():
         assert row["time_saved_fraction"] < 1.0
@@ -74,7 +74,7 @@ def assert_same_by_blocks(job: GeneratedJob) -> None:
 @thorough
 @given(seed=st.integers(0, 2**20))
 def test_blocks_of_steps_change_nothing(seed: int) -> None:
-    """Jobs of random layouts; some lack ops here and there, have other schedules or clocks that are apart.
+    """Dividing a job into blocks of steps does not change its diagnosis, for random layouts.
 
     Those whose clocks contradict who waits for whom are refused before anything is diagnosed.
     """
@@ -90,7 +90,7 @@ def test_blocks_of_steps_change_nothing(seed: int) -> None:
 def test_blocks_of_steps_change_nothing_where_clocks_seem_a_millisecond_apart_in_some_steps(
     seed: int,
 ) -> None:
-    """A flag once depended on the worst block."""
+    """Blocks of steps give the same flags even if clocks seem a millisecond apart in some steps."""
     job = recorded_job(Simulation(replace(sample_job(seed, most_ops=8000), lost_ranks=())))
     assert_same_by_blocks(job)
 
@@ -101,7 +101,7 @@ def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
 
 
 def slower(rank_steps: pa.Table, factor: int) -> pa.Table:
-    """Everything takes `factor` times as long, from the beginning of the first step on."""
+    """Return rows in which everything takes `factor` times as long."""
     t0_us = rank_steps["t0_us"].combine_chunks()
     first_us = pc.min(t0_us)
     since_us = pc.multiply(pc.subtract(t0_us, first_us), factor)
@@ -123,12 +123,12 @@ def test_a_job_a_thousand_times_slower_has_the_same_causes(shape: JobShape, seed
 
 
 def relabelled(rank_steps: pa.Table, order: list[int]) -> pa.Table:
-    """Replica d called order[d]; ranks and hosts stay who they are."""
+    """Rename dp rank d to order[d]; ranks and hosts keep their names."""
     return with_column(rank_steps, "dp_rank", pa.array(np.array(order)[rank_steps["dp_rank"].to_numpy()]))
 
 
 def has_halves_on_hosts(rank_steps: pa.Table) -> bool:
-    """Whether two hosts hold half of a stage's replicas each: their order decides which is usual."""
+    """Return whether two hosts each hold half of a stage's replicas, so that either may count as usual."""
     workers = rank_steps.select(["pp_rank", "dp_rank", "host"]).group_by(["pp_rank", "dp_rank", "host"])
     hosts_of = defaultdict(list)
     for row in workers.aggregate([]).to_pylist():

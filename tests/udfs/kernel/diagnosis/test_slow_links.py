@@ -1,4 +1,4 @@
-"""Cost of a slow link where most transfers of its kind cross it, beside a simulation that knows the truth.
+"""The cost of a slow link that most transfers cross is close to that in a simulation with known truth.
 
 Each case was missed or a sixth too low while what is usual was measured over all transfers of a type.
 """
@@ -22,7 +22,7 @@ ALL_STEPS: Final = slice(0, STEPS)
 
 
 class Link(NamedTuple):
-    """Transfers of one direction that a stage sends, slow in some steps."""
+    """A link whose transfers of one direction are slow in some steps."""
 
     direction: int
     sender: int
@@ -40,7 +40,7 @@ def job_of(pp: int, blocking: frozenset[str], dp: int = 1, *, is_eager: bool = F
 
 
 def times_of(job: Job, slow: Sequence[Link] = (), slow_s: float = SLOW_S) -> Times:
-    """Times that scatter by 1 %; the same draws with and without slow links."""
+    """Times with a scatter of 1 %, from equal draws with and without slow links."""
     rng = np.random.default_rng(1)
 
     def noisy(mean_s: float, *shape: int) -> Floats:
@@ -65,7 +65,7 @@ def times_of(job: Job, slow: Sequence[Link] = (), slow_s: float = SLOW_S) -> Tim
 def communication_of(
     job: Job, slow: Sequence[Link], slow_s: float = SLOW_S, *, one_host: bool = True
 ) -> tuple[dict[str, Any], float, dict[str, float]]:
-    """The row of its cause, what the links truly cost, and all savings."""
+    """Return the row of cause communication, the true cost of the links, and all savings."""
     recorded = simulated_job(job, times_of(job, slow, slow_s), one_host=one_host)
     healthy_s = simulated_job(job, times_of(job)).step_s
     found = simulate_job(recorded.rank_steps, recorded.manifest)["job_causes"].to_pylist()
@@ -84,7 +84,7 @@ def communication_of(
 def test_a_slow_direction_of_one_boundary_saves_what_it_costs(
     pp: int, first: int, direction: int, blocking: frozenset[str]
 ) -> None:
-    """All transfers of its type, of two stages: the other direction, or quiet steps, show the usual time."""
+    """A slow direction between two stages is measured by the other direction, or by quiet steps."""
     link = Link(direction, direction, slice(first, STEPS))
     row, true, saved = communication_of(job_of(pp, blocking), [link])
     assert true > 0.03
@@ -98,7 +98,7 @@ def test_a_slow_direction_of_one_boundary_saves_what_it_costs(
 
 
 def test_a_direction_that_takes_twice_as_long_always_is_no_fault() -> None:
-    """Gradients may be larger than activations: the log does not show which of both is usual."""
+    """A direction that always takes twice as long is no fault, because gradients may be larger."""
     job = job_of(2, EVERY)
     times = times_of(job)
     transfer = times.transfer * np.array([1.0, 2.0]).reshape(2, 1, 1, 1, 1)
@@ -109,7 +109,7 @@ def test_a_direction_that_takes_twice_as_long_always_is_no_fault() -> None:
 
 
 def test_a_link_that_is_slow_there_and_back_has_both_directions() -> None:
-    """What each of its ends lost is that of both ways."""
+    """A link that is slow in both directions is named with both, and the loss of both."""
     row, true, _ = communication_of(job_of(4, EVERY, 2), [Link(FORWARD, 1), Link(BACKWARD, 2)])
     assert row["time_saved_fraction"] == pytest.approx(true, abs=0.005)
     ends = {(each["pp_rank"], each["dp_rank"], each["direction"]) for each in row["culprits"]}
@@ -117,7 +117,7 @@ def test_a_link_that_is_slow_there_and_back_has_both_directions() -> None:
 
 
 def test_both_directions_that_are_slow_from_a_step_on_are_measured_by_the_steps_before() -> None:
-    """Equally in all links: congestion."""
+    """With two stages, transfers slow both ways from a step on are measured by the earlier steps."""
     slow = [Link(direction, direction, slice(2, STEPS)) for direction in (FORWARD, BACKWARD)]
     row, true, _ = communication_of(job_of(2, EVERY), slow)
     assert row["time_saved_fraction"] == pytest.approx(true, abs=0.005)
@@ -126,7 +126,7 @@ def test_both_directions_that_are_slow_from_a_step_on_are_measured_by_the_steps_
 @pytest.mark.parametrize("direction", [FORWARD, BACKWARD], ids=NAMES)
 @pytest.mark.parametrize(("pp", "first"), [(3, 0), (3, 6), (4, 6)])
 def test_a_link_is_slow_by_any_clock_where_its_round_trip_is(pp: int, first: int, direction: int) -> None:
-    """Sends are done when copied, so that clocks could be apart by half of what one direction takes more."""
+    """A link is named slow whatever the clocks, if its round trips are slow."""
     link = Link(direction, direction, slice(first, STEPS))
     row, true, _ = communication_of(job_of(pp, EVERY, 2, is_eager=True), [link], 3 * SLOW_S, one_host=False)
     assert true > 0.03
@@ -135,7 +135,7 @@ def test_a_link_is_slow_by_any_clock_where_its_round_trip_is(pp: int, first: int
 
 
 def ahead(rows: pa.Table, stage: int, by_s: float) -> pa.Table:
-    """The same log by a clock of one stage that is ahead."""
+    """Shift the clock of one stage ahead in the log."""
     lines = rows.to_pylist()
     for each in lines:
         if each["pp_rank"] == stage:
@@ -144,7 +144,7 @@ def ahead(rows: pa.Table, stage: int, by_s: float) -> pa.Table:
 
 
 def test_a_clock_alone_is_no_slow_link() -> None:
-    """It is ahead by nearly all that a transfer takes: more would be seen, and corrected."""
+    """A wrong clock alone is no slow link, even at the largest error that is not corrected."""
     job = job_of(3, EVERY, is_eager=True)
     times = times_of(job)
     recorded = simulated_job(job, times._replace(transfer=times.transfer * 20), one_host=False)
@@ -154,7 +154,7 @@ def test_a_clock_alone_is_no_slow_link() -> None:
 
 
 def test_of_two_stages_a_link_that_was_always_slow_one_way_is_the_log_of_a_clock() -> None:
-    """Either it is slow forwards, or it takes as long both ways and the second stage's clock is ahead.
+    """With two stages, a link that is always slow in one direction has the same log as a wrong clock.
 
     Of the second nothing can be mended, so that nothing is named. Where its sends end with their transfers,
     ends say which it is.

@@ -1,4 +1,4 @@
-"""Whether pauses hide the weights of microbatches, in jobs of any number of stages."""
+"""Test whether pauses hide the weights of microbatches, for jobs of any number of stages."""
 
 from math import comb
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from udfs.kernel.diagnosis.works import MOST_HIDDEN, hide_pauses
 
 
 def factors(stages: int, struck: int) -> Factors:
-    """Uneven data in 100 microbatches a stage, of which some pause."""
+    """Uneven data in 100 microbatches per stage, some of which pause."""
     pause_s = np.zeros((stages, 1, 1, 100, 1, 1))
     pause_s[:, :, :, :struck] = 0.1
     data = SimpleNamespace(is_real=True)
@@ -31,5 +31,5 @@ def test_pauses_hide_weights_where_chance_lets_most_stages_pause_at_once(stages:
 
 @pytest.mark.parametrize(("struck", "hides"), [(40, False), (60, True)])
 def test_a_thousand_stages_are_no_error(struck: int, hides: bool) -> None:  # a case's answer
-    """There are more ways to choose half of them than a float can be."""
+    """Jobs of 1,200 stages are handled, though a float cannot hold the number of halves to choose."""
     assert hide_pauses(factors(1_200, struck)) == hides

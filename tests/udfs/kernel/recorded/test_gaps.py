@@ -1,4 +1,4 @@
-"""Pauses between two ops: no op and no replay has them, and yet the step takes longer."""
+"""Gaps between two ops, which no replay has, are reported as the reason for longer steps."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ STEPS = 12
 
 
 def said(pause_s: float, struck: dict[int, list[int]], first: bool = False) -> tuple[str, str | None]:
-    """Status of two replicas: gather, 1 s forward, 1 s backward, reduce-scatter; and its detail.
+    """Return status and detail of two replicas with pauses before their backwards or forwards.
 
     struck : steps in which a dp rank pauses, before its backward, or before its forward if that is asked for
     """
@@ -53,7 +53,7 @@ def test_others_that_pause_are_counted() -> None:
 
 @pytest.mark.parametrize(("pause_s", "first"), [(0.1, False), (0.0, False), (1.0, True)])
 def test_nothing_is_said_of_less_and_of_late_starts_that_are_a_cause(pause_s: float, first: bool) -> None:
-    """Of 0.1 s in two of twelve steps of 2.2 s, under 2 %; and of what comes before the first forward."""
+    """Gaps under 2 % of the step, and late starts, which are a cause of their own, are not reported."""
     _, detail = said(pause_s, {1: [3, 7]}, first)
     assert "no op runs" not in (detail or "")
 

@@ -1,4 +1,4 @@
-"""Rows as dense arrays, compared with sorting each row alone; which recorded transfers moved no data."""
+"""Rows in dense arrays equal rows sorted one by one, and recorded no-op transfers are found."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ Row = list[Op]
 
 
 def stage_of(rows: list[Row], before: int = 0) -> StageRows:
-    """Rows of a stage behind `before` ops of another; microbatches differ, so that no compute is doubled."""
+    """Return rows of a stage, after `before` ops of another stage, without duplicate computes."""
     ops = [op for row in rows for op in row]
     first_op = np.cumsum([before] + [len(row) for row in rows])
     other = Op(ot.GC, -1.0, -1.0)
@@ -47,14 +47,14 @@ def classify(rows: StageRows) -> list[RowClass]:
 
 
 def compute_order(row: Row) -> tuple[int, ...]:
-    """Computes, numbered by (type, start, place in the line), in the order of (start, place)."""
+    """Return computes numbered by (type, start, place in the line), in the order of (start, place)."""
     places = sorted(range(len(row)), key=lambda place: (row[place].op_type, row[place].start_us))
     computes = [place for place in places if row[place].op_type in ot.COMPUTE]
     return tuple(places.index(p) for p in sorted(computes, key=lambda p: (row[p].start_us, p)))
 
 
 def assert_each_row_sorted(rows: list[Row], before: int = 0) -> None:
-    """Every row in one class, its ops by (type, start, place in the line), with equal rows in a class."""
+    """Assert that rows with equal op counts share a class, with ops sorted by (type, start, place)."""
     classes = classify(stage_of(rows, before))
     assert sorted(np.concatenate([found.rows for found in classes]).tolist()) == list(range(len(rows)))
     for found in classes:
@@ -89,7 +89,7 @@ def test_equally_long_rows(rows: list[Row], before: int) -> None:
     [("AAB ABB", 2), ("AAB BAA ABB", 2), ("AAB AAA ABB", 3), ("AABB ABBB AAAB", 3), ("ABBC AABC ABCC", 3)],
 )
 def test_counts_that_differ_at_equal_length(lines: str, classes: int) -> None:
-    """Counts of a type over all rows may be the same as if each row were like the first."""
+    """Rows of equal length but different op counts get different classes."""
     types = {"A": ot.FORWARD_COMPUTE, "B": ot.OPTIMIZER, "C": ot.GC}
     rows = [[Op(types[each], float(at), 10.0 + at) for at, each in enumerate(row)] for row in lines.split()]
     assert_each_row_sorted(rows)
@@ -104,7 +104,7 @@ def test_rows_of_any_length(rows: list[Row], before: int) -> None:
 
 @pytest.mark.parametrize("name", ["usual", "noop_transfers_without_virtual_pipeline", "virtual_pipeline"])
 def test_rows_of_one_program_are_one_class(name: str) -> None:
-    """Recorded no-op transfers of all rows alike are part of it."""
+    """No-op transfers recorded in all rows alike leave the rows in one class."""
     job = named_job(name)
     for rows in replayed_rows(job.rank_steps, read_layout(job.manifest)).stages():
         (only,) = classify(rows)
@@ -116,7 +116,7 @@ COMPUTE_S = (1.0, 2.0)
 
 
 def flags(op_type: int, starts_s: list[list[float]], duration_s: float = 0.2) -> Mask:
-    """Flags of transfers of one type, beside one forward-compute; starts_s by (op, lane)."""
+    """Return no-op flags of transfers of one type beside a forward-compute; starts_s by (op, lane)."""
     counts = tuple({ot.FORWARD_COMPUTE: 1, op_type: len(starts_s)}.get(t, 0) for t in range(ot.COUNT))
     lanes = len(starts_s[0])
     compute_start_s, compute_s = COMPUTE_S
@@ -126,7 +126,7 @@ def flags(op_type: int, starts_s: list[list[float]], duration_s: float = 0.2) ->
 
 
 def test_a_recv_is_a_no_op_where_it_starts_after_the_last_compute_has_started() -> None:
-    """The last of three is late in both lanes, the second in one of them, the first in none."""
+    """A recv is a no-op where it starts after the last compute has started."""
     found = flags(ot.FORWARD_RECV, [[0.1, 0.1], [0.2, 1.5], [2.0, 2.0]])
     assert found.tolist() == [[False, False], [False, True], [True, True]]
 
@@ -136,7 +136,7 @@ def test_the_search_goes_on_while_a_recv_is_late_in_any_lane() -> None:
 
 
 def test_a_send_is_a_no_op_where_it_ends_before_the_first_compute_has_ended() -> None:
-    """Compute ends at 3 s; a send of 0.2 s that begins at 2.7 s has ended, one of 2.9 s has not."""
+    """A send is a no-op where it ends before the first compute has ended."""
     found = flags(ot.FORWARD_SEND, [[0.1, 0.1], [2.7, 2.9], [3.0, 2.95]])
     assert found.tolist() == [[True, True], [True, False], [False, False]]
 

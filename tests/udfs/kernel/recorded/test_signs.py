@@ -1,4 +1,4 @@
-"""What recorded times alone show of blocking transfers."""
+"""Recorded times alone show signs of blocking transfers."""
 
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ def recorded() -> StepBlock:
 
 
 def overlapping(block: StepBlock, op_type: int) -> tuple[int, int]:
-    """Transfers of a type that overlap other work of their worker, and all; one by one."""
+    """Count the transfers of a type, and those that overlap other work of their worker, one by one."""
     found = number = 0
     for first, end in pairwise(block.graph.first_op):
         kinds = block.graph.op_types
@@ -48,7 +48,7 @@ def overlapping(block: StepBlock, op_type: int) -> tuple[int, int]:
 @pytest.mark.parametrize("stage", range(USUAL.pp_size))
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_transfers_of_whatever_worker_count(stage: int, share: float) -> None:
-    """Transfers that take no time overlap nothing; those of one stage take long in a share of the steps."""
+    """Transfers are counted for whichever worker ran them, and those of zero duration overlap nothing."""
     block = recorded()
     is_transfer = np.isin(block.graph.op_types, ot.TRANSFERS)
     block.duration_s[is_transfer] = 0.0

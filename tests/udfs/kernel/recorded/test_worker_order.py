@@ -1,4 +1,4 @@
-"""Transfers of a worker that wait for each other, whichever happens to start first."""
+"""Transfers of a worker that wait for each other do so whichever starts first."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ TYPES = (ot.FORWARD_RECV, ot.BACKWARD_SEND)
 
 
 def turns(send_s: list[list[float]], lasts_s: float, *, is_no_op: bool = False) -> WorkerTurns:
-    """Rows that differ in when the two sends between forward and backward begin; each row a pair."""
+    """Rows that differ in the start of two sends between a forward and a backward."""
     sends = np.array(send_s).T
     rows = sends.shape[1]
     start_s = np.concatenate([np.full((3, rows), [[1.0], [3.0], [0.0]]), sends])
@@ -60,7 +60,7 @@ def test_transfers_that_start_and_end_together_are_a_call() -> None:
 
 
 def test_transfers_that_start_together_and_end_apart_are_no_call() -> None:
-    """The second is over before the first, which began a tick earlier."""
+    """Transfers that start within a clock tick but end at different times are not one call."""
     found = turns([[1.6, 1.6 + 1e-8]] * 3, 0.2)
     found.duration_s[4] = 0.1
     assert found.order(TYPES).turns(0) == ((RECV,), (FORWARD,), SENDS, (BACKWARD,))
@@ -92,7 +92,7 @@ def test_columns_in_an_order_of_their_own() -> None:
 
 
 def test_ops_that_start_together_stand_in_the_order_of_their_ends_then_of_the_log() -> None:
-    """Two sends start with the backward compute: one takes no time, the other as long as it."""
+    """Ops that start together are ordered by their ends, and then as in the log."""
     of_both = turns([[3.0, 3.0], [3.0, 3.0]], 0.5)
     of_both.duration_s[3] = 0.0
     assert of_both.order(TYPES).ops[:, 0].tolist().index(3) < 3

@@ -1,4 +1,4 @@
-"""Timelines: the replay's own times, op by op, and the chain that determines a step's end."""
+"""Timelines contain the replay's own times, and the chain of ops that determines a step's end."""
 
 import numpy as np
 import pytest
