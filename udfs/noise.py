@@ -79,11 +79,11 @@ def _about(course: _Course, values: Floats, blocks: int) -> Noise | None:
     error = float(np.sqrt(means @ means / freedom / blocks * _shared(left, len(fitted), blocks)))
     if course.cuts:
         errors = error * np.sqrt(number * np.diag(np.linalg.inv(columns.T @ columns)))
-        is_sure = np.abs(fitted) > student_quantile(SURE, freedom) * errors
+        if (np.abs(fitted) <= student_quantile(SURE, freedom) * errors)[1:].any():
+            return None
         medians = np.diff([np.median(each) for each in np.split(values, course.cuts)])
-        means_apart = np.diff([each.mean() for each in np.split(level, course.cuts)])
-        is_usual = medians * means_apart > means_apart**2 / 2.0
-        if not (is_sure[1:].all() and is_usual.all()):
+        of_levels = np.diff([each.mean() for each in np.split(level, course.cuts)])
+        if (medians * of_levels <= of_levels**2 / 2.0).any():
             return None
     return Noise(error, freedom)
 
