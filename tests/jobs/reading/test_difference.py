@@ -117,7 +117,7 @@ def test_an_interval_is_no_wider_where_both_runs_turn_slow(at: int) -> None:
     """When a run turns slow is its course: noise about it is what may be otherwise."""
     a, b = wobbling(10, 0.1, 60), wobbling(10.5, 0.1, 60)
     turned = [[time + 5.0 * (step >= at) for step, time in enumerate(each)] for each in (a, b)]
-    steady, both = found(a, b), found(*turned)
+    steady, both = found(a, b), found(turned[0], turned[1])
     assert both.verdict == SLOWER
     assert both.difference_s == pytest.approx(0.5)
     assert 0 < (both.reach_s or 0) < 2 * (steady.reach_s or 0)
@@ -141,7 +141,7 @@ def test_steps_that_follow_each_other_count_together() -> None:
     """Two slow steps in a row are one piece of evidence, not two: the interval is wide."""
     alone = found(wobbling(10, 1.0, 40), wobbling(11, 1.0, 40))
     in_a_row = [[time for time in wobbling(each, 1.0, 20) for _ in range(2)] for each in (10, 11)]
-    assert (found(*in_a_row).reach_s or 0) > 1.3 * (alone.reach_s or 0)
+    assert (found(in_a_row[0], in_a_row[1]).reach_s or 0) > 1.3 * (alone.reach_s or 0)
 
 
 def test_a_small_difference_is_none_however_sure() -> None:
