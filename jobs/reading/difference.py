@@ -1,18 +1,19 @@
 """How much slower one run is than another, split into parts that add up; seconds per step.
 
 All is in seconds for each step. The parts of one kind add up to the difference; what is left has a name.
+
+The interval answers: had both runs gone the same course with other noise, how far apart might they be? Where
+a run turned slow, or how far it drifted, is its course, and given (udfs.noise); others may turn elsewhere.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum
+from math import fsum, hypot
 from typing import Final
 
-import numpy as np
-
-from jobs.reading.before_after import LEAST, compare
 from jobs.reading.side import Side
 from schemas.vocabulary import ALL_OP_TYPES, CAUSES, COUNTED_OP_TYPES
+from udfs.kernel.student import ROUNDING, student_quantile
 from udfs.two_runs import Divided
 
 SLOWER: Final = "slower"
@@ -25,9 +26,6 @@ CONFIDENCE: Final = 0.99
 """Of 100 equal pairs one may look different: a check in CI runs often."""
 SMALLEST: Final = 0.01
 """A smaller difference, as a part of A's step time, counts as none: healthy GPUs differ by this much."""
-
-SURE_CHANGE: Final = 7.0
-"""A run changed once if its two levels are this many standard errors apart."""
 
 OF_STEP: Final = "step time"
 OF_CAUSE: Final = "cause"
@@ -73,8 +71,8 @@ class Part:
 class Found:
     """Result of a comparison: B minus A.
 
-    reach_s : half of the interval of the difference; None with too few steps; 0 where no step differs from
-              another. [s]
+    reach_s : half of the interval of the difference, by the noise of steps about the course of each run; None
+              with too few steps; 0 where there is no noise. [s]
     """
 
     a: Side
@@ -117,7 +115,7 @@ def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
 
     by_ops : of their recorded ops; None where these are not known on both sides.
     """
-    reach_s = _reach_s(a.blocks_s(), b.blocks_s(), confidence)
+    reach_s = _reach_s(a, b, confidence)
     bare = Found(a, b, reach_s, ())
     rows: list[_Row] = [(OF_STEP, OF_STEP, a.step_s, b.step_s, bare.difference_s)]
     if a.is_replayed and b.is_replayed:
@@ -140,32 +138,17 @@ def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
     return Found(a, b, reach_s, [part(*row) for row in rows])
 
 
-def _reach_s(a_s: Sequence[float], b_s: Sequence[float], confidence: float) -> float | None:
-    without_a, without_b = _without_change(a_s), _without_change(b_s)
-    if without_a and without_b:  # runs change anyhow: that is what a difference may be by chance
-        found = compare(a_s, b_s, confidence)
-    else:
-        found = compare(without_a or a_s, without_b or b_s, confidence)
-    if found.low is None or found.high is None:
-        return None if min(len(a_s), len(b_s)) < LEAST else 0.0
-    return (found.high - found.low) / 2
-
-
-def _without_change(blocks_s: Sequence[float]) -> list[float]:
-    """Blocks with the same mean that scatter as they do beside one change within the run; empty without one.
-
-    A run that turned slow in its middle is slower: how far its two levels are apart is no chance.
-    """
-    number, values = len(blocks_s), np.array(blocks_s)
-    splits = range(LEAST, number - LEAST + 1)
-    if not splits:
-        return []
-    levels = [np.repeat([values[:at].mean(), values[at:].mean()], (at, number - at)) for at in splits]
-    level = min(levels, key=lambda each: float(np.square(values - each).sum()))
-    rest = (values - level) * np.sqrt((number - 1) / (number - 2))  # two levels were fitted, not one
-    error = rest.std(ddof=1) * np.sqrt(sum(1.0 / np.count_nonzero(level == end) for end in level[[0, -1]]))
-    is_sure = abs(level[-1] - level[0]) > max(SURE_CHANGE * error, SMALLEST * values.mean())
-    return (values.mean() + rest).tolist() if is_sure else []
+def _reach_s(a: Side, b: Side, confidence: float) -> float | None:
+    """Welch's interval of the difference, by the noise of the two means. [s]"""
+    noises = [side.noise() for side in (a, b)]
+    known = [each for each in noises if each is not None]
+    if len(known) < len(noises):
+        return None
+    error = hypot(*(each.error for each in known))
+    if error <= ROUNDING * max(a.step_s, b.step_s):
+        return 0.0
+    freedom = error**4 / fsum(each.error**4 / each.freedom for each in known)
+    return student_quantile((1 + confidence) / 2, freedom) * error
 
 
 def _by_cause(a: Side, b: Side) -> _Rows:

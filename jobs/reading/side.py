@@ -9,10 +9,11 @@ import numpy as np
 
 from schemas.unit import Unit
 from schemas.vocabulary import CAUSES, Scope
-from udfs.changes import MOST_BLOCKS, block_means
+from udfs.changes import MOST_BLOCKS
 from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.diagnose import LEAST_SAVED
 from udfs.lost import lost_fractions
+from udfs.noise import Noise, noise_of
 
 Row = Mapping[str, Any]
 
@@ -100,11 +101,10 @@ class Side:
         names = dict.fromkeys(name for of_day in by_day for name in of_day)
         return {name: self.mean([of_day.get(name, 0.0) for of_day in by_day]) for name in names}
 
-    def blocks_s(self) -> list[float]:
-        """Mean step times of blocks of consecutive steps. [s]"""
+    def noise(self) -> Noise | None:
+        """Noise of the mean step time, about the course of the side; None with too few steps. [s]"""
         if len(self.days) >= MANY_DAYS:
-            return [float(day.actual_s.mean()) for day in self.days]
-        blocks = []
-        for day in self.days:
-            blocks += block_means(day.actual_s, MOST_BLOCKS // len(self.days))
-        return blocks
+            of_days = np.array([day.actual_s.mean() for day in self.days])
+            return noise_of(of_days, len(of_days))
+        steps_s = np.concatenate([day.actual_s for day in self.days])
+        return noise_of(steps_s, min(MOST_BLOCKS, len(steps_s) // 2))

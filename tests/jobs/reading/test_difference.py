@@ -112,11 +112,15 @@ def test_a_difference_beyond_chance_is_slower_or_faster() -> None:
     assert not answer.exceeds(0.2)
 
 
-def test_what_steps_vary_by_anyhow_is_chance() -> None:
-    blocks = [8.0] * 10 + [12.0] * 10
-    answer = found(blocks, [1.02 * each for each in reversed(blocks)])
-    assert answer.verdict == CHANCE
-    assert not answer.exceeds(0.01)
+@pytest.mark.parametrize("at", [20, 30, 33, 50])
+def test_an_interval_is_no_wider_where_both_runs_turn_slow(at: int) -> None:
+    """When a run turns slow is its course: noise about it is what may be otherwise."""
+    a, b = wobbling(10, 0.1, 60), wobbling(10.5, 0.1, 60)
+    turned = [[time + 5.0 * (step >= at) for step, time in enumerate(each)] for each in (a, b)]
+    steady, both = found(a, b), found(turned[0], turned[1])
+    assert both.verdict == SLOWER
+    assert both.difference_s == pytest.approx(0.5)
+    assert 0 < (both.reach_s or 0) < 2 * (steady.reach_s or 0)
 
 
 @pytest.mark.parametrize(("first", "is_slower"), [(6, True), (12, True), (20, False)])
@@ -134,10 +138,10 @@ def test_what_comes_and_goes_is_chance() -> None:
 
 
 def test_steps_that_follow_each_other_count_together() -> None:
-    """Ten consecutive slow steps count as one piece of evidence, so that the interval is wide."""
+    """Two consecutive steps with the same time count as one piece of evidence, so that the interval is wide."""
     alone = found(wobbling(10, 1.0, 40), wobbling(11, 1.0, 40))
-    in_a_row = found([9.0] * 20 + [11.0] * 20, [10.0] * 20 + [12.0] * 20)
-    assert (in_a_row.reach_s or 0) > 2 * (alone.reach_s or 0)
+    in_a_row = [[time for time in wobbling(each, 1.0, 20) for _ in range(2)] for each in (10, 11)]
+    assert (found(in_a_row[0], in_a_row[1]).reach_s or 0) > 1.3 * (alone.reach_s or 0)
 
 
 def test_a_small_difference_is_none_however_sure() -> None:
@@ -163,8 +167,12 @@ def test_too_few_steps_of_one_length_have_no_shares_of_a_difference() -> None:
 def test_days_count_by_their_steps_and_many_of_them_one_by_one() -> None:
     uneven = side(day([10.0] * 30), day([14.0] * 10, number=6))
     assert uneven.step_s == 11.0
-    assert len(uneven.blocks_s()) == 10
-    assert len(side(*(day([10.0] * 20, number=number) for number in range(1, 7))).blocks_s()) == 6
+    noise = uneven.noise()
+    assert noise is not None
+    assert noise.freedom == 8, "ten blocks, about two levels"
+    many = side(*(day(wobbling(10, 1.0, 7 + number), number=number) for number in range(1, 7))).noise()
+    assert many is not None
+    assert many.freedom == 5, "six days"
 
 
 def test_a_log_of_step_times_alone_has_no_parts() -> None:

@@ -1,0 +1,135 @@
+"""How far the mean step time of a run may be off by chance, given the course that the run had."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.student import student_quantile
+
+LEAST_BLOCKS: Final = 3
+"""Fewest blocks that show noise, and fewest values that make a level: two always lie on a line."""
+LEAST_STRETCH: Final = 0.1
+"""Least part of a run that a level lasts: what is shorter is noise."""
+SURE: Final = 0.9995
+"""Probability that a change by noise alone, at one given place, is smaller."""
+MOST_CARRIED: Final = 0.9
+"""Most of a value's noise that counts as carried over to the next: what is carried longer is a course."""
+_PLACES: Final = 100
+"""Places at which changes are sought first."""
+
+
+class Noise(NamedTuple):
+    """Standard error of a mean by noise, in the unit of the values, and its degrees of freedom."""
+
+    error: float
+    freedom: float
+
+
+class _Course(NamedTuple):
+    """What a run may have done beside keeping its level.
+
+    columns : one for each change, shape (value, change).
+    cuts    : places that divide it into stretches with clearly different levels.
+    """
+
+    columns: Floats
+    cuts: list[int]
+
+
+def noise_of(values: Floats, blocks: int) -> Noise | None:
+    """Noise of the mean of values in order, about their course: a level, up to three, or a drift.
+
+    How far levels of a run are apart is its course, not chance. A course counts if it is sure, and if most
+    values show it: rare pauses are noise, as is what comes and goes more often. Noise is measured between
+    blocks of consecutive values, as these resemble each other; what blocks still share is added as for values
+    that each carry over the same part to the next.
+
+    blocks  : number of blocks; as many as values if these are independent.
+    returns : None if there are too few blocks.
+    """
+    if blocks < LEAST_BLOCKS:
+        return None
+    courses = _courses(values) if blocks >= 2 * LEAST_BLOCKS else [_Course(np.empty((len(values), 0)), [])]
+    found = [each for course in courses if (each := _about(course, values, blocks)) is not None]
+    return min(found, key=lambda noise: noise.error)
+
+
+def _courses(values: Floats) -> Iterator[_Course]:
+    number = len(values)
+    place = np.arange(number)
+    yield _Course(np.empty((number, 0)), [])
+    yield _Course((place - place.mean())[:, None], [number // 3, number - number // 3])
+    for changes in (1, 2) if number >= 3 * LEAST_BLOCKS else (1,):
+        cuts = _best_cuts(values, changes)
+        yield _Course((place[:, None] >= cuts).astype(np.float64), cuts)
+
+
+def _about(course: _Course, values: Floats, blocks: int) -> Noise | None:
+    """Noise about a course; None if it is not sure that the run had it."""
+    number = len(values)
+    columns = np.column_stack([np.ones(number), course.columns])
+    fitted = np.linalg.lstsq(columns, values, rcond=None)[0]
+    level = columns @ fitted
+    freedom = blocks - len(fitted)
+    left = values - level
+    means = np.array([each.mean() for each in np.array_split(left, blocks)])
+    error = float(np.sqrt(means @ means / freedom / blocks * _shared(left, len(fitted), blocks)))
+    if course.cuts:
+        errors = error * np.sqrt(number * np.diag(np.linalg.inv(columns.T @ columns)))
+        if (np.abs(fitted) <= student_quantile(SURE, freedom) * errors)[1:].any():
+            return None
+        medians = np.diff([np.median(each) for each in np.split(values, course.cuts)])
+        of_levels = np.diff([each.mean() for each in np.split(level, course.cuts)])
+        if (medians * of_levels <= of_levels**2 / 2.0).any():
+            return None
+    return Noise(error, freedom)
+
+
+def _shared(left: Floats, fitted: int, blocks: int) -> float:
+    """By how much the variance of the mean exceeds that by independent blocks.
+
+    Each value carries a part of the one before it; that part is measured too low, the more is fitted.
+    """
+    number, squares = len(left), float(left @ left)
+    if blocks == number or squares == 0.0:
+        return 1.0
+    carried = float(left[1:] @ left[:-1]) / squares
+    carried = min(max(carried + (fitted + 3.0 * carried) / number, 0.0), MOST_CARRIED)
+
+    length = np.array([number, number / blocks])
+    beyond = 2.0 * carried * (1.0 - carried**length) / (length * (1.0 - carried) ** 2)
+    of_all, of_block = ((1.0 + carried) / (1.0 - carried) - beyond).tolist()
+    return float(of_all / of_block)
+
+
+def _best_cuts(values: Floats, cuts: int) -> list[int]:
+    """Places of one or two changes of the level that leave least squares: coarse ones, then near these."""
+    number = len(values)
+    total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
+    places = np.unique(np.linspace(0, number - 1, min(number, _PLACES + 1)).astype(np.int64))
+    reach = np.arange(-(number // _PLACES) - 1, number // _PLACES + 2)
+    first, second = _best(total, places, places if cuts > 1 else np.array([number]))
+    first, _ = _best(total, np.clip(first + reach, 0, number - 1), np.array([second]))
+    if cuts == 1:
+        return [first]
+    return [first, _best(total, np.array([first]), np.clip(second + reach, 0, number - 1))[1]]
+
+
+def _best(total: Floats, first: Ints, second: Ints) -> tuple[int, int]:
+    """Pair of cuts that explains most, each stretch long enough; a second at the end is none.
+
+    total : sums of the values before each place, shape (value + 1,).
+    """
+    number = len(total) - 1
+    least = max(LEAST_BLOCKS, int(LEAST_STRETCH * number))
+    explained = np.zeros((len(first), len(second)))
+    edges: tuple[Ints, ...] = (np.array(0), first[:, None], second[None, :], np.array(number))
+    for begin, end in pairwise(edges):
+        is_long = (end - begin >= least) | (begin == number)
+        squares = (total[end] - total[begin]) ** 2 / np.maximum(end - begin, 1)
+        explained += np.where(is_long, squares, -np.inf)
+    at, then = divmod(int(explained.argmax()), len(second))
+    return int(first[at]), int(second[then])
