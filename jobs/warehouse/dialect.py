@@ -150,6 +150,8 @@ def _without_safe(each: exp.Expr) -> exp.Expr:
 _OTHERWISE: Final[Mapping[type, Callable[[exp.Expr], exp.Expr]]] = {
     exp.Anonymous: _by_name,
     exp.AddMonths: _date,  # a date stays a date, where DuckDB makes it a timestamp
+    exp.ArgMax: lambda each: exp.func("arg_max_null", each.this, each.expression),  # of null, null
+    exp.ArgMin: lambda each: exp.func("arg_min_null", each.this, each.expression),
     exp.ArrayPosition: _array_position,  # 0 for what an array lacks, where DuckDB gives null
     exp.CountIf: lambda each: exp.Count(this=exp.Case().when(each.this, "1")),  # of no rows 0, not null
     exp.DateTrunc: _date,
