@@ -234,7 +234,7 @@ def test_mixed_hardware_counts_each_unit_once_by_team_and_types() -> None:
 
 def test_runs_whose_names_look_alike_together_are_two() -> None:
     units = [{"job_id": "a/b", "run_id": "c"}, {"job_id": "a", "run_id": "b/c"}]
-    tables = {name: units for name in (GPU_TYPE_SLOWDOWN, JOB_SLOWDOWN, JOBS)}
+    tables = dict.fromkeys((GPU_TYPE_SLOWDOWN, JOB_SLOWDOWN, JOBS), units)
     (row,) = ask(tables, "mixed_hardware", DAY)
     assert figures(row, "runs", "job_days") == (2, 2)
 
