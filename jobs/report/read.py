@@ -166,9 +166,10 @@ def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, st
     named = {table: QUERIES[query].over(first_day, last_day) for table, query in _NAMED.items()}
     return named | {
         "days": f"""
-            SELECT log_date, lost_gpu_hours, analysed_s, lost_s,
-                CASE WHEN lost_gpu_hours IS NOT NULL THEN analysed_gpu_hours END AS lost_of_gpu_hours
-            FROM {vocabulary.FLEET_DAY} WHERE {period} ORDER BY log_date""",
+            SELECT log_date, sum(lost_gpu_hours) AS lost_gpu_hours, sum(lost_s) AS lost_s,
+                sum(gpu_hours) FILTER (WHERE lost_gpu_hours IS NOT NULL) AS lost_of_gpu_hours,
+                sum(actual_total_s) FILTER (WHERE lost_s IS NOT NULL) AS analysed_s
+            FROM job_days WHERE {period} GROUP BY log_date ORDER BY log_date""",
         "units": f"""
             SELECT {_KEY}, status, status_detail, team, cluster, slowdown, is_analysed, is_straggling,
                 CASE WHEN lost_gpu_hours IS NOT NULL THEN gpu_hours END AS lost_of_gpu_hours, lost_gpu_hours,
