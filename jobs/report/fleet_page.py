@@ -122,7 +122,6 @@ def _runs(
 
 
 def _latest(units: pa.Table) -> dict[tuple[str, str], dict[str, Any]]:
-    """Latest unit of each run."""
     rows = units.select([*UNIT_KEY, "status", "status_detail"]).to_pylist()
     return {(row["job_id"], row["run_id"]): row for row in rows}
 

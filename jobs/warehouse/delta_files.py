@@ -142,7 +142,6 @@ def commit(
 def _actions(
     staged: Sequence[StagedFile], gone: Sequence[Logged], *, data_change: bool
 ) -> list[AddAction | RemoveAction]:
-    """Actions of a commit for added and removed files."""
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     coming = [
         AddAction(
