@@ -38,7 +38,7 @@ from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.runtime.terminal import complain
 from jobs.transforms.versions import changed_units, results_with_causes
-from jobs.warehouse.delta_files import keys_of
+from jobs.warehouse.reader import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit

@@ -109,6 +109,14 @@ def runs_include(run: str, in_period: str) -> str:
     return load("schemas", "runs", run=run, in_period=in_period).sql
 
 
+def within(in_period: str) -> dict[str, str]:
+    """Return the placeholders of views that depend on the period."""
+    return {
+        "in_period": in_period,
+        "slow_links": load("schemas", "slow_links", in_period=in_period).sql,
+    }
+
+
 def first_sentence(text: str) -> str:
     """Return the first sentence of a text, with its full stop."""
     return text.split(". ", maxsplit=1)[0].removesuffix(".") + "."

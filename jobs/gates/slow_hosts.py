@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.runtime.plural import plural
-from jobs.warehouse.delta_files import keys_of
+from jobs.warehouse.reader import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit

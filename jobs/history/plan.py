@@ -181,7 +181,6 @@ def batches_of(
 
 
 def _sizes(before: Records, landing: LandingChanges | None) -> dict[Unit, Work]:
-    """Work of every known unit."""
     known = {unit: each for phase in reversed(PHASE_NAMES) for unit, each in before.done[phase].items()}
     ops, size = (sum(getattr(each, name) for each in known.values()) for name in ("ops", "bytes"))
     per_byte = ops / size if ops and size else 1 / BYTES_PER_OP

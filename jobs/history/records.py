@@ -19,8 +19,7 @@ from jobs.history.phases import PHASES, phase_before
 from jobs.landing.files import LandedFile, Landing
 from jobs.landing.read_landing import Digests
 from jobs.runtime.settings import Settings
-from jobs.warehouse.delta_files import keys_of
-from jobs.warehouse.reader import TableReader
+from jobs.warehouse.reader import TableReader, keys_of
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import HOST_HEALTH, JOBS, Phase

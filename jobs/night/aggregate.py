@@ -18,8 +18,8 @@ from jobs.history.records import days_before
 from jobs.night.phase_run import PhaseRun
 from jobs.runtime.settings import Settings
 from jobs.transforms import fleet
-from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.frames import collected
+from jobs.warehouse.reader import keys_of
 from jobs.warehouse.tables import Warehouse
 from schemas import vocabulary as words
 from schemas.tables import TABLES

@@ -28,8 +28,8 @@ from jobs.landing.growing import Where, grown, rank_logs, windows_of
 from jobs.report.culprit_words import where
 from jobs.report.wording import percent
 from jobs.runtime.settings import Settings
-from jobs.warehouse.delta_files import rows_by_unit
 from jobs.warehouse.lock import LockedError
+from jobs.warehouse.reader import rows_by_unit
 from jobs.warehouse.tables import Warehouse
 from schemas.causes import OF_CAUSE
 from schemas.tables import TABLES

@@ -19,7 +19,7 @@ from jobs.history.records import days_before
 from jobs.night.phase_run import PhaseRun
 from jobs.night.simulate import simulated
 from jobs.runtime.settings import Settings
-from jobs.warehouse.delta_files import rows_by_unit
+from jobs.warehouse.reader import rows_by_unit
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit

@@ -17,7 +17,7 @@ from jobs.gates.result_rules import RESULT_RULES
 from jobs.history.phases import simulation
 from jobs.night.phase_run import PhaseRun
 from jobs.runtime.settings import Settings
-from jobs.warehouse.delta_files import keys_of
+from jobs.warehouse.reader import keys_of
 from jobs.warehouse.rows import Rows, staged_rows
 from jobs.warehouse.simulated_units import simulated_rows, simulated_units
 from jobs.warehouse.staged_results import shares_of, stage_results

@@ -22,7 +22,7 @@ from jobs.landing.formats.rows import Bounds
 from jobs.landing.one_run import ReadRun, Run, read_run
 from jobs.reading.database import create_views
 from jobs.report.crop import crop_of
-from jobs.report.read import rejects_of
+from jobs.report.read import rejects_of, sorted_by
 from jobs.report.rows import Row, UnitTables
 from jobs.runtime.plural import plural
 from jobs.runtime.settings import load_settings
@@ -89,15 +89,9 @@ def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
     crop = crop_of(tables)
     if crop is None:
         return []
-    ranks, steps = (crop.culprit["rank"], crop.peer["rank"]), (crop.slow_step, crop.usual_step)
-    are_drawn = pc.and_(
-        pc.is_in(rows["rank"], pa.array(ranks, rows["rank"].type)),
-        pc.is_in(rows["step"], pa.array(steps, rows["step"].type)),
-    )
-    found: list[Row] = (
-        rows.filter(are_drawn).select(["rank", "step", "op", "start_us", "duration_us"]).to_pylist()
-    )
-    return found
+    are_its = pc.field("rank").isin([crop.culprit["rank"], crop.peer["rank"]])
+    are_drawn = are_its & pc.field("step").isin([crop.slow_step, crop.usual_step])
+    return _rows(rows.select(["rank", "step", "op", "start_us", "duration_us"]).filter(are_drawn))
 
 
 def recorded_day(rows: pa.Table) -> date | None:
@@ -145,8 +139,7 @@ def _unit_tables(results: dict[str, pa.Table], jobs: pa.Table, rejects: pa.Table
 
 
 def _rows(table: pa.Table, *order: str) -> list[Row]:
-    ordered = table.sort_by([(name, "ascending") for name in order]) if order else table
-    rows: list[Row] = ordered.to_pylist(maps_as_pydicts="strict")
+    rows: list[Row] = sorted_by(table, *order).to_pylist(maps_as_pydicts="strict")
     return rows
 
 

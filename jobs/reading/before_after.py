@@ -168,7 +168,6 @@ def _values(days: Sequence[Row]) -> list[float]:
 
 
 def _values_of_jobs(days: Sequence[Row]) -> dict[str, list[float]]:
-    """Values by job id."""
     values: dict[str, list[float]] = defaultdict(list)
     for day in days:
         values[str(day["job_id"])].append(day["value"])
@@ -176,5 +175,4 @@ def _values_of_jobs(days: Sequence[Row]) -> dict[str, list[float]]:
 
 
 def _means(days: Sequence[Row]) -> dict[str, float]:
-    """Mean value of each job, by job id."""
     return {job: float(np.mean(of_job)) for job, of_job in _values_of_jobs(days).items()}

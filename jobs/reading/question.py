@@ -15,7 +15,7 @@ from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
 from jobs.runtime.nearest import suggestion
-from jobs.warehouse.dialect import put_over
+from jobs.warehouse.dialect import to_duckdb
 from jobs.warehouse.reader import QuestionError
 from schemas.sql_files import VIEW_NAMES
 from schemas.tables import TABLES
@@ -82,7 +82,7 @@ class Question:
         if not self.is_select:
             return "SHOW TABLES FROM memory"  # tables passed to the connection are temporary ones
         try:
-            return put_over(self.tree)
+            return to_duckdb(self.tree)
         except SqlglotError as error:
             raise QuestionError(f"{first_line(error)} (it may work with --engine spark)") from None
         except RecursionError:

@@ -13,10 +13,9 @@ from jobs.landing.one_run import one_run_in
 from jobs.reading.analysis import SHIPPED, Analysis, analysis
 from jobs.reading.side import Day, Row, Side
 from jobs.reading.unit import Asked, NoSuchUnitError, asked, job_ids, read_unit, units_of
-from jobs.report.read import by_unit
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.settings import load_settings
-from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units
+from jobs.warehouse.reader import AnswerError, QuestionError, Reader, on_units, rows_by_unit
 from schemas.unit import Unit
 from schemas.vocabulary import (
     EXPOSED_COMMUNICATION,
@@ -87,8 +86,8 @@ def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Source
     """
     units = _units(reader, of)
     are_meant = on_units([unit.log_date for unit in units], units)
-    found = {name: by_unit(reader.rows(f"SELECT * FROM {name} WHERE {are_meant}")) for name in _TABLES}
-    manifests = by_unit(reader.rows(f"SELECT {_KEY}, step_times FROM {JOBS} WHERE {are_meant}"))
+    found = {name: rows_by_unit(reader.rows(f"SELECT * FROM {name} WHERE {are_meant}")) for name in _TABLES}
+    manifests = rows_by_unit(reader.rows(f"SELECT {_KEY}, step_times FROM {JOBS} WHERE {are_meant}"))
     kept = [unit for unit in units if unit in found[JOB_SLOWDOWN]]
     if not kept:
         raise QuestionError(f"{of.text}: no results: straggler simulate --log-date {units[0].log_date}")

@@ -14,8 +14,8 @@ from jobs.report.links import job_page_path
 from jobs.report.loss import waterfall
 from jobs.report.news_words import drain_row, news_texts, outcome_texts, step_change_texts
 from jobs.report.rows import FleetTables, Publication
+from jobs.warehouse.reader import keys_of
 from schemas.causes import OF_CAUSE
-from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, STRAGGLING_SLOWDOWN, UNIT_KEY, Status
 
 _LONGEST_DETAIL: Final = 200
@@ -64,8 +64,8 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
 def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
     """All data that the page's script needs."""
     measure = loss.measure_of(tables)
-    places = {unit: place for place, unit in enumerate(_keys(tables.units))}
-    unit = pa.array([places[each] for each in _keys(tables.parts)], pa.int64())
+    places = {unit: place for place, unit in enumerate(keys_of(tables.units))}
+    unit = pa.array([places[each] for each in keys_of(tables.parts)], pa.int64())
     parts = {name: tables.parts[name] for name in ("cause", "host", "is_flagged")}
     lost = measure.lost
     figures = {
@@ -97,7 +97,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> pa.Table:
     """Rows of units for the page: summable figures, and the path of the job page if there is one."""
-    keys = _keys(units)
+    keys = keys_of(units)
     texts = {
         "page": [publication.page_of(job_page_path(*unit)) for unit in keys],
         "run": [links.of_run(unit) for unit in keys],
@@ -122,7 +122,6 @@ def _runs(
 
 
 def _latest(units: pa.Table) -> dict[tuple[str, str], dict[str, Any]]:
-    """Latest unit of each run."""
     rows = units.select([*UNIT_KEY, "status", "status_detail"]).to_pylist()
     return {(row["job_id"], row["run_id"]): row for row in rows}
 
@@ -160,7 +159,7 @@ def _slower(slower: pa.Table, publication: Publication) -> list[dict[str, Any]]:
             "cause": OF_CAUSE[row["cause"]].words if row["cause"] else "not known",
             "why": Status(row["status"]).words,
         }
-        for unit, row in zip(_keys(slower), slower.to_pylist(), strict=True)
+        for unit, row in zip(keys_of(slower), slower.to_pylist(), strict=True)
     ]
 
 
@@ -194,10 +193,6 @@ def _weeks(tables: FleetTables) -> dict[str, Any]:
 def _listed(names: Sequence[str], most: int = _MOST_NAMED) -> str:
     more = [f"{len(names) - most} more"] if len(names) > most else []
     return ", ".join([*names[:most], *more]) or "none"
-
-
-def _keys(table: pa.Table) -> list[Unit]:
-    return [Unit(*key) for key in zip(*(table[name].to_pylist() for name in UNIT_KEY), strict=True)]
 
 
 def headline(tables: FleetTables, publication: Publication) -> str:

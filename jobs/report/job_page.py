@@ -161,7 +161,6 @@ def _pattern(tables: UnitTables) -> Pattern:
 
 
 def _about(job: Row) -> list[tuple[str, object]]:
-    """Facts about the job from its manifest."""
     names = ("team", "cluster", "model", "framework", "gpu_type")
     found: list[tuple[str, object]] = [(name.replace("_", " "), job[name]) for name in names if job[name]]
     return [*found, ("GPUs:", f"{job['world_size']:,}")] if job["world_size"] else found

@@ -15,7 +15,7 @@ from jobs.report.crop import crop_of, crop_question
 from jobs.report.host_page import hosts_with_pages
 from jobs.report.news_words import news_of, outcomes_of, step_changes_of
 from jobs.report.rows import FleetTables, UnitTables
-from jobs.warehouse.reader import QuestionError, Reader, on_days, on_units
+from jobs.warehouse.reader import QuestionError, Reader, keys_of, on_days, on_units, rows_by_unit
 from schemas import vocabulary
 from schemas.drain import DrainTerms
 from schemas.queries import QUERIES
@@ -81,7 +81,7 @@ def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
     )
     slow = units.filter(pc.and_(pc.equal(units["log_date"], pa.scalar(day)), is_slow))
     dearest = slow.sort_by([("lost_gpu_hours", "descending"), ("slowdown", "descending")]).slice(0, most)
-    return [Unit(**key) for key in dearest.select(vocabulary.UNIT_KEY).to_pylist()]
+    return keys_of(dearest)
 
 
 def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[UnitTables]:
@@ -95,16 +95,16 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     are_asked_for = on_units([unit.log_date for unit in units], units)
     questions = {name: f"SELECT * FROM {name} WHERE {are_asked_for}" for name in _OF_UNITS}
     reader.prepare([*questions.values(), rejects_of(are_asked_for), changes_of(units)])
-    rows = {}
-    for name, key in _OF_UNITS.items():
-        rows[name] = by_unit(_sorted(reader.rows(questions[name]), *key))
+    rows = {
+        name: rows_by_unit(sorted_by(reader.rows(questions[name]), *key)) for name, key in _OF_UNITS.items()
+    }
     for unit in units:
         if unit not in rows[_JOB_DAYS]:
             todo = f"straggler simulate --log-date {unit.log_date}"
             raise QuestionError(f"job {unit.job_id} has no results of {unit.log_date}: {todo}")
-    rejects = by_unit(reader.rows(rejects_of(are_asked_for)))
+    rejects = rows_by_unit(reader.rows(rejects_of(are_asked_for)))
     record = {row["host"]: row for row in hosts.to_pylist()}
-    changes = _changes(reader, units)
+    changes = _grouped(reader.rows(changes_of(units)), "log_date", "job_id")
     roles = _roles(reader, [rows[_JOB_DAYS][unit][0] for unit in units])
     found = [
         UnitTables(
@@ -125,39 +125,31 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
     ]
     # Add the recorded rows that the pages draw; no query if there is no culprit.
     crops = {each.key: crop for each in found if (crop := crop_of(each)) is not None}
-    lines = by_unit(reader.rows(crop_question(crops))) if crops else {}
+    lines = rows_by_unit(reader.rows(crop_question(crops))) if crops else {}
     return [replace(each, crop=lines.get(each.key, ())) for each in found]
 
 
-def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[date, str], _Rows]:
+def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[Any, ...], _Rows]:
     """Roles of the wholes that these units belong to; no query if there is none."""
     wholes = {(row["log_date"], row["part_of"]) for row in job_days if row["part_of"] is not None}
-    found: dict[tuple[date, str], _Rows] = {}
-    for day, part_of in sorted(wholes):
-        are_its = f"log_date = DATE'{day}' AND part_of = {sql_strings([part_of])}"
-        found[day, part_of] = reader.rows(
-            f"SELECT * FROM {vocabulary.ROLE_EFFECT} WHERE {are_its} ORDER BY role"
-        ).to_pylist()
-    return found
+    if not wholes:
+        return {}
+    are_theirs = " OR ".join(
+        f"(log_date = DATE'{day}' AND part_of = {sql_strings([part_of])})" for day, part_of in sorted(wholes)
+    )
+    roles = reader.rows(f"SELECT * FROM {vocabulary.ROLE_EFFECT} WHERE {are_theirs} ORDER BY role")
+    return _grouped(roles, "log_date", "part_of")
 
 
-def _changes(reader: Reader, units: Sequence[Unit]) -> dict[tuple[date, str], _Rows]:
-    """Changes of the jobs of these units, as seen on their days."""
-    found: dict[tuple[date, str], _Rows] = {}
-    for row in reader.rows(changes_of(units)).to_pylist():
-        found.setdefault((row["log_date"], row["job_id"]), []).append(row)
-    return found
-
-
-def by_unit(table: pa.Table) -> dict[Unit, _Rows]:
-    """Return the rows of a table by their unit."""
-    found: dict[Unit, _Rows] = {}
+def _grouped(table: pa.Table, *key: str) -> dict[tuple[Any, ...], _Rows]:
+    """Rows of a table by the values of some columns, in their order."""
+    found: dict[tuple[Any, ...], _Rows] = {}
     for row in table.to_pylist(maps_as_pydicts="strict"):
-        found.setdefault(Unit(row["log_date"], row["job_id"], row["run_id"]), []).append(row)
+        found.setdefault(tuple(row[name] for name in key), []).append(row)
     return found
 
 
-def _sorted(table: pa.Table, *columns: str) -> pa.Table:
+def sorted_by(table: pa.Table, *columns: str) -> pa.Table:
     """Sort rows by columns, for reproducible pages."""
     return table.sort_by([(name, "ascending") for name in columns]) if columns else table
 
@@ -174,9 +166,10 @@ def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, st
     named = {table: QUERIES[query].over(first_day, last_day) for table, query in _NAMED.items()}
     return named | {
         "days": f"""
-            SELECT log_date, lost_gpu_hours, analysed_s, lost_s,
-                CASE WHEN lost_gpu_hours IS NOT NULL THEN analysed_gpu_hours END AS lost_of_gpu_hours
-            FROM {vocabulary.FLEET_DAY} WHERE {period} ORDER BY log_date""",
+            SELECT log_date, sum(lost_gpu_hours) AS lost_gpu_hours, sum(lost_s) AS lost_s,
+                sum(gpu_hours) FILTER (WHERE lost_gpu_hours IS NOT NULL) AS lost_of_gpu_hours,
+                sum(actual_total_s) FILTER (WHERE lost_s IS NOT NULL) AS analysed_s
+            FROM job_days WHERE {period} GROUP BY log_date ORDER BY log_date""",
         "units": f"""
             SELECT {_KEY}, status, status_detail, team, cluster, slowdown, is_analysed, is_straggling,
                 CASE WHEN lost_gpu_hours IS NOT NULL THEN gpu_hours END AS lost_of_gpu_hours, lost_gpu_hours,

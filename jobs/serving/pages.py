@@ -26,9 +26,8 @@ from jobs.report.rows import FleetTables, Publication
 from jobs.report.write import first_day, publication_of, warehouse_name
 from jobs.runtime.errors import PlainError
 from jobs.runtime.settings import Settings
-from jobs.warehouse.reader import AnswerError
+from jobs.warehouse.reader import AnswerError, keys_of
 from schemas.unit import Unit
-from schemas.vocabulary import UNIT_KEY
 
 _MOST_WAITING: Final = 8
 """Most requests that wait for a page, including the one being made; pages are made one at a time."""
@@ -159,7 +158,7 @@ class Pages:
         if day not in self._known():
             raise NoPageError(f"no rows of {day}; the days with rows are listed in /{INDEX_NAME}")
         fleet = read_fleet(self._reader, first_day(self._settings, day), day, self._settings.drain.terms)
-        units = [Unit(**key) for key in fleet.units.select(UNIT_KEY).to_pylist()]
+        units = keys_of(fleet.units)
         of_day = {job_page_path(*unit): unit for unit in units if unit.log_date == day}
         pages = [job_page_path(*unit) for unit in units]
         hosts = dict.fromkeys(fleet.host_units["host"].to_pylist())

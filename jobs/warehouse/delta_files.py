@@ -3,9 +3,9 @@
 For a table of ten rows Spark makes a plan, reads the log and runs several jobs; here it is a file or two.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -20,12 +20,13 @@ from jobs.runtime import objects
 from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import is_url
 from jobs.warehouse.lease import Lease, held
+from jobs.warehouse.reader import keys_of
 from jobs.warehouse.staging import StagedFile, Staging, partitions_of
 from jobs.warehouse.stored import ALONE, commit_actions, committed, create, forget, opened, restore
 from jobs.warehouse.table_log import Filters, Logged, logged, on_days
 from schemas.table import Table
 from schemas.unit import Unit
-from schemas.vocabulary import PUBLICATIONS, PUBLISHED_TABLES, UNIT_KEY
+from schemas.vocabulary import PUBLICATIONS, PUBLISHED_TABLES
 
 _LOG_DATE: Final = "log_date"
 FEW_BYTES: Final = 16 << 20
@@ -74,19 +75,6 @@ def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Ta
     )
 
 
-def keys_of(rows: pa.Table) -> list[Unit]:
-    """Unit of each row."""
-    return [Unit(*key) for key in zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)]
-
-
-def rows_by_unit(rows: pa.Table) -> dict[Unit, list[dict[str, Any]]]:
-    """Rows of each unit, as dicts, in their order."""
-    found: dict[Unit, list[dict[str, Any]]] = {}
-    for unit, row in zip(keys_of(rows), rows.to_pylist(maps_as_pydicts="strict"), strict=True):
-        found.setdefault(unit, []).append(row)
-    return found
-
-
 def read_files(path: str, files: Sequence[Logged], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of each file of a table, missing columns null; small files of a store are read whole."""
     names = [file.name for file in files]
@@ -123,14 +111,14 @@ def commit(
     replaced: Filters | None = None,
     removed: Sequence[Logged] = (),
     *,
-    check: Callable[[], None] | None = None,
     are_same_rows: bool = False,
 ) -> None:
     """Commit staged files as the rows of these partitions, or in place of these files.
 
     replaced : None adds the rows to the existing ones
-    check : raises where this process may not commit any more; a commit of another since then is an error
     are_same_rows : the staged files hold the rows of the removed ones, in fewer files
+    Raises LeaseLostError in a store whose lock another has by now; `publications`, which readers go by, never
+    gets a row otherwise: a commit of another since the lock was confirmed is an error.
     """
     lease = held(path.rpartition("/")[0])
     if lease is not None:
@@ -140,8 +128,8 @@ def commit(
     if not staged and not gone:
         return  # no rows replace no rows: readers need no new version
     actions = _actions(staged, gone, data_change=not are_same_rows)
-    if check is not None:
-        check()
+    if lease is not None and table.name == PUBLICATIONS:
+        lease.check()
     version = log.version()
     try:
         _commit(path, table, actions)
@@ -154,7 +142,6 @@ def commit(
 def _actions(
     staged: Sequence[StagedFile], gone: Sequence[Logged], *, data_change: bool
 ) -> list[AddAction | RemoveAction]:
-    """Actions of a commit for added and removed files."""
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     coming = [
         AddAction(
@@ -226,16 +213,11 @@ def _grown(path: str, log: DeltaTable, table: Table, *, is_alone: bool) -> Delta
     return opened(path)
 
 
-def put(
-    root: str,
-    table: Table,
-    rows: pa.Table,
-    replaced: Filters | None,
-    check: Callable[[], None] | None = None,
-) -> None:
+def put(root: str, table: Table, rows: pa.Table, replaced: Filters | None = None) -> None:
     """Stage rows and commit them as the contents of these partitions.
 
     root : where the tables lie
+    replaced : None adds the rows to the existing ones
     Raises SchemaError for rows of other columns, ValueError for those of a partition that is not replaced.
     """
     table.check(rows.schema)
@@ -245,7 +227,7 @@ def put(
     staging = Staging(root, uuid4().hex)
     for partition, some in partitions.items():
         staging.write(table.name, partition, some)
-    commit(f"{root}/{table.name}", table, staging.close(), replaced, check=check)
+    commit(f"{root}/{table.name}", table, staging.close(), replaced)
 
 
 def rewrite(root: str, table: Table, rows: pa.Table, key: str) -> None:

@@ -26,7 +26,7 @@ _UNLIKE_BY_NAME: Final = {"printf", "weekday", "date_part", "datepart", "hash"}
 _UNLIKE_FIELDS: Final = {"DOW", "DAYOFWEEK", "WEEKDAY"}
 
 
-def put_over(question: exp.Expr) -> str:
+def to_duckdb(question: exp.Expr) -> str:
     """Transpile a question parsed as Spark SQL to DuckDB SQL. Raises SqlglotError if impossible."""
     tree = question.copy()
     _name_columns(tree)
@@ -43,7 +43,7 @@ def put_over(question: exp.Expr) -> str:
 
 def condition(sql: str) -> str:
     """Transpile a condition on rows. Raises SqlglotError if impossible."""
-    return put_over(exp.paren(parse_one(sql, read="spark"), copy=False))  # a tree cannot replace its root
+    return to_duckdb(exp.paren(parse_one(sql, read="spark"), copy=False))  # a tree cannot replace its root
 
 
 def _name_columns(tree: exp.Expr) -> None:
@@ -150,6 +150,8 @@ def _without_safe(each: exp.Expr) -> exp.Expr:
 _OTHERWISE: Final[Mapping[type, Callable[[exp.Expr], exp.Expr]]] = {
     exp.Anonymous: _by_name,
     exp.AddMonths: _date,  # a date stays a date, where DuckDB makes it a timestamp
+    exp.ArgMax: lambda each: exp.func("arg_max_null", each.this, each.expression),  # of null, null
+    exp.ArgMin: lambda each: exp.func("arg_min_null", each.this, each.expression),
     exp.ArrayPosition: _array_position,  # 0 for what an array lacks, where DuckDB gives null
     exp.CountIf: lambda each: exp.Count(this=exp.Case().when(each.this, "1")),  # of no rows 0, not null
     exp.DateTrunc: _date,

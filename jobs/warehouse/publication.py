@@ -8,7 +8,7 @@ versions first.
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import is_url
 from jobs.warehouse.file_digests import keep_digests, kept_digests
 from jobs.warehouse.latest import LATEST_PUBLICATION, Published, latest_stated
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 _INTENT: Final = "_publishing.json"
 _LOG: Final = logging.getLogger(__name__)
 
-_LOGS: Final = (PIPELINE_RUNS, PUBLICATIONS)
 _AT_A_TIME: Final = 16
 """Tables of a store whose logs are looked up at a time."""
 
@@ -95,30 +95,43 @@ def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int
 def recover(warehouse: "Warehouse") -> list[str]:
     """Undo the commits of an unfinished publication; returns the tables restored.
 
-    Only a writer that holds the warehouse's lock may call it.
+    Only a writer that holds the warehouse's lock may call it. Raises DamagedError for an intent that cannot
+    be read.
     """
-    files, lease = warehouse.small_files, held(warehouse.root)
-    intent = _intent(files.read(_INTENT))
+    intent, lease = _intent(warehouse), held(warehouse.root)
+    was_left = lease is not None and lease.was_left
     warehouse.__dict__.pop("published", None)
-    if intent is not None or (lease is not None and lease.was_left):  # the row may be all that was made
-        warehouse.published = warehouse.logged_publication(files.read(LATEST_PUBLICATION))
+    if intent is None and not was_left:
+        return []
+    # By the log itself: a row may be all that its writer made.
+    stated = warehouse.small_files.read(LATEST_PUBLICATION)
+    published = warehouse.published = warehouse.logged_publication(stated)
     restored: list[str] = []
-    if intent is not None and warehouse.published.number < intent["publication"]:
+    if intent is not None and published.number < intent["publication"]:
         before = intent["before"]
         restored = [name for name, version in before.items() if restore(warehouse.path(name), version)]
-        _complete(warehouse, intent["publication"], RECOVER, [])
-    elif lease is not None and lease.was_left:  # a row of its holder before then comes too late
-        names = [*(warehouse.published.versions or {})]
-        _as_published(warehouse, names)
-        _complete(warehouse, warehouse.published.number + 1, RECOVER, [], names)
-    elif is_url(warehouse.root) and intent is not None and warehouse.published.versions is not None:
-        # its row may be all that its writer made
-        _write(warehouse, LATEST_PUBLICATION, latest_stated(warehouse.published))
-    if intent is not None or lease is None:
+        _complete(warehouse, published.number + 1, RECOVER, [], before)
+    elif was_left:  # if its holder was paused and not killed, its row then comes too late
+        _complete(warehouse, published.number + 1, RECOVER, [], ())
+    else:
+        _state(warehouse, published)
+    if intent is not None:
         _remove_intent(warehouse)
     if lease is not None:
         lease.was_left = False
     return restored
+
+
+def _intent(warehouse: "Warehouse") -> dict[str, Any] | None:
+    """Read the intent; None if it was removed, or emptied, as in a store."""
+    content = warehouse.small_files.read(_INTENT)
+    try:
+        return dict(json.loads(content)) if content else None
+    except ValueError as error:
+        raise DamagedError(
+            f"{warehouse.root}/{_INTENT} is damaged: restore it from a copy, or remove it: what an "
+            "unfinished publication has committed is then published with the next one"
+        ) from error
 
 
 def _complete(
@@ -126,17 +139,16 @@ def _complete(
     number: int,
     phase: str,
     log_dates: Sequence[date],
-    names: Sequence[str] | None = None,
+    names: Collection[str] | None = None,
 ) -> None:
     """Append the row that makes a publication visible to readers.
 
-    names : tables that it changes; None: maybe any. In a store the others are not looked up again
+    names : tables that it changes; None: maybe any. In a store the others are not looked up again: what a
+        paused writer committed to them late is not published
     """
     before = warehouse.published.versions if is_url(warehouse.root) and names is not None else None
     changed = warehouse.own_tables if before is None or names is None else names
-    stored: dict[str, int | None] = {**(before or {})}
-    stored |= {name: newest_version(warehouse.path(name)) for name in changed}
-    versions = {name: version for name, version in stored.items() if version is not None}
+    versions = {**(before or {}), **_newest(warehouse, changed)}
     row = {
         "publication": number,
         "published_at": datetime.now(UTC),
@@ -144,22 +156,21 @@ def _complete(
         "log_dates": sorted(set(log_dates)),
         "versions": list(versions.items()),
     }
-    lease = held(warehouse.root)
-    rows = pa.Table.from_pylist([row], schema=TABLE.arrow_schema)
-    warehouse.append(TABLE, rows, lease.check if lease else None)
-    is_store, published = is_url(warehouse.root), Published(number, versions)
-    latest = latest_stated(published) if is_store else str(number).encode()
+    warehouse.append(TABLE, pa.Table.from_pylist([row], schema=TABLE.arrow_schema))
+    _state(warehouse, Published(number, versions))
+    if not is_url(warehouse.root):
+        keep_digests(warehouse.root, versions | _newest(warehouse, (PIPELINE_RUNS, PUBLICATIONS)))
+
+
+def _newest(warehouse: "Warehouse", names: Collection[str]) -> dict[str, int]:
+    """Newest version of each of these tables that exists."""
+    found = {name: newest_version(warehouse.path(name)) for name in names}
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def _state(warehouse: "Warehouse", published: Published) -> None:
+    """State the latest publication, for readers in its file; in a folder its number alone."""
+    is_store = is_url(warehouse.root)
+    latest = latest_stated(published) if is_store else str(published.number).encode()
     _write(warehouse, LATEST_PUBLICATION, latest)
     warehouse.published = published
-    if is_store:
-        return
-    stored |= {name: newest_version(warehouse.path(name)) for name in _LOGS}
-    keep_digests(warehouse.root, {name: version for name, version in stored.items() if version is not None})
-
-
-def _intent(content: bytes | None) -> dict[str, Any] | None:
-    """Parse an intent; None if it is half-written, because then nothing was committed."""
-    try:
-        return None if content is None else dict(json.loads(content))
-    except ValueError:
-        return None

@@ -1,4 +1,4 @@
-"""Interface of the engines that answer questions, DuckDB and Spark, and SQL filters for days and units."""
+"""Interface of the engines that answer questions, DuckDB and Spark; SQL filters of units; units of rows."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +13,7 @@ from jobs.runtime.printing import Result
 from jobs.runtime.settings import SettingsError
 from schemas.table import Table, sql_strings
 from schemas.unit import Unit
+from schemas.vocabulary import UNIT_KEY
 
 NO_TABLES: Final = "run a night first, or name another by --warehouse DIR"
 """What to do about a warehouse without tables."""
@@ -138,3 +139,16 @@ def on_units(log_dates: Collection[date], units: Collection[Unit] | None) -> str
         return "false"
     jobs, runs = (sql_strings(sorted({str(unit[place]) for unit in units})) for place in (1, 2))
     return f"{days} AND job_id IN ({jobs}) AND run_id IN ({runs}) AND ({' OR '.join(among)})"
+
+
+def keys_of(rows: pa.Table) -> list[Unit]:
+    """Unit of each row."""
+    return [Unit(*key) for key in zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)]
+
+
+def rows_by_unit(rows: pa.Table) -> dict[Unit, list[dict[str, Any]]]:
+    """Rows of each unit, as dicts, in their order."""
+    found: dict[Unit, list[dict[str, Any]]] = {}
+    for unit, row in zip(keys_of(rows), rows.to_pylist(maps_as_pydicts="strict"), strict=True):
+        found.setdefault(unit, []).append(row)
+    return found

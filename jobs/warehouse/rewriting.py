@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import SparkContext
 
-from jobs.warehouse.delta_files import commit, keys_of, with_partition
+from jobs.warehouse.delta_files import commit, with_partition
 from jobs.warehouse.file_frames import in_tasks, packed
+from jobs.warehouse.reader import keys_of
 from jobs.warehouse.rows import groups_of
 from jobs.warehouse.staging import StagedFile, Staging, remove, removed_after_errors
 from jobs.warehouse.stored import opened

@@ -42,9 +42,10 @@ class SmallFiles:
             os.fsync(file.fileno())
         beside.replace(path)
 
-    def remove(self, name: str) -> None:
-        """Remove a file, if it exists."""
+    def remove(self, *names: str) -> None:
+        """Remove files; those that do not exist are no error."""
         if self._objects is not None:
-            self._objects.remove(self._root, [name])
-        else:
+            self._objects.remove(self._root, names)
+            return
+        for name in names:
             (self._folder / name).unlink(missing_ok=True)

@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
-from importlib import import_module
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -23,14 +21,13 @@ from pyarrow import fs
 
 from jobs.runtime.filesystems import filesystem_of
 from jobs.runtime.places import is_url
+from jobs.warehouse.small_files import SmallFiles
 from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import COLLECTIVE_ARRIVAL, RANK_STEPS, REJECTS, RUN_EVENTS
 from udfs.op_lists import arrays_valid
 
 _LOG: Final = logging.getLogger(__name__)
-_OBJECTS: Final = "jobs.runtime.objects"
-"""Imported only if rows are staged in a store, which not every install can reach."""
 
 STAGED_TABLES: Final = (RANK_STEPS, REJECTS, COLLECTIVE_ARRIVAL, RUN_EVENTS)
 _LISTED: Final = ("op", "microbatch", "model_chunk")
@@ -190,15 +187,7 @@ def partitions_of(table: Table, rows: pa.Table) -> dict[Partition, pa.Table]:
 
 def remove(root: str, files: Iterable[StagedFile]) -> None:
     """Remove staged files that will not be committed."""
-    _remove(root, [f"{file.table}/{file.path}" for file in files])
-
-
-def _remove(root: str, names: Sequence[str]) -> None:
-    if is_url(root):
-        import_module(_OBJECTS).remove(root, names)
-        return
-    for name in names:
-        Path(root, name).unlink(missing_ok=True)
+    SmallFiles(root).remove(*(f"{file.table}/{file.path}" for file in files))
 
 
 @contextmanager
@@ -245,4 +234,4 @@ def _sweep(
 
     with ThreadPoolExecutor(_LISTED_AT_A_TIME) as beside:
         for found in beside.map(rest, folders):
-            _remove(root, found)
+            SmallFiles(root).remove(*found)

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.runtime.filesystems import filesystem_of
-from jobs.warehouse.delta_files import keys_of
 from jobs.warehouse.file_frames import frame_of_tasks
+from jobs.warehouse.reader import keys_of
 from schemas.unit import Unit
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, UnitRows
 

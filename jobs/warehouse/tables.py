@@ -1,7 +1,7 @@
 """A warehouse accessed through Spark: read, replace and append to its tables."""
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import cached_property
@@ -216,12 +216,9 @@ class Warehouse:
         )
         return schema.empty_table() if found is None else found
 
-    def append(self, table: Table, rows: pa.Table, check: Callable[[], None] | None = None) -> None:
-        """Append a few rows. Raises SchemaError if they do not match the table's columns.
-
-        check : see delta_files.commit
-        """
-        delta_files.put(self.root, table, rows, None, check)
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """Append a few rows. Raises SchemaError if they do not match the table's columns."""
+        delta_files.put(self.root, table, rows)
 
     def rewrite(self, table: Table, rows: pa.Table, key: str) -> None:
         """Replace rows with equal keys in an unpartitioned table."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from schemas import views
-from schemas.sql_files import OF_PERIOD, SqlFile, load, runs_include
+from schemas.sql_files import OF_PERIOD, SqlFile, load, runs_include, within
 
 _RUNS: Final = runs_include("job_id, run_id", OF_PERIOD)
 _OF_VIEWS: Final = {"hosts": "host_record", "fix_first": "fix_first"}
@@ -22,7 +22,7 @@ QUERY_NAMES: Final = (
 
 def _load(name: str) -> SqlFile:
     if name in _OF_VIEWS:
-        return replace(load(views.__name__, _OF_VIEWS[name], in_period=OF_PERIOD), name=name)
+        return replace(load(views.__name__, _OF_VIEWS[name], **within(OF_PERIOD)), name=name)
     return load(__name__, name, in_period=OF_PERIOD, runs=_RUNS)
 
 

@@ -25,7 +25,7 @@ losses AS (
 SELECT
     coalesce(team, $not_stated) AS team,
     gpu_types,
-    count(DISTINCT concat_ws('/', job_id, run_id)) AS runs,
+    count(DISTINCT job_id, run_id) AS runs,
     count(*) AS job_days,
     count_if(is_flagged) AS flagged_job_days,
     max(largest_factor) AS largest_factor,

@@ -5,7 +5,7 @@ from datetime import date
 from typing import Final
 
 from schemas.drain import HISTORY_DAYS, DrainTerms
-from schemas.sql_files import ALL_DAYS, OF_PERIOD, VIEW_NAMES, SqlFile, load, runs_include
+from schemas.sql_files import ALL_DAYS, OF_PERIOD, VIEW_NAMES, SqlFile, load, runs_include, within
 from schemas.vocabulary import TABLE_NAMES
 
 _RUNS: Final = runs_include("trunc(log_date, 'MONTH') AS month, job_id, run_id", ALL_DAYS)
@@ -13,7 +13,7 @@ _RUNS: Final = runs_include("trunc(log_date, 'MONTH') AS month, job_id, run_id",
 _TIME_SUMS: Final = load("schemas", "effective_time_sums").sql
 
 VIEWS: Final[dict[str, SqlFile]] = {
-    name: load(__name__, name, in_period=ALL_DAYS, runs_of_months=_RUNS, effective_time_sums=_TIME_SUMS)
+    name: load(__name__, name, **within(ALL_DAYS), runs_of_months=_RUNS, effective_time_sums=_TIME_SUMS)
     for name in VIEW_NAMES
 }
 
@@ -21,7 +21,7 @@ VIEWS: Final[dict[str, SqlFile]] = {
 def drain_by(terms: DrainTerms, as_of: date | None = None) -> str:
     """SQL of the view drain under other assumptions, optionally as if the data ended with the day `as_of`."""
     first_day = None if as_of is None else date.fromordinal(max(as_of.toordinal() - HISTORY_DAYS + 1, 1))
-    return load(__name__, "drain", in_period=OF_PERIOD, **terms.words).over(first_day, as_of)
+    return load(__name__, "drain", **within(OF_PERIOD), **terms.words).over(first_day, as_of)
 
 
 def mentioned(sql: str) -> set[str]:

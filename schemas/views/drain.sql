@@ -141,25 +141,11 @@ shares AS (
     GROUP BY host
 ),
 
-ends AS (
-    SELECT log_date, job_id, run_id, culprit.host AS host, culprit.dp_rank AS dp_rank, culprit.pp_rank AS pp_rank
-    FROM today
-    CROSS JOIN job_causes
-    LATERAL VIEW explode(culprits) exploded AS culprit
-    WHERE is_cause AND cause = 'communication' AND lost_fraction IS NOT NULL AND $in_period
-        AND datediff(as_of_day, log_date) < 7
-),
-
 links AS (
-    SELECT DISTINCT here.host AS host, there.host AS other
-    FROM ends AS here
-    JOIN ends AS there
-        ON here.log_date = there.log_date
-        AND here.job_id = there.job_id
-        AND here.run_id = there.run_id
-        AND here.dp_rank = there.dp_rank
-        AND abs(here.pp_rank - there.pp_rank) = 1
-        AND here.host <> there.host
+    SELECT DISTINCT host, other
+    FROM ($slow_links) AS slow_links
+    CROSS JOIN today
+    WHERE datediff(as_of_day, log_date) < 7
 ),
 
 beside AS (
@@ -288,7 +274,9 @@ returns AS (
         ln(
             1 + share_error * share_error
             + (1 - probability) / (probability * (hosts_alike + $prior_hosts + 1))
-        ) AS spread
+        ) AS spread,
+        least(expected_gpu_hours * exp(-spread / 2 - 1.645D * sqrt(spread)), a_day * $drain_days) AS expected_low,
+        least(expected_gpu_hours * exp(-spread / 2 + 1.645D * sqrt(spread)), a_day * $drain_days) AS expected_high
     FROM chances
 ),
 
@@ -307,15 +295,14 @@ SELECT
     as_of_day,
     CASE
         WHEN expected_gpu_hours IS NULL OR cost_gpu_hours IS NULL THEN 'unknown'
-        WHEN least(expected_gpu_hours * exp(-spread / 2 - 1.645D * sqrt(spread)), a_day * $drain_days) > cost_gpu_hours
-            THEN 'drain'
+        WHEN expected_low > cost_gpu_hours THEN 'drain'
         WHEN expected_gpu_hours > cost_gpu_hours THEN 'probably'
         ELSE 'no'
     END AS verdict,
     expected_gpu_hours - cost_gpu_hours AS net_gpu_hours,
     expected_gpu_hours,
-    least(expected_gpu_hours * exp(-spread / 2 - 1.645D * sqrt(spread)), a_day * $drain_days) AS expected_low,
-    least(expected_gpu_hours * exp(-spread / 2 + 1.645D * sqrt(spread)), a_day * $drain_days) AS expected_high,
+    expected_low,
+    expected_high,
     cost_gpu_hours,
     try_divide(cost_gpu_hours, a_day) AS break_even_days,
     share_lost,

@@ -29,24 +29,10 @@ WITH explained AS (
     GROUP BY cause, culprit_host
 ),
 
-ends AS (
-    SELECT log_date, job_id, run_id, cause, culprit.host AS host, culprit.dp_rank AS dp_rank, culprit.pp_rank AS pp_rank
-    FROM job_causes
-    LATERAL VIEW explode(culprits) exploded AS culprit
-    WHERE is_cause AND cause = 'communication' AND lost_fraction IS NOT NULL AND $in_period
-),
-
 linked AS (
-    SELECT here.cause AS cause, here.host AS host, array_sort(collect_set(there.host)) AS link_hosts
-    FROM ends AS here
-    JOIN ends AS there
-        ON here.log_date = there.log_date
-        AND here.job_id = there.job_id
-        AND here.run_id = there.run_id
-        AND here.dp_rank = there.dp_rank
-        AND abs(here.pp_rank - there.pp_rank) = 1
-        AND here.host <> there.host
-    GROUP BY here.cause, here.host
+    SELECT 'communication' AS cause, host, array_sort(collect_set(other)) AS link_hosts
+    FROM ($slow_links) AS slow_links
+    GROUP BY host
 ),
 
 mitigated AS (

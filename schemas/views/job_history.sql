@@ -1,6 +1,6 @@
 -- One row per run over all its days. Slowdowns are ratios of times summed over all replayed days, never means of
--- ratios; each day has its ideal. Losses are those of its analysed days. Columns are null if no day was replayed, or no
--- day states GPU-hours.
+-- ratios; each day has its ideal. Losses are those of its analysed days whose loss is known. Columns are null if no day
+-- was replayed, or no day states GPU-hours.
 SELECT
     job_id, run_id,
     min(log_date) AS first_day,
@@ -18,7 +18,7 @@ SELECT
     max(slowdown) AS worst_day_slowdown,
     sum(gpu_hours) AS gpu_hours,
     sum(wasted_gpu_hours) AS wasted_gpu_hours,
-    try_divide(sum(lost_s), sum(actual_total_s) FILTER (WHERE is_analysed)) AS lost_fraction,
+    try_divide(sum(lost_s), sum(actual_total_s) FILTER (WHERE lost_s IS NOT NULL)) AS lost_fraction,
     sum(lost_gpu_hours) AS lost_gpu_hours
 FROM job_days
 GROUP BY job_id, run_id

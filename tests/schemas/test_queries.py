@@ -232,6 +232,13 @@ def test_mixed_hardware_counts_each_unit_once_by_team_and_types() -> None:
     assert len(ask(tables, "mixed_hardware", NEXT_DAY)) == 1
 
 
+def test_runs_whose_names_look_alike_together_are_two() -> None:
+    units = [{"job_id": "a/b", "run_id": "c"}, {"job_id": "a", "run_id": "b/c"}]
+    tables = dict.fromkeys((GPU_TYPE_SLOWDOWN, JOB_SLOWDOWN, JOBS), units)
+    (row,) = ask(tables, "mixed_hardware", DAY)
+    assert figures(row, "runs", "job_days") == (2, 2)
+
+
 def test_causes_share_what_is_lost(spark: SparkSession) -> None:
     """Causes divide what analysed units lose; units that are not analysed lose nothing."""
     rows: list[dict[str, Any]] = [

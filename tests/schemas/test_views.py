@@ -185,6 +185,21 @@ def test_job_history_sums_days_and_never_means_ratios() -> None:
     assert run.lost_fraction == 0.25, "of the day that was analysed"
 
 
+def test_a_day_whose_loss_is_not_known_is_no_time_without_loss() -> None:
+    """An earlier version simulated the second day; the query `runs` leaves it out as well."""
+    tables = {
+        JOB_SLOWDOWN: [unit("a", DAY, 10.0, 5.0, 100.0), unit("a", NEXT_DAY, 90.0, 45.0, 100.0)],
+        JOB_CAUSES: [
+            {"job_id": "a", "log_date": DAY, "lost_fraction": 0.25},
+            {"job_id": "a", "log_date": NEXT_DAY, "lost_fraction": None, "lost_gpu_hours": None},
+        ],
+    }
+    (history,) = view("job_history", tables)
+    (run,) = answer(QUERIES["runs"].over(), tables)
+    assert (history.lost_fraction, history.analysed_days) == (0.25, 2)
+    assert history.lost_fraction == run.lost_fraction
+
+
 def test_straggling_jobs_are_analysed_units_from_1_1_with_what_slows_them_most() -> None:
     rows = view(
         "straggling_jobs",

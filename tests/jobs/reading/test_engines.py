@@ -52,6 +52,8 @@ OF_GROUPS = r"""
     count(*); count(slowdown); count(DISTINCT job_id, run_id); count_if(slowdown > 1); count_if(null);
     sum(steps); avg(slowdown); median(slowdown); percentile(slowdown, 0.9); stddev(slowdown);
     max_by(job_id, slowdown); min_by(job_id, slowdown); sum(slowdown) FILTER (WHERE slowdown > 2);
+    max_by(slowdown, status); min_by(slowdown, length(status));
+    max_by(run_id, slowdown) FILTER (WHERE slowdown > 9);
     array_sort(collect_list(slowdown)); array_sort(collect_set(run_id)); bool_or(slowdown > 1);
     sum(cast(slowdown > 1 AS int)); cast(avg(slowdown) AS bigint); sum(slowdown) / count(*)
 """

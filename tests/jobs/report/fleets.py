@@ -21,7 +21,6 @@ from schemas.views import VIEWS
 from schemas.vocabulary import (
     CAUSE_UNEXPLAINED,
     FIXABLE_CAUSES,
-    FLEET_DAY,
     JOB_CAUSES,
     JOB_SLOWDOWN,
     JOBS,
@@ -70,18 +69,9 @@ def asked(tables: dict[str, Rows], first_day: date, last_day: date = LAST) -> Fl
         def answer(sql: str) -> pa.Table:
             return connection.sql(question(sql).for_duckdb).to_arrow_table()
 
-        # As aggregate_fleet sums it, which has tests of its own.
-        connection.register(FLEET_DAY, connection.sql(_FLEET_DAY).to_arrow_table())
         found = {name: answer(sql) for name, sql in of_fleet(first_day, last_day, DrainTerms()).items()}
         hosts = hosts_with_pages(found["fixes"].to_pylist(), found["hosts"].to_pylist())
         return FleetTables(**found, host_units=answer(of_hosts(hosts or [""], first_day, last_day)))
-
-
-_FLEET_DAY: Final = """
-    SELECT log_date, sum(gpu_hours) FILTER (is_analysed) AS analysed_gpu_hours,
-        sum(lost_gpu_hours) AS lost_gpu_hours, sum(actual_total_s) FILTER (is_analysed) AS analysed_s,
-        sum(lost_s) AS lost_s
-    FROM job_days GROUP BY log_date"""
 
 
 def publication(tables: FleetTables, *pages: str) -> Publication:

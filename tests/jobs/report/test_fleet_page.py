@@ -108,6 +108,22 @@ def test_what_an_earlier_version_simulated_is_in_no_share_and_the_page_says_so()
     assert headline(older, publication(older)).endswith("not known: an earlier version simulated these days.")
 
 
+def test_the_line_of_days_leaves_out_units_whose_loss_is_not_known_as_the_tile_does() -> None:
+    """An earlier version simulated one unit of each day; the other came late."""
+    days = [LAST - timedelta(days=age) for age in range(2)]
+    keys = [{"log_date": day, "job_id": job} for day in days for job in ("late", "before")]
+    lost = {"late": (0.25, 25.0), "before": (None, None)}
+    causes = [
+        key | dict(zip(("lost_fraction", "lost_gpu_hours"), lost[str(key["job_id"])], strict=True))
+        for key in keys
+    ]
+    units = [key | {"gpu_hours": 100.0, "actual_total_s": 40.0} for key in keys]
+    found = asked({JOBS: keys, JOB_SLOWDOWN: units, JOB_CAUSES: causes}, min(days))
+    shown = tiles(found, publication(found))
+    assert shown["of"] == "25.0 % of 200 analysed GPU-hours"
+    assert shown["sparkline"]["text"] == "Share lost by day: 25.0 %, 25.0 %"
+
+
 def test_without_gpu_hours_the_page_speaks_in_per_cent_of_time() -> None:
     page = Page(fleet_page(TIMES, publication(TIMES)))
     (totals,) = TIMES.totals.to_pylist()

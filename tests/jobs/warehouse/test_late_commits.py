@@ -10,9 +10,9 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from jobs.runtime.places import storage_options
 from jobs.warehouse import delta_files
-from jobs.warehouse.lease import leased
+from jobs.warehouse.lease import Lease, leased
 from jobs.warehouse.lock import this_process
-from jobs.warehouse.publication import publication
+from jobs.warehouse.publication import publication, recover
 from jobs.warehouse.staging import Staging
 from jobs.warehouse.stored import forget
 from jobs.warehouse.tables import Warehouse
@@ -20,6 +20,7 @@ from schemas.tables import TABLES
 from schemas.vocabulary import STAGE_SLOWDOWN, STEP_SLOWDOWN
 from tests.jobs.warehouse.test_publication import NO_SPARK
 from tests.support.examples import DAY, NEXT_DAY, table_rows
+from tests.support.history import KilledError
 from tests.support.stores import BUCKET, Server
 
 pytestmark = pytest.mark.slow
@@ -82,3 +83,32 @@ def test_late_commits_are_undone_in_every_table(
     seen = Warehouse(NO_SPARK, root)
     for name in BOTH:
         assert sorted(seen.rows(TABLES[name])["slowdown"].to_pylist()) == [1.0, 2.0]
+
+
+def test_the_undo_of_a_killed_writer_publishes_no_late_commit(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The late commit is to a table that the killed one did not publish."""
+    assert server.environment
+    root = f"s3://{BUCKET}/{tmp_path.name}"
+    with leased(root, this_process("run_nightly"), wait=False):
+        warehouse = Warehouse(NO_SPARK, root)
+        with publication(warehouse, "simulate", [DAY], BOTH):
+            for name in BOTH:
+                write(warehouse, name, 1.0, DAY)
+        late = Late(root, STAGE_SLOWDOWN)
+    monkeypatch.setattr(Lease, "holds", lambda _: False)  # what is dead undoes nothing
+
+    def killed() -> None:
+        warehouse = Warehouse(NO_SPARK, root)
+        with publication(warehouse, "simulate", [NEXT_DAY], [STEP_SLOWDOWN]):
+            write(warehouse, STEP_SLOWDOWN, 2.0, NEXT_DAY)
+            late.land()
+            raise KilledError
+
+    with leased(root, this_process("backfill"), wait=False), pytest.raises(KilledError):
+        killed()
+    with leased(root, this_process("run_nightly"), wait=False):
+        assert recover(Warehouse(NO_SPARK, root)) == [STEP_SLOWDOWN]
+    seen = Warehouse(NO_SPARK, root)
+    assert [seen.rows(TABLES[name])["slowdown"].to_pylist() for name in BOTH] == [[1.0], [1.0]]

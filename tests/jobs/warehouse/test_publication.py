@@ -1,12 +1,14 @@
 """However a publication ends, readers see all tables as before it or as after it."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.runtime.errors import DamagedError
 from jobs.warehouse import delta_files, stored
 from jobs.warehouse import publication as protocol
 from jobs.warehouse.publication import publication, recover
@@ -87,6 +89,7 @@ def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
     before = [[], []] if first else [[1.0], [1.0]]
     outcomes: list[list[list[float]]] = []
     taken: list[str] = []
+    undos: set[int] = set()
     for step in range(1, 30):
         for after in (False, True):
             root = tmp_path / f"{step}{after}"
@@ -105,13 +108,15 @@ def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
                     continue
             then = outcomes[-1]
             assert then in (before, [[2.0], [2.0]])
-            with monkeypatch.context() as patch:
-                die_at(patch, 1, after=after)
-                with pytest.raises(DeadError):
-                    recover(warehouse_in(root))
-            assert seen(root) == then
-            recover(warehouse_in(root))
-            assert seen(root) == then
+            for undone in range(1, 30):  # the undo dies, too, one step later each time
+                with monkeypatch.context() as patch:
+                    steps = die_at(patch, undone, after=after)
+                    with suppress(DeadError):
+                        recover(warehouse_in(root))
+                assert seen(root) == then
+                if len(steps) < undone:
+                    break
+            undos.add(undone)
             assert not (root / "_publishing.json").exists()
             newest = versions(root)
             publish(root, 3.0)
@@ -119,6 +124,7 @@ def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
             assert newest != versions(root)
         if step > len(taken):
             break
+    assert max(undos) > 5
     assert before in outcomes
     assert [[2.0], [2.0]] in outcomes
 
@@ -186,3 +192,13 @@ def test_what_another_commits_is_seen_with_the_next_publication(tmp_path: Path) 
 def test_a_warehouse_may_have_any_name(tmp_path: Path) -> None:
     publish(tmp_path / "Zoë's warehouse", 1.0)
     assert seen(tmp_path / "Zoë's warehouse") == [[1.0], [1.0]]
+
+
+def test_an_intent_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """What it would restore is not known: the next publication would show half of an unfinished one."""
+    publish(tmp_path, 1.0)
+    (tmp_path / "_publishing.json").write_bytes(b'{"publication": 3, "bef')
+    with pytest.raises(DamagedError, match=r"_publishing\.json is damaged"):
+        recover(warehouse_in(tmp_path))
+    assert (tmp_path / "_publishing.json").exists()
+    assert seen(tmp_path) == [[1.0], [1.0]]
