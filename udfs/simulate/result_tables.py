@@ -25,7 +25,7 @@ from udfs.simulate.part_rows import exposed_columns, power_row, role_step_column
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.worker_groups import worker_racks, worker_types
 
-SIMULATOR_VERSION: Final = "1.11.0"
+SIMULATOR_VERSION: Final = "1.12.0"
 """Raised when a result of the same trace changes by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]

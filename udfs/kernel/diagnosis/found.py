@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from udfs.kernel import cause
+from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.block_times import (
     BlockTimes,
@@ -139,8 +140,11 @@ class Found(NamedTuple):
 
     @property
     def microbatches(self) -> int:
-        """Number of microbatches per chunk and step; 0 if steps or chunks differ in it."""
-        return 0 if self.factors is None else self.factors.noise.shape[3]
+        """Number of microbatches per chunk and step; where stages differ, the most forwards of a worker."""
+        if self.factors is not None:
+            return self.factors.noise.shape[3]
+        workers = (by_type for block in self.blocks for by_type in block.graph.ops_by_type)
+        return max(len(by_type[ot.FORWARD_COMPUTE]) for by_type in workers)
 
 
 def order_of(blocks: Sequence[BlockTimes]) -> Ints:

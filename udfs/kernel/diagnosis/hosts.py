@@ -114,7 +114,7 @@ def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:
     """Stages with at least half of their workers, but not all, on one host; masks of the other workers.
 
     hosts   : int, shape (stage, dp_rank).
-    returns : stage, and bool, shape (dp_rank,).
+    returns : stage, and bool, shape (dp_rank,); twice where two hosts have half each.
     """
     half = (hosts.shape[1] + 1) // 2
     ordered = np.sort(hosts, axis=1)
@@ -122,7 +122,6 @@ def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:
     found = []
     for stage in np.flatnonzero(is_half & (ordered[:, 0] != ordered[:, -1])).tolist():
         names, counts = np.unique(hosts[stage], return_counts=True)
-        most = names[counts.argmax()]
-        if most != UNKNOWN:
-            found.append((stage, hosts[stage] != most))
+        mains = names[(counts >= half) & (names != UNKNOWN)]
+        found += [(stage, hosts[stage] != main) for main in mains.tolist()]
     return found

@@ -176,7 +176,7 @@ def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
         is_slow = over > np.maximum(LEAST_STEP, ERRORS * error)[:, None]
         if (is_slow.sum(axis=1) >= LEAST_HITS).any():
             found = found.copy() if found is low else found
-            found[stage] = np.where(is_slow, elsewhere, low[stage])
+            found[stage] = np.where(is_slow, elsewhere, found[stage])
     return found
 
 

@@ -63,7 +63,7 @@ class OwnOps(NamedTuple):
     slow   : op type -> log factors of its ops, 0 where not slow, shape (p, s, d).
     pauses : op type -> time of single long ops beyond the usual, shape (p, s, d). [s]
     shared : op type -> log factors by which all workers' ops are longer, which no cause explains; (p, s, d).
-    usual_s : op type -> its usual time in a step. [s]
+    usual_s : op type -> its usual time in a step, at least what counts: log factors are over that. [s]
     late_s : op type -> by how much workers entered it late, else 0, shape (p, s, d). [s]
     """
 
@@ -82,24 +82,24 @@ def own_ops(
     order    : positions of the blocks' steps, one block after the other, in the order of time.
     actual_s : mean recorded step time. [s]
     """
-    found = OwnOps({}, {}, {}, {}, {})
+    found, least_s = OwnOps({}, {}, {}, {}, {}), LEAST_SHARE * actual_s
     for op_type in ot.OWN:
         times_s = _times_of(blocks, layout, op_type)
-        if times_s is None or times_s.max() < LEAST_SHARE * actual_s:
+        if times_s is None or times_s.max() < least_s:
             continue
         if op_type == ot.OPTIMIZER_CLIP_MAIN_GRAD:
             # All workers clip together, and do the same there, whatever their stage.
             p, s, d = times_s.shape
             together_s = times_s.swapaxes(0, 1).reshape(1, s, p * d)
-            parts = _slow(together_s, hosts.reshape(1, -1), order, LEAST_SHARE * actual_s)
+            parts = _slow(together_s, hosts.reshape(1, -1), order, least_s)
             slow, pauses_s, shared = (each.reshape(s, p, d).swapaxes(0, 1) for each in parts)
         else:
-            slow, pauses_s, shared = _slow(times_s, hosts, order, LEAST_SHARE * actual_s)
+            slow, pauses_s, shared = _slow(times_s, hosts, order, least_s)
         for kind, values in ((found.slow, slow), (found.pauses, pauses_s), (found.shared, shared)):
             # Workers that collect garbage in the same step do so by plan.
             if values.any() and not (kind is found.shared and op_type == ot.GC):
                 kind[op_type] = values
-                found.usual_s[op_type] = median_of_all(times_s.reshape(-1))
+                found.usual_s[op_type] = max(median_of_all(times_s.reshape(-1)), least_s)
     for op_type, late_s in _entries(blocks, layout).items():
         late = _late(late_s, actual_s)
         if late.any():

@@ -44,6 +44,18 @@ def test_half_of_the_dp_ranks_of_a_stage_may_be_slow(level: Floats) -> None:
     assert not usual.common.any()
 
 
+@pytest.mark.parametrize("slow_host", [0, 1])
+def test_of_two_hosts_with_half_of_a_stage_each_either_may_be_the_slow_one(slow_host: int) -> None:
+    """Host 0 was taken for the stage's main host, so that the answer depended on the hosts' numbers."""
+    hosts = np.repeat([[0, 1]], 4, axis=1)
+    level = np.broadcast_to(BASE[:1, :, None, None], (1, KINDS, STEPS, 8)).copy()
+    is_slow = hosts[0] == slow_host
+    is_slow[np.flatnonzero(~is_slow)[0]] = True
+    level[:, :, 6:, is_slow] += 0.3
+    usual = usual_levels(level, ERROR, hosts, np.zeros(STEPS, dtype=bool), IN_TIME)
+    np.testing.assert_allclose(usual.level, np.broadcast_to(BASE[:1, :, None], usual.level.shape))
+
+
 def test_what_all_stages_take_longer_in_a_step_is_common_and_no_stages(level: Floats) -> None:
     level[:, :, 4:6] += 0.2
     usual = usual_levels(level, ERROR, ALONE, EVEN, IN_TIME)

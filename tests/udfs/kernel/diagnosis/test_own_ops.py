@@ -47,6 +47,15 @@ def own(job: Job, block: BlockTimes) -> OwnOps:
     return own_ops([block], job.layout, np.full((2, 4), -1), IN_TIME, STEP_S)
 
 
+def test_a_worker_that_alone_collects_garbage_loses_what_that_takes(job: Job) -> None:
+    """Its share of the usual time, which is next to none, was a ten-thousandth of that."""
+    factor = np.full((2, 10, 4), 1e-5)
+    factor[1, :, 2] = 2.0
+    found = own(job, block_with(job, ot.GC, factor))
+    lost_s = np.expm1(found.slow[ot.GC][1, :, 2]) * found.usual_s[ot.GC]
+    np.testing.assert_allclose(lost_s, 2.0 * USUAL_S, rtol=0.02)
+
+
 @pytest.mark.parametrize("op_type", [ot.OPTIMIZER, ot.OPTIMIZER_CLIP_MAIN_GRAD])
 @pytest.mark.parametrize("first", [0, 4])
 def test_an_op_that_is_slow_in_one_worker(job: Job, op_type: int, first: int) -> None:
