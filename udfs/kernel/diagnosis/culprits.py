@@ -9,6 +9,7 @@ from udfs.kernel import cause
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import ALL, BOTH, Culprit, Evidence
+from udfs.kernel.diagnosis.block_times import in_time
 from udfs.kernel.diagnosis.course import kinds_of
 from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.found import Found
@@ -133,9 +134,7 @@ def _slow_computes(found: Found) -> list[Series]:
     factors, computes = found.factors, found.computes
     if factors is None or computes is None:
         return []
-    in_time = np.argsort(computes.steps, kind="stable")
-    positions = computes.steps[in_time]
-    cells = factors.workers.cells()[:, :, in_time]
+    cells = factors.workers.cells()
     microbatches = factors.noise.shape[3]
     work_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=2) * microbatches
     named = []
@@ -144,7 +143,7 @@ def _slow_computes(found: Found) -> list[Series]:
         for direction, series in _directions(own):
             error = float(factors.workers.error.max())
             usual_s = float(work_s[p].sum() if direction == BOTH else work_s[p, direction])
-            named.append(Series(p, d, direction, np.expm1(series), positions, error, usual_s))
+            named.append(Series(p, d, direction, np.expm1(series), computes.steps, error, usual_s))
     return named
 
 
@@ -165,16 +164,15 @@ def _directions(own: Floats) -> list[tuple[int, Floats]]:
 
 def _of_own_ops(found: Found) -> list[Series]:
     """Workers slow in ops other than computes, or late to collectives; one series per op type."""
-    order, positions = found.steps_in_time
-    named = []
+    steps, named = np.arange(found.steps), []
     for op_type, log_factor in found.own.slow.items():
         for p, d in np.argwhere(log_factor.any(axis=1)).tolist():
             usual_s = found.own.usual_s[op_type]
-            named.append(Series(p, d, op_type, np.expm1(log_factor[p, order, d]), positions, 0.0, usual_s))
+            named.append(Series(p, d, op_type, np.expm1(log_factor[p, :, d]), steps, 0.0, usual_s))
     for op_type, late_s in found.own.late_s.items():
         for p, d in np.argwhere(late_s.any(axis=1)).tolist():
-            share = late_s[p, order, d] / found.job.actual_s
-            named.append(Series(p, d, op_type, share, positions, 0.0, found.job.actual_s))
+            share = late_s[p, :, d] / found.job.actual_s
+            named.append(Series(p, d, op_type, share, steps, 0.0, found.job.actual_s))
     return named
 
 
@@ -213,16 +211,14 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
     peers = layout.pp_size * layout.dp_size - 1
     if not is_struck.any():
         return (), Evidence(NAN, NAN, peers, total_s.size // layout.pp_size, indicator)
-    order, positions = found.steps_in_time
     by_cell = np.where(is_struck, total_s, 0.0).sum(axis=1)
     worst = np.argsort(-by_cell, axis=None, kind="stable")[:MOST_CULPRITS]
     worst = worst[is_struck.any(axis=1).reshape(-1)[worst]]
     p, d = np.divmod(worst, layout.dp_size)
-    at = p[:, None], order, d[:, None]
     of_types_s = np.array([of_type_s[p, :, d].sum(axis=1) for of_type_s in lost.values()]).T.tolist()
     directions = [_main_type(dict(zip(lost, each, strict=True))) for each in of_types_s]
     cells = list(zip(p.tolist(), d.tolist(), strict=True))
-    named = _struck(cells, total_s[at], is_struck[at], positions, directions)
+    named = _struck(cells, total_s[p, :, d], is_struck[p, :, d], directions)
     if ot.FORWARD_COMPUTE not in lost and ot.BACKWARD_COMPUTE not in lost:
         named = _costliest_first(named, found.job.actual_s)
     first = named[0].stage, slice(None), named[0].dp_rank
@@ -232,16 +228,16 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
 
 
 def _struck(
-    cells: Sequence[tuple[int, int]], own_s: Floats, struck: Mask, positions: Ints, directions: Sequence[int]
+    cells: Sequence[tuple[int, int]], own_s: Floats, struck: Mask, directions: Sequence[int]
 ) -> list[Culprit]:
     """One culprit per worker (stage, dp rank), with the time lost in the steps in which it was slow.
 
-    own_s, struck : shape (worker, step), in the order of time. positions: of these steps among the job's.
+    own_s, struck : shape (worker, step), in the order of time.
     """
     within_s = np.where(struck, own_s, 0.0)
     shares, lost_s = struck.mean(axis=1).tolist(), within_s.mean(axis=1).tolist()
-    first, last = struck.argmax(axis=1), struck.shape[1] - 1 - struck[:, ::-1].argmax(axis=1)
-    first_steps, last_steps = positions[first].tolist(), positions[last].tolist()
+    first = struck.argmax(axis=1).tolist()
+    last = (struck.shape[1] - 1 - struck[:, ::-1].argmax(axis=1)).tolist()
     courses = kinds_of(within_s, 0.0)
     return [
         Culprit(
@@ -249,8 +245,8 @@ def _struck(
             dp_rank,
             float(own_s[row, struck[row]].mean()),
             shares[row],
-            first_steps[row],
-            last_steps[row],
+            first[row],
+            last[row],
             courses[row],
             directions[row],
             lost_s=lost_s[row],
@@ -285,18 +281,15 @@ def _lost_to_pauses(found: Found) -> dict[int, Floats]:
         return lost or {
             ot.FORWARD_COMPUTE: np.zeros((found.job.layout.pp_size, found.steps, found.job.layout.dp_size))
         }
-    all_steps = np.concatenate([block.steps for block in found.blocks])
-    at = np.searchsorted(np.sort(all_steps), computes.steps)
-    places = np.argsort(all_steps, kind="stable")[at]
     for k, op_type in enumerate(ot.COMPUTE[: factors.pause_s.shape[1]]):
         total_s = np.zeros((factors.pause_s.shape[0], found.steps, factors.pause_s.shape[5]))
-        total_s[:, places] = factors.pause_s[:, k].sum(axis=(1, 2))
+        total_s[:, computes.steps] = factors.pause_s[:, k].sum(axis=(1, 2))
         lost[op_type] = total_s
     return lost
 
 
 def _by_type(found: Found, parts: Sequence[tuple[Ints, Floats]]) -> dict[int, Floats]:
-    """Sum time lost over each worker's ops, by op type, with blocks concatenated along steps. [s]
+    """Sum time lost over each worker's ops, by op type, with blocks joined along steps. [s]
 
     parts : ops of each block with what each lost, shape (op, step, dp).
     """
@@ -309,5 +302,5 @@ def _by_type(found: Found, parts: Sequence[tuple[Ints, Floats]]) -> dict[int, Fl
         for block, (ops, lost_s) in zip(found.blocks, parts, strict=True):
             same = np.array([block.graph.op_types[op] == op_type for op in ops.tolist()], dtype=bool)
             sums.append(by_worker(found.job.layout, block, ops[same], lost_s[same])[0])
-        lost[op_type] = np.concatenate(sums, axis=1)
+        lost[op_type] = in_time(found.blocks, sums, 1)
     return lost

@@ -8,12 +8,13 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
-from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, KeptDelays, Tensor
+from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, KeptDelays, Tensor, in_time
 from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.own_ops import OwnTimes
 from udfs.kernel.diagnosis.usual_transfers import SlowOps
 from udfs.kernel.diagnosis.works import Works, works
+from udfs.kernel.graph.graph import Index
 from udfs.kernel.replay.replay import last_ops, replay
 
 Causes = frozenset[int]
@@ -127,7 +128,8 @@ def _put_computes(
     factors = found.factors
     if factors is None:
         return
-    ops, some = computes.ops, (slice(None),) * 4 + (computes.steps,)
+    ops = computes.ops
+    some: tuple[Index, ...] = (*(slice(None),) * 4, computes.steps)
     *index, steps, dp_ranks = factors.noise[some].shape
     stack = np.empty((*index, len(scenarios), steps, dp_ranks))
     row_of: dict[tuple[int, Causes], int] = {}
@@ -148,7 +150,7 @@ def _put_computes(
 
 
 def _compute_times(
-    found: Found, factors: Factors, work: Works, some: tuple[slice, ...], causes: Causes, out: Tensor
+    found: Found, factors: Factors, work: Works, some: tuple[Index, ...], causes: Causes, out: Tensor
 ) -> None:
     """Compute durations with some causes left in, written to out. [s]"""
     chosen = {
@@ -215,7 +217,7 @@ class Replays:
         """Step times of each scenario after their mean; shape (scenario, 1 + step). [s]"""
         of_blocks_s = [_stacked(block, self.found, scenarios) for block in self._fixable]
         mean_s = sum(each.sum(axis=1) for each in of_blocks_s) / self.found.steps
-        return np.column_stack([mean_s, *of_blocks_s])
+        return np.column_stack([mean_s, in_time(self.found.blocks, of_blocks_s, 1)])
 
 
 def without_transfers(times: BlockTimes) -> Floats:

@@ -44,7 +44,7 @@ def lasting_levels(
 ) -> Floats:
     """Lasting log excess of dp ranks over all steps, or from or until one step; shape (s, d).
 
-    shared      : by which all a dp rank does takes longer than its peers, in the order of time, shape (s, d).
+    shared      : by which all a dp rank does takes longer than its peers, shape (s, d).
     may_be_luck : bool, of the same shape; other steps are known already.
     luck        : standard error of what its data give, of the same shape.
     peers       : dp ranks whose mean is 0 in each step.

@@ -1,7 +1,7 @@
 """Slow local ops other than computes (optimizer, clip, gc), and late entry to collectives.
 
 Each op type is compared with the same op of the step's peers, as computes are.
-Axes p, s, d: stage, step, dp rank.
+Axes p, s, d: stage, step in the order of time, dp rank.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays
+from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays, in_time
 from udfs.kernel.diagnosis.levels import (
     ERRORS,
     ERRORS_OF_BASE,
@@ -19,6 +19,7 @@ from udfs.kernel.diagnosis.levels import (
     LEAST_QUIET,
     MAD_TO_SIGMA,
     USUAL_STEPS,
+    Doubt,
     apart_when_healthy,
     quietest,
     scatter_over_steps,
@@ -74,12 +75,9 @@ class OwnOps(NamedTuple):
     late_s: dict[int, Floats]
 
 
-def own_ops(
-    blocks: Sequence[BlockTimes], layout: Layout, hosts: Ints, order: Ints, actual_s: float
-) -> OwnOps:
+def own_ops(blocks: Sequence[BlockTimes], layout: Layout, hosts: Ints, actual_s: float) -> OwnOps:
     """Find slow ops and late collective entries of single workers.
 
-    order    : positions of the blocks' steps, one block after the other, in the order of time.
     actual_s : mean recorded step time. [s]
     """
     found, least_s = OwnOps({}, {}, {}, {}, {}), LEAST_SHARE * actual_s
@@ -91,10 +89,10 @@ def own_ops(
             # All workers clip together, and do the same there, whatever their stage.
             p, s, d = times_s.shape
             together_s = times_s.swapaxes(0, 1).reshape(1, s, p * d)
-            parts = _slow(together_s, hosts.reshape(1, -1), order, least_s)
+            parts = _slow(together_s, hosts.reshape(1, -1), least_s)
             slow, pauses_s, shared = (each.reshape(s, p, d).swapaxes(0, 1) for each in parts)
         else:
-            slow, pauses_s, shared = _slow(times_s, hosts, order, least_s)
+            slow, pauses_s, shared = _slow(times_s, hosts, least_s)
         for kind, values in ((found.slow, slow), (found.pauses, pauses_s), (found.shared, shared)):
             # Workers that collect garbage in the same step do so by plan.
             if values.any() and not (kind is found.shared and op_type == ot.GC):
@@ -110,15 +108,12 @@ def own_ops(
 def own_times(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[OwnTimes]:
     """Decompose the slow ops of each block."""
     types = own.slow.keys() | own.pauses.keys() | own.shared.keys()
-    first, found = 0, []
+    found = []
     for block in blocks:
-        steps = slice(first, first + block.number_of_steps)
-        first = steps.stop
         ops = np.array([op for op, each in enumerate(block.graph.op_types) if each in types], dtype=np.int64)
         duration_s = block.duration_s[ops]
-        slow = np.exp(_of_ops(block, ops, own.slow, steps))
-        shared = np.exp(_of_ops(block, ops, own.shared, steps))
-        pause_s = _of_ops(block, ops, own.pauses, steps) * _parts(block, layout, ops, duration_s)
+        slow, shared = np.exp(_of_ops(block, ops, own.slow)), np.exp(_of_ops(block, ops, own.shared))
+        pause_s = _of_ops(block, ops, own.pauses) * _parts(block, layout, ops, duration_s)
         found.append(OwnTimes(ops, (duration_s - pause_s) / (slow * shared), slow, shared, pause_s))
     return found
 
@@ -127,35 +122,30 @@ def without_own(blocks: Sequence[BlockTimes], apart: Sequence[OwnTimes]) -> list
     """Return the blocks with slow ops set to their usual time."""
     found = []
     for block, own in zip(blocks, apart, strict=True):
-        if own.ops.size:
-            duration_s = block.duration_s.copy()
-            duration_s[own.ops] = own.base_s
-            found.append(block._replace(duration_s=duration_s))
-        else:
-            found.append(block)
+        duration_s = block.duration_s.copy() if own.ops.size else block.duration_s
+        duration_s[own.ops] = own.base_s
+        found.append(block._replace(duration_s=duration_s))
     return found
 
 
 def late_entries(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[KeptDelays]:
     """For each block, entries of collectives that a worker delayed by itself."""
-    first, found = 0, []
+    found = []
     for block in blocks:
-        steps = slice(first, first + block.number_of_steps)
-        first = steps.stop
         is_late = np.isin(block.entry_types, list(own.late_s))
         ops, delay_s = block.entries.ops[is_late], block.entries.delay_s[is_late]
-        late_s = _of_ops(block, ops, own.late_s, steps) * _parts(block, layout, ops, delay_s)
+        late_s = _of_ops(block, ops, own.late_s) * _parts(block, layout, ops, delay_s)
         found.append(KeptDelays(ops, late_s))
     return found
 
 
-def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats], steps: slice) -> Floats:
+def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats]) -> Floats:
     """Spread values of (worker, op type) to ops, 0 where there is none; shape (op, step, dp)."""
     values = np.zeros((len(ops), *block.duration_s.shape[1:]))
     for place, op in enumerate(ops.tolist()):
         of_type = by_type.get(block.graph.op_types[op])
         if of_type is not None:
-            values[place] = at_op(block, op, of_type[:, steps])
+            values[place] = at_op(block, op, of_type[:, block.steps])
     return values
 
 
@@ -181,7 +171,7 @@ def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
     return np.asarray(values[where.stage, :, where.dp_rank, None])
 
 
-def _slow(times_s: Floats, hosts: Ints, order: Ints, least_s: float) -> tuple[Floats, Floats, Floats]:
+def _slow(times_s: Floats, hosts: Ints, least_s: float) -> tuple[Floats, Floats, Floats]:
     """Excess in ops of one type: of workers, of single ops, and of all workers together.
 
     times_s : shape (p, s, d). [s]
@@ -190,18 +180,15 @@ def _slow(times_s: Floats, hosts: Ints, order: Ints, least_s: float) -> tuple[Fl
     # What is short, or was not there at all, is as good as any other short one.
     level = np.log(np.maximum(times_s, max(least_s, TINY_S)))[:, None]
     beyond = level - medians_along(level, 3, low=True)[..., None]
-    steps = np.ones(level.shape[2])
+    even = np.ones(level.shape[2], dtype=bool)
     error = scatter_over_steps(beyond) if level.shape[3] > 1 else scatter_over_steps(level)
     if float(median_of_all(times_s.reshape(-1))) <= least_s:
         error = np.zeros_like(error)  # Most workers hardly do it: what one does is not scatter.
-    usual = usual_levels(level, error, hosts, steps > 0.0, order)
-    beyond = level - usual.level[..., None]
-    healthy = apart_when_healthy(beyond)
-    slow = slow_series(beyond, error[:, None] * steps, healthy, order, is_single=True)
-    few = np.maximum(error, scatter_over_steps(usual.stage[..., None]))
-    slow += slow_series(
-        usual.stage[..., None], few[:, None] * steps, np.zeros_like(few), order, is_single=True
-    )
+    usual = usual_levels(level, error, hosts, even, even, error)
+    beyond, stage = level - usual.level[..., None], usual.stage[..., None]
+    slow = slow_series(beyond, Doubt(error[:, None] * even, apart_when_healthy(beyond), is_single=True))
+    few = np.maximum(error, scatter_over_steps(stage))
+    slow += slow_series(stage, Doubt(few[:, None] * even, np.zeros_like(few), is_single=True))
     slow[slow < LEAST_LOG] = 0.0
     left = level - usual.base[:, :, None, None] - usual.common[None, :, :, None] - slow
     usual_s = times_s / np.exp(np.maximum(left, 0.0) + slow)[:, 0]
@@ -243,29 +230,21 @@ def _times_of(blocks: Sequence[BlockTimes], layout: Layout, op_type: int) -> Flo
     """Total time of each worker's ops of a type per step, shape (p, s, d); None if some have none. [s]"""
     parts = []
     for block in blocks:
-        total_s, is_known = by_worker(layout, block, *_ops_of(block, op_type))
+        ops = np.flatnonzero(np.array(block.graph.op_types) == op_type)
+        total_s, is_known = by_worker(layout, block, ops, block.duration_s[ops])
         if not is_known.all() and op_type != ot.GC:
             return None
         parts.append(total_s)
-    return np.concatenate(parts, axis=1)
-
-
-def _ops_of(block: BlockTimes, op_type: int) -> tuple[Ints, Floats]:
-    ops = np.flatnonzero(np.array(block.graph.op_types) == op_type)
-    return ops, block.duration_s[ops]
+    return in_time(blocks, parts, 1)
 
 
 def _entries(blocks: Sequence[BlockTimes], layout: Layout) -> dict[int, Floats]:
     """Total lateness of workers entering ops of each type, per step; shape (p, s, d). [s]"""
     found: dict[int, Floats] = {}
     for op_type in sorted({int(each) for block in blocks for each in block.entry_types}):
-        parts = []
-        for block in blocks:
-            of_type = block.entry_types == op_type
-            parts.append(
-                by_worker(layout, block, block.entries.ops[of_type], block.entries.delay_s[of_type])[0]
-            )
-        found[op_type] = np.concatenate(parts, axis=1)
+        own = [(block, block.entry_types == op_type, block.entries) for block in blocks]
+        parts = [by_worker(layout, block, ops[of], delay_s[of])[0] for block, of, (ops, delay_s) in own]
+        found[op_type] = in_time(blocks, parts, 1)
     return found
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
-from udfs.kernel.diagnosis.block_times import BlockTimes
+from udfs.kernel.diagnosis.block_times import BlockTimes, in_time
 from udfs.kernel.diagnosis.usual_transfers import (
     ALL,
     LEAST_S,
@@ -133,7 +133,6 @@ def _congestion(
 
     And for each kind the median transfer of each step without congestion, shape (step,). [s]
     """
-    steps = [block.number_of_steps for block in blocks]
     kinds = sorted({kind for found in parts for kind in found})
     together = {
         traffic: [kind for kind in kinds if kind[0] in traffic and kind[1] != NO_PEER] for traffic in TRAFFIC
@@ -142,18 +141,15 @@ def _congestion(
     medians_s: dict[Kind, Floats] = {}
     for traffic, members in together.items():
         if members:
-            medians = [_step_medians(part, members, count) for part, count in zip(parts, steps, strict=True)]
-            median_s = np.concatenate(medians, axis=1)
+            own = zip(blocks, parts, strict=True)
+            medians = [_step_medians(part, members, block.number_of_steps) for block, part in own]
+            median_s = in_time(blocks, medians, 1)
             of_traffic = step_factors(median_s)
             factors |= dict.fromkeys(traffic, of_traffic)
             medians_s |= zip(members, median_s / of_traffic, strict=True)
-    found = [
-        {op_type: values[end - count : end] for op_type, values in factors.items()}
-        for count, end in zip(steps, np.cumsum(steps).tolist(), strict=True)
-    ]
-    return [
-        {each: values for each, values in block.items() if (values > 1.0).any()} for block in found
-    ], medians_s
+    of_blocks = [{each: values[block.steps] for each, values in factors.items()} for block in blocks]
+    congested = [{each: of for each, of in of_block.items() if (of > 1.0).any()} for of_block in of_blocks]
+    return congested, medians_s
 
 
 def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -> Floats:
