@@ -66,7 +66,11 @@ class BlockTimes(NamedTuple):
     @property
     def entry_types(self) -> Ints:
         """Op types of the entries, shape (op,)."""
-        return np.array([self.graph.op_types[op] for op in self.entries.ops.tolist()], dtype=np.int64)
+        return self.types_of(self.entries.ops)
+
+    def types_of(self, ops: Ints) -> Ints:
+        """Types of some ops, shape (op,)."""
+        return np.array([self.graph.op_types[op] for op in ops.tolist()], dtype=np.int64)
 
     @property
     def number_of_steps(self) -> int:

@@ -10,7 +10,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import ALL, BOTH, Culprit, Evidence
 from udfs.kernel.diagnosis.block_times import in_time
-from udfs.kernel.diagnosis.course import kinds_of
+from udfs.kernel.diagnosis.course import course_of
 from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.own_ops import by_worker
@@ -45,32 +45,36 @@ NAN: Final = float("nan")
 Blame = tuple[tuple[Culprit, ...], Evidence]
 """Culprits of one cause, worst first, and the numbers behind the worst."""
 
+Span = tuple[int, int]
+"""First and last of the steps whose computes are compared, positions among the job's."""
+
 
 def blame(each: int, found: Found, indicator: float) -> Blame:
     """Name the culprits of a cause, and the evidence."""
     if each in cause.IN_SECONDS:
         return _blame_for_lost(_lost(each, found), found, indicator)
     factors = found.factors
-    if factors is None or each == cause.UNEXPLAINED:
+    if factors is None or found.computes is None or each == cause.UNEXPLAINED:
         slow = _of_own_ops(found) if each == cause.SLOW_WORKER else []
         named = _together(slow, found)
         effect = named[0].effect if named else NAN
         return tuple(named), Evidence(effect, NAN, NAN, NAN, indicator)
     stages, directions, chunks, microbatches, steps, dp_ranks = factors.noise.shape
     per_cell = directions * chunks * microbatches * steps
+    span = int(found.computes.steps[0]), int(found.computes.steps[-1])
     if each == cause.DATA_IMBALANCE:
         measured = stages * directions * chunks
         error = factors.scatter / np.sqrt(measured)
         peers = microbatches * dp_ranks - 1
         return (), Evidence(factors.data.spread, error, peers, measured, indicator)
     if each == cause.MIXED_HARDWARE:
-        return _blame_for_types(factors, per_cell)
+        return _blame_for_types(factors, per_cell, span)
     if each == cause.SLOW_WORKER:
         slow = _slow_computes(found) + _of_own_ops(found)
-        named = _together(slow, found) or _on_slow_hosts(factors)
+        named = _together(slow, found) or _on_slow_hosts(factors, span)
         samples, peers = per_cell, dp_ranks - 1
     else:
-        named, samples, peers = _worst_first(_stages(factors)), per_cell * dp_ranks, stages - 1
+        named, samples, peers = _worst_first(_stages(factors, span)), per_cell * dp_ranks, stages - 1
     effect = named[0].effect if named else NAN
     error = MEDIAN_ERROR * factors.scatter / np.sqrt(samples)
     return tuple(named), Evidence(effect, error, peers, samples, indicator)
@@ -89,7 +93,7 @@ def slow_apart(found: Found) -> int:
     return len(set().union(*workers_of)) - max(groups, default=0)
 
 
-def _blame_for_types(factors: Factors, per_cell: int) -> Blame:
+def _blame_for_types(factors: Factors, per_cell: int, span: Span) -> Blame:
     """Name workers with slower GPU types, merged to whole dp ranks or stages where all share one type."""
     types = factors.types
     if types is None or not types.is_slower.any():
@@ -99,17 +103,15 @@ def _blame_for_types(factors: Factors, per_cell: int) -> Blame:
     stages, dp_ranks = numbers.shape
     whole_dp = [d for d in range(dp_ranks) if stages > 1 and _is_one(numbers[:, d])]
     whole_stage = [p for p in range(stages) if dp_ranks > 1 and _is_one(numbers[p])]
-    last = factors.noise.shape[4] - 1
-    named = [Culprit(ALL, d, float(effect[numbers[0, d]]), 1.0, 0, last) for d in whole_dp]
-    named += [Culprit(p, ALL, float(effect[numbers[p, 0]]), 1.0, 0, last) for p in whole_stage]
-    named += [
-        Culprit(p, d, float(effect[numbers[p, d]]), 1.0, 0, last)
+    places = [(ALL, d, numbers[0, d]) for d in whole_dp] + [(p, ALL, numbers[p, 0]) for p in whole_stage]
+    places += [
+        (p, d, numbers[p, d])
         for p, d in np.argwhere(numbers >= 0).tolist()
         if d not in whole_dp and p not in whole_stage
     ]
+    named = _worst_first([Culprit(p, d, float(effect[each]), 1.0, *span) for p, d, each in places])
     worst = int(np.where(types.is_slower, effect, 0.0).argmax())
     peers = int(np.isin(types.worker_type, np.flatnonzero(types.measured[:, 0] == 0.0)).sum())
-    named = _worst_first(named)
     error = float(types.error[worst]) * (1.0 + float(effect[worst]))
     return tuple(named), Evidence(float(effect[worst]), error, peers, per_cell, NAN)
 
@@ -176,23 +178,22 @@ def _of_own_ops(found: Found) -> list[Series]:
     return named
 
 
-def _on_slow_hosts(factors: Factors) -> list[Culprit]:
+def _on_slow_hosts(factors: Factors, span: Span) -> list[Culprit]:
     """All workers of stages where more work cannot be distinguished from a slow host."""
     dp_ranks = factors.noise.shape[-1]
-    heavy = {culprit.stage: culprit for culprit in _stages(factors)}
+    heavy = {culprit.stage: culprit for culprit in _stages(factors, span)}
     slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.ambiguous).tolist() if stage in heavy]
     return [
         culprit._replace(dp_rank=rank, reach=cause.WORKER) for culprit in slow for rank in range(dp_ranks)
     ]
 
 
-def _stages(factors: Factors) -> list[Culprit]:
+def _stages(factors: Factors, span: Span) -> list[Culprit]:
     """Stages with more work than the mean stage."""
     work_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(1, 2)) * factors.noise.shape[3]
     effect, over_s = work_s / max(work_s.mean(), TINY_S) - 1.0, (work_s - work_s.mean()).tolist()
-    last = factors.noise.shape[4] - 1
     return [
-        Culprit(stage, ALL, float(effect[stage]), 1.0, 0, last, reach=cause.STAGE, lost_s=over_s[stage])
+        Culprit(stage, ALL, float(effect[stage]), 1.0, *span, reach=cause.STAGE, lost_s=over_s[stage])
         for stage in np.flatnonzero(effect > max(LEAST_HEAVY, LEAST_PART * float(effect.max()))).tolist()
     ]
 
@@ -238,7 +239,7 @@ def _struck(
     shares, lost_s = struck.mean(axis=1).tolist(), within_s.mean(axis=1).tolist()
     first = struck.argmax(axis=1).tolist()
     last = (struck.shape[1] - 1 - struck[:, ::-1].argmax(axis=1)).tolist()
-    courses = kinds_of(within_s, 0.0)
+    courses = [course_of(of_worker_s, 0.0).kind for of_worker_s in within_s]
     return [
         Culprit(
             stage,
@@ -275,16 +276,13 @@ def _lost(each: int, found: Found) -> dict[int, Floats]:
 
 
 def _lost_to_pauses(found: Found) -> dict[int, Floats]:
-    lost = dict(found.own.pauses)
-    factors, computes = found.factors, found.computes
+    lost, factors, computes = dict(found.own.pauses), found.factors, found.computes
+    shape = found.job.layout.pp_size, found.steps, found.job.layout.dp_size
     if factors is None or factors.pause_s is None or computes is None:
-        return lost or {
-            ot.FORWARD_COMPUTE: np.zeros((found.job.layout.pp_size, found.steps, found.job.layout.dp_size))
-        }
+        return lost or {ot.FORWARD_COMPUTE: np.zeros(shape)}
     for k, op_type in enumerate(ot.COMPUTE[: factors.pause_s.shape[1]]):
-        total_s = np.zeros((factors.pause_s.shape[0], found.steps, factors.pause_s.shape[5]))
-        total_s[:, computes.steps] = factors.pause_s[:, k].sum(axis=(1, 2))
-        lost[op_type] = total_s
+        lost[op_type] = np.zeros(shape)
+        lost[op_type][:, computes.steps] = factors.pause_s[:, k].sum(axis=(1, 2))
     return lost
 
 
@@ -293,14 +291,12 @@ def _by_type(found: Found, parts: Sequence[tuple[Ints, Floats]]) -> dict[int, Fl
 
     parts : ops of each block with what each lost, shape (op, step, dp).
     """
-    types = sorted(
-        {b.graph.op_types[op] for b, (ops, _) in zip(found.blocks, parts, strict=True) for op in ops.tolist()}
-    )
+    own = [(block, *part, block.types_of(part[0])) for block, part in zip(found.blocks, parts, strict=True)]
     lost = {}
-    for op_type in types:
-        sums = []
-        for block, (ops, lost_s) in zip(found.blocks, parts, strict=True):
-            same = np.array([block.graph.op_types[op] == op_type for op in ops.tolist()], dtype=bool)
-            sums.append(by_worker(found.job.layout, block, ops[same], lost_s[same])[0])
+    for op_type in np.unique(np.concatenate([types for *_, types in own])).tolist():
+        sums = [
+            by_worker(found.job.layout, block, ops[types == op_type], lost_s[types == op_type])[0]
+            for block, ops, lost_s, types in own
+        ]
         lost[op_type] = in_time(found.blocks, sums, 1)
     return lost

@@ -12,6 +12,7 @@ from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.cause import TypeFactors
 from udfs.kernel.diagnosis.hosts import UNKNOWN, over_others
 from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA, SIGMAS_BETWEEN, USUAL_STEPS
+from udfs.kernel.diagnosis.variation import MEDIAN_ERROR
 from udfs.kernel.selection import ascending, median_of_all, medians_along, quantile
 
 LEAST_TYPE: Final = 0.03
@@ -19,9 +20,6 @@ LEAST_TYPE: Final = 0.03
 
 ERRORS: Final = 3.5
 """How many times its standard error the log of a type's factor must be."""
-
-MEDIAN_ERROR: Final = 1.25
-"""Standard error of a median over that of a mean."""
 
 
 def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:

@@ -26,6 +26,7 @@ from udfs.kernel.diagnosis.levels import (
     slow_series,
     usual_levels,
 )
+from udfs.kernel.diagnosis.totals import TINY_S
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.selection import median_of_all, medians_along, quantile
 
@@ -39,8 +40,6 @@ LEAST_ENTRY: Final = 0.005
 LEAST_PAUSE: Final = 0.15
 ERRORS_OF_PAUSE: Final = 6.0
 """A single op is a pause beyond this log, and this multiple of the usual scatter."""
-
-TINY_S: Final = 1e-9
 
 
 class OwnTimes(NamedTuple):
@@ -112,8 +111,11 @@ def own_times(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list
     for block in blocks:
         ops = np.array([op for op, each in enumerate(block.graph.op_types) if each in types], dtype=np.int64)
         duration_s = block.duration_s[ops]
-        slow, shared = np.exp(_of_ops(block, ops, own.slow)), np.exp(_of_ops(block, ops, own.shared))
-        pause_s = _of_ops(block, ops, own.pauses) * _parts(block, layout, ops, duration_s)
+        logs, shared_logs, paused_s = (
+            _of_ops(block, ops, _in_steps(each, block)) for each in (own.slow, own.shared, own.pauses)
+        )
+        slow, shared = np.exp(logs), np.exp(shared_logs)
+        pause_s = paused_s * _parts(block, layout, ops, duration_s)
         found.append(OwnTimes(ops, (duration_s - pause_s) / (slow * shared), slow, shared, pause_s))
     return found
 
@@ -134,9 +136,14 @@ def late_entries(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> l
     for block in blocks:
         is_late = np.isin(block.entry_types, list(own.late_s))
         ops, delay_s = block.entries.ops[is_late], block.entries.delay_s[is_late]
-        late_s = _of_ops(block, ops, own.late_s) * _parts(block, layout, ops, delay_s)
+        late_s = _of_ops(block, ops, _in_steps(own.late_s, block)) * _parts(block, layout, ops, delay_s)
         found.append(KeptDelays(ops, late_s))
     return found
+
+
+def _in_steps(by_type: dict[int, Floats], block: BlockTimes) -> dict[int, Floats]:
+    """Values of op types in the steps of a block."""
+    return {op_type: values[:, block.steps] for op_type, values in by_type.items()}
 
 
 def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats]) -> Floats:
@@ -145,19 +152,16 @@ def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats]) -> Floats:
     for place, op in enumerate(ops.tolist()):
         of_type = by_type.get(block.graph.op_types[op])
         if of_type is not None:
-            values[place] = at_op(block, op, of_type[:, block.steps])
+            values[place] = at_op(block, op, of_type)
     return values
 
 
 def _parts(block: BlockTimes, layout: Layout, ops: Ints, values: Floats) -> Floats:
     """Share of each op in the total of its worker and op type; shape (op, step, dp)."""
-    total = np.zeros_like(values)
-    types = np.array([block.graph.op_types[op] for op in ops.tolist()], dtype=np.int64)
-    for op_type in set(types.tolist()):
-        same = np.flatnonzero(types == op_type)
-        of_workers, _ = by_worker(layout, block, ops[same], values[same])
-        for place in same.tolist():
-            total[place] = at_op(block, int(ops[place]), of_workers)
+    types = block.types_of(ops)
+    same = {op_type: types == op_type for op_type in set(types.tolist())}
+    sums = {op_type: by_worker(layout, block, ops[at], values[at])[0] for op_type, at in same.items()}
+    total = _of_ops(block, ops, sums)
     parts: Floats = np.divide(values, total, out=np.zeros_like(values), where=total > 0.0)
     return parts
 

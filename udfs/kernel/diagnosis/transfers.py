@@ -31,33 +31,25 @@ ENOUGH_WHOLE: Final = 0.1
 class _Part(NamedTuple):
     """Transfers of one kind in one block.
 
-    ops    : int, shape (op,).
-    time_s : float64, shape (op, step, dp). [s]
-    known  : bool, of the same shape: where a transfer's own length is known; None if everywhere.
-    whole  : bool, of the same shape: where it cannot have been longer than it looks; None if everywhere.
+    ops     : int, shape (op,).
+    time_s  : float64, shape (op, step, dp). [s]
+    known   : bool, of the same shape: where a transfer's own length is known; None if everywhere.
+    telling : bool, of the same shape: transfers that show the usual time; None if all do.
+    is_cut  : whether too few transfers cannot have been longer than they look.
     """
 
     ops: Ints
     time_s: Floats
     known: Mask | None
-    whole: Mask | None = None
+    telling: Mask | None
+    is_cut: bool
 
-    @property
-    def telling(self) -> Mask | None:
-        """Mask of transfers that show the usual time; None if all do."""
-        whole = self.whole_and_known
-        return self.known if whole is None or self.is_cut else whole
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether too few transfers have a certain length."""
-        whole = self.whole_and_known
-        return whole is not None and bool(np.count_nonzero(whole) < ENOUGH_WHOLE * whole.size)
-
-    @property
-    def whole_and_known(self) -> Mask | None:
-        """Mask of transfers with a known, uncut length; None if none is cut."""
-        return self.whole if self.whole is None or self.known is None else self.known & self.whole
+    @classmethod
+    def of(cls, block: BlockTimes, ops: Ints, known: Mask | None, whole: Mask | None) -> "_Part":
+        """Transfers of a block; whole : where none was cut, None if everywhere."""
+        sure = whole if whole is None or known is None else known & whole
+        is_cut = sure is not None and bool(np.count_nonzero(sure) < ENOUGH_WHOLE * sure.size)
+        return cls(ops, block.duration_s[ops], known, known if sure is None or is_cut else sure, is_cut)
 
 
 def slow_transfers(blocks: Sequence[BlockTimes], before_s: Mapping[int, float] = NO_DAYS) -> list[SlowOps]:
@@ -93,7 +85,7 @@ def _parts(block: BlockTimes) -> dict[Kind, _Part]:
         known = None
         if not free.keys().isdisjoint(members.tolist()):
             known = ~np.array([free.get(op, nowhere) for op in members.tolist()])
-        parts[kind] = _Part(members, block.duration_s[members], known, _whole(block, kind, members))
+        parts[kind] = _Part.of(block, members, known, _whole(block, kind, members))
     return parts
 
 
