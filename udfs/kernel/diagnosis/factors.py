@@ -15,7 +15,7 @@ from udfs.kernel.diagnosis.gpu_types import type_factors
 from udfs.kernel.diagnosis.totals import TINY_S, totals
 from udfs.kernel.diagnosis.variation import halves_of
 from udfs.kernel.diagnosis.workers import Workers, slow_workers
-from udfs.kernel.selection import median_of_all, medians_along
+from udfs.kernel.selection import deviation_of_all, medians_along
 
 LEAST_PAUSE: Final = 0.15
 PAUSE_MADS: Final = 6.0
@@ -215,7 +215,7 @@ def _pauses(over: Tensor) -> Mask:
     if not over.max() > LEAST_PAUSE:
         return np.zeros(over.shape, dtype=bool)
     flat = over.reshape(-1)
-    scatter = 0.0 if _is_calm(flat) else median_of_all(np.abs(flat - median_of_all(flat)))
+    scatter = 0.0 if _is_calm(flat) else deviation_of_all(flat)
     return np.asarray(over > max(LEAST_PAUSE, PAUSE_MADS * scatter))
 
 

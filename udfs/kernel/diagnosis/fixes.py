@@ -153,12 +153,8 @@ def _compute_times(
     found: Found, factors: Factors, work: Works, some: tuple[Index, ...], causes: Causes, out: Tensor
 ) -> None:
     """Compute durations with some causes left in, written to out. [s]"""
-    chosen = {
-        (True, True): work.as_is,
-        (False, True): work.data,
-        (True, False): work.stage,
-        (False, False): work.both,
-    }[cause.DATA_IMBALANCE in causes, cause.STAGE_IMBALANCE in causes]
+    # As is, data, stage, both: in the order of what is balanced.
+    chosen = work[(cause.DATA_IMBALANCE not in causes) + 2 * (cause.STAGE_IMBALANCE not in causes)]
     np.multiply(chosen[some], factors.worker[some] if cause.SLOW_WORKER in causes else 1.0, out=out)
     if cause.MIXED_HARDWARE in causes and factors.types is not None:
         out *= factors.types.of_workers

@@ -73,7 +73,7 @@ def slow_transfers(blocks: Sequence[BlockTimes], before_s: Mapping[int, float] =
         known[kind] = values[0] if len(values) == 1 else np.concatenate(values)
     cut = {kind for found in parts for kind, part in found.items() if part.is_cut}
     limits = limits_of(known, before_s, medians_s, cut)
-    return [_faults(*block, limits) for block in zip(parts, calm, factors, strict=True)]
+    return [_faults(*block, limits) for block in zip(blocks, parts, calm, factors, strict=True)]
 
 
 def _parts(block: BlockTimes) -> dict[Kind, _Part]:
@@ -179,9 +179,14 @@ def _of_ranks(time_s: Floats, ranks: Ints) -> Floats:
 
 
 def _faults(
-    parts: dict[Kind, _Part], calm: dict[Kind, Floats], factors: dict[int, Floats], limits: dict[Kind, Usual]
+    block: BlockTimes,
+    parts: dict[Kind, _Part],
+    calm: dict[Kind, Floats],
+    factors: dict[int, Floats],
+    limits: dict[Kind, Usual],
 ) -> SlowOps:
-    ops, as_is, fixed = [], [], []
+    nothing = np.empty((0, *block.duration_s.shape[1:]))
+    ops, as_is, fixed = [np.empty(0, dtype=np.int64)], [nothing], [nothing]
     for kind, part in parts.items():
         base_s, limit_s = limits.get(kind, NOTHING_KNOWN)
         is_congested = kind[0] in factors
@@ -199,8 +204,4 @@ def _faults(
         ops.append(part.ops[changes])
         as_is.append(as_is_s)
         fixed.append(np.where(is_fault[changes], base_s, calm_s))
-    if not ops:
-        steps, lanes = next(iter(parts.values())).time_s.shape[1:] if parts else (0, 0)
-        nothing = np.empty((0, steps, lanes))
-        return SlowOps(np.empty(0, dtype=np.int64), nothing, nothing)
     return SlowOps(np.concatenate(ops), np.concatenate(as_is), np.concatenate(fixed))
