@@ -64,6 +64,11 @@ def median_of_all(values: Floats) -> float:
     return lower if values.size % 2 else (lower + upper) / 2
 
 
+def deviation_of_all(values: Floats) -> float:
+    """Median absolute deviation of a flat array, shape (value,)."""
+    return median_of_all(np.abs(values - median_of_all(values)))
+
+
 def quantile_of_all(values: Floats, share: float) -> float:
     """Quantile of a flat array, shape (value,), with linear interpolation."""
     at = (values.size - 1) * share

@@ -16,7 +16,7 @@ from udfs.kernel.diagnosis.more_waits import (
     since_gathers,
     waiting_for_gathers,
 )
-from udfs.kernel.graph.graph import Blocking, Cell, Layout, OpGraph, as_index, once_per_graph
+from udfs.kernel.graph.graph import Blocking, Cell, Index, Layout, OpGraph, as_index, once_per_graph
 from udfs.kernel.recorded.durations import CLAMP_S, NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock
 
@@ -25,7 +25,7 @@ LEAST_CHUNK: Final = 0.01
 chunk's."""
 
 Tensor = Floats
-"""Float64, shape (stage, direction, chunk, microbatch, step, dp_rank)."""
+"""Float64, shape (stage, direction, chunk, microbatch, step, dp_rank); steps in the order of time."""
 
 
 class KeptDelays(NamedTuple):
@@ -66,7 +66,11 @@ class BlockTimes(NamedTuple):
     @property
     def entry_types(self) -> Ints:
         """Op types of the entries, shape (op,)."""
-        return np.array([self.graph.op_types[op] for op in self.entries.ops.tolist()], dtype=np.int64)
+        return self.types_of(self.entries.ops)
+
+    def types_of(self, ops: Ints) -> Ints:
+        """Types of some ops, shape (op,)."""
+        return np.array([self.graph.op_types[op] for op in ops.tolist()], dtype=np.int64)
 
     @property
     def number_of_steps(self) -> int:
@@ -226,7 +230,7 @@ class Computes(NamedTuple):
     """
 
     ops: Ints
-    steps: slice
+    steps: Index
 
 
 class ComputeTimes(NamedTuple):
@@ -234,7 +238,7 @@ class ComputeTimes(NamedTuple):
 
     times_s : Tensor. [s]
     blocks  : for each block its computes; None where it is not part of the tensor.
-    steps   : int, shape (step,); positions of the tensor's steps among the job's, in the order of time.
+    steps   : int, shape (step,); positions of the tensor's steps among the job's, ascending.
     """
 
     times_s: Tensor
@@ -256,26 +260,31 @@ def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes 
     if not weight:
         return None
     usual, _ = weight.most_common(1)[0]
-    computes: list[Computes | None] = []
+    chosen = [ops if ops is not None and ops.shape[:-1] == usual else None for ops in ops_of]
+    of_blocks = [(block, ops) for block, ops in zip(blocks, chosen, strict=True) if ops is not None]
     parts: list[Tensor] = []
-    end = 0
-    for block, ops in zip(blocks, ops_of, strict=True):
-        if ops is None or ops.shape[:-1] != usual:
-            computes.append(None)
-            continue
-        first, end = end, end + block.number_of_steps
-        computes.append(Computes(ops, slice(first, end)))
+    for block, ops in of_blocks:
         has_lanes = ops.shape[-1] == 1
         own_s = block.duration_s[ops[..., 0] if has_lanes else ops]
         parts.append(own_s if has_lanes else np.moveaxis(own_s[..., 0], -1, -2))
-    times_s = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=4)
-    steps = [block.steps for block, own in zip(blocks, computes, strict=True) if own is not None]
+    some = [block for block, _ in of_blocks]
+    steps, times_s = np.sort(np.concatenate([block.steps for block in some])), in_time(some, parts, 4)
+    places = [slice(None) if len(some) == 1 else np.searchsorted(steps, block.steps) for block in blocks]
+    computes = [own if own is None else Computes(own, at) for own, at in zip(chosen, places, strict=True)]
     mean_s = times_s.mean(axis=(1, 3, 4, 5)).max(axis=0)
     is_notable = mean_s >= LEAST_CHUNK * mean_s.max()
     if not is_notable.all():
         times_s = times_s[:, :, is_notable]
         computes = [own and own._replace(ops=own.ops[:, :, is_notable]) for own in computes]
-    return ComputeTimes(times_s, computes, np.concatenate(steps))
+    return ComputeTimes(times_s, computes, steps)
+
+
+def in_time(blocks: Sequence[BlockTimes], parts: Sequence[Floats], axis: int) -> Floats:
+    """Join what blocks have of their steps, which are along an axis, in the order of time."""
+    if len(parts) == 1:
+        return parts[0]
+    order = np.argsort(np.concatenate([block.steps for block in blocks]))
+    return np.concatenate(parts, axis=axis).take(order, axis=axis)
 
 
 def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:

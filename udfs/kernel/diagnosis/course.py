@@ -65,32 +65,6 @@ def course_of(series: Floats, error: float) -> Course:
     return Course(is_slow, COMES_AND_GOES)
 
 
-def kinds_of(series: Floats, error: float) -> list[int]:
-    """Kind of course of each row, shape (row, step): `course_of(row, error).kind`, of all rows at once."""
-    rows, steps = np.arange(len(series))[:, None], series.shape[1]
-    most = series.max(axis=1)
-    above = np.count_nonzero(series > np.maximum(ERRORS * error, most / 3.0)[:, None], axis=1)
-    middle = np.where(above > 0, steps - above + above // 2, steps - 1)[:, None]
-    half = np.sort(series, axis=1)[rows, middle] / 2.0
-    total, number = np.zeros((len(series), steps + 1)), np.zeros((len(series), steps + 1), dtype=np.int64)
-    np.cumsum(series - half, axis=1, out=total[:, 1:])
-    np.cumsum(series > half, axis=1, out=number[:, 1:])
-    end = (total - np.minimum.accumulate(total, axis=1)).argmax(axis=1)
-    first = np.where(np.arange(steps + 1) <= end[:, None], total, np.inf).argmin(axis=1)
-    slow, length = number[:, -1], end - first
-    inside = number[rows[:, 0], end] - number[rows[:, 0], first]
-    is_one = (inside >= NEARLY_ALL * length) & (slow - inside <= (1.0 - NEARLY_ALL) * length)
-    kinds = np.full(len(series), COMES_AND_GOES)
-    kinds[is_one & (length > 1) & (end == steps)] = FROM
-    kinds[is_one & (length > 1) & (first == 0)] = UNTIL
-    kinds[(slow == steps) | (is_one & (length == steps))] = ALWAYS
-    if steps >= ENOUGH_STEPS:
-        third = steps // 3
-        later = np.flatnonzero(series[:, -third:].sum(axis=1) > series[:, :third].sum(axis=1)).tolist()
-        kinds[[row for row in later if _growth(series[row], error) is not None]] = GROWS
-    return kinds.tolist()
-
-
 def _level(series: Floats, error: float) -> float:
     """Excess of the slow steps: the median of those clearly above usual."""
     most = float(series.max())

@@ -9,7 +9,8 @@ from udfs.kernel import cause
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import ALL, BOTH, Culprit, Evidence
-from udfs.kernel.diagnosis.course import kinds_of
+from udfs.kernel.diagnosis.block_times import in_time
+from udfs.kernel.diagnosis.course import course_of
 from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.own_ops import by_worker
@@ -44,32 +45,36 @@ NAN: Final = float("nan")
 Blame = tuple[tuple[Culprit, ...], Evidence]
 """Culprits of one cause, worst first, and the numbers behind the worst."""
 
+Span = tuple[int, int]
+"""First and last of the steps whose computes are compared, positions among the job's."""
+
 
 def blame(each: int, found: Found, indicator: float) -> Blame:
     """Name the culprits of a cause, and the evidence."""
     if each in cause.IN_SECONDS:
         return _blame_for_lost(_lost(each, found), found, indicator)
     factors = found.factors
-    if factors is None or each == cause.UNEXPLAINED:
+    if factors is None or found.computes is None or each == cause.UNEXPLAINED:
         slow = _of_own_ops(found) if each == cause.SLOW_WORKER else []
         named = _together(slow, found)
         effect = named[0].effect if named else NAN
         return tuple(named), Evidence(effect, NAN, NAN, NAN, indicator)
     stages, directions, chunks, microbatches, steps, dp_ranks = factors.noise.shape
     per_cell = directions * chunks * microbatches * steps
+    span = int(found.computes.steps[0]), int(found.computes.steps[-1])
     if each == cause.DATA_IMBALANCE:
         measured = stages * directions * chunks
         error = factors.scatter / np.sqrt(measured)
         peers = microbatches * dp_ranks - 1
         return (), Evidence(factors.data.spread, error, peers, measured, indicator)
     if each == cause.MIXED_HARDWARE:
-        return _blame_for_types(factors, per_cell)
+        return _blame_for_types(factors, per_cell, span)
     if each == cause.SLOW_WORKER:
         slow = _slow_computes(found) + _of_own_ops(found)
-        named = _together(slow, found) or _on_slow_hosts(factors)
+        named = _together(slow, found) or _on_slow_hosts(factors, span)
         samples, peers = per_cell, dp_ranks - 1
     else:
-        named, samples, peers = _worst_first(_stages(factors)), per_cell * dp_ranks, stages - 1
+        named, samples, peers = _worst_first(_stages(factors, span)), per_cell * dp_ranks, stages - 1
     effect = named[0].effect if named else NAN
     error = MEDIAN_ERROR * factors.scatter / np.sqrt(samples)
     return tuple(named), Evidence(effect, error, peers, samples, indicator)
@@ -88,7 +93,7 @@ def slow_apart(found: Found) -> int:
     return len(set().union(*workers_of)) - max(groups, default=0)
 
 
-def _blame_for_types(factors: Factors, per_cell: int) -> Blame:
+def _blame_for_types(factors: Factors, per_cell: int, span: Span) -> Blame:
     """Name workers with slower GPU types, merged to whole dp ranks or stages where all share one type."""
     types = factors.types
     if types is None or not types.is_slower.any():
@@ -98,17 +103,15 @@ def _blame_for_types(factors: Factors, per_cell: int) -> Blame:
     stages, dp_ranks = numbers.shape
     whole_dp = [d for d in range(dp_ranks) if stages > 1 and _is_one(numbers[:, d])]
     whole_stage = [p for p in range(stages) if dp_ranks > 1 and _is_one(numbers[p])]
-    last = factors.noise.shape[4] - 1
-    named = [Culprit(ALL, d, float(effect[numbers[0, d]]), 1.0, 0, last) for d in whole_dp]
-    named += [Culprit(p, ALL, float(effect[numbers[p, 0]]), 1.0, 0, last) for p in whole_stage]
-    named += [
-        Culprit(p, d, float(effect[numbers[p, d]]), 1.0, 0, last)
+    places = [(ALL, d, numbers[0, d]) for d in whole_dp] + [(p, ALL, numbers[p, 0]) for p in whole_stage]
+    places += [
+        (p, d, numbers[p, d])
         for p, d in np.argwhere(numbers >= 0).tolist()
         if d not in whole_dp and p not in whole_stage
     ]
+    named = _worst_first([Culprit(p, d, float(effect[each]), 1.0, *span) for p, d, each in places])
     worst = int(np.where(types.is_slower, effect, 0.0).argmax())
     peers = int(np.isin(types.worker_type, np.flatnonzero(types.measured[:, 0] == 0.0)).sum())
-    named = _worst_first(named)
     error = float(types.error[worst]) * (1.0 + float(effect[worst]))
     return tuple(named), Evidence(float(effect[worst]), error, peers, per_cell, NAN)
 
@@ -133,9 +136,7 @@ def _slow_computes(found: Found) -> list[Series]:
     factors, computes = found.factors, found.computes
     if factors is None or computes is None:
         return []
-    in_time = np.argsort(computes.steps, kind="stable")
-    positions = computes.steps[in_time]
-    cells = factors.workers.cells()[:, :, in_time]
+    cells = factors.workers.cells()
     microbatches = factors.noise.shape[3]
     work_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=2) * microbatches
     named = []
@@ -144,7 +145,7 @@ def _slow_computes(found: Found) -> list[Series]:
         for direction, series in _directions(own):
             error = float(factors.workers.error.max())
             usual_s = float(work_s[p].sum() if direction == BOTH else work_s[p, direction])
-            named.append(Series(p, d, direction, np.expm1(series), positions, error, usual_s))
+            named.append(Series(p, d, direction, np.expm1(series), computes.steps, error, usual_s))
     return named
 
 
@@ -165,36 +166,34 @@ def _directions(own: Floats) -> list[tuple[int, Floats]]:
 
 def _of_own_ops(found: Found) -> list[Series]:
     """Workers slow in ops other than computes, or late to collectives; one series per op type."""
-    order, positions = found.steps_in_time
-    named = []
+    steps, named = np.arange(found.steps), []
     for op_type, log_factor in found.own.slow.items():
         for p, d in np.argwhere(log_factor.any(axis=1)).tolist():
             usual_s = found.own.usual_s[op_type]
-            named.append(Series(p, d, op_type, np.expm1(log_factor[p, order, d]), positions, 0.0, usual_s))
+            named.append(Series(p, d, op_type, np.expm1(log_factor[p, :, d]), steps, 0.0, usual_s))
     for op_type, late_s in found.own.late_s.items():
         for p, d in np.argwhere(late_s.any(axis=1)).tolist():
-            share = late_s[p, order, d] / found.job.actual_s
-            named.append(Series(p, d, op_type, share, positions, 0.0, found.job.actual_s))
+            share = late_s[p, :, d] / found.job.actual_s
+            named.append(Series(p, d, op_type, share, steps, 0.0, found.job.actual_s))
     return named
 
 
-def _on_slow_hosts(factors: Factors) -> list[Culprit]:
+def _on_slow_hosts(factors: Factors, span: Span) -> list[Culprit]:
     """All workers of stages where more work cannot be distinguished from a slow host."""
     dp_ranks = factors.noise.shape[-1]
-    heavy = {culprit.stage: culprit for culprit in _stages(factors)}
+    heavy = {culprit.stage: culprit for culprit in _stages(factors, span)}
     slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.ambiguous).tolist() if stage in heavy]
     return [
         culprit._replace(dp_rank=rank, reach=cause.WORKER) for culprit in slow for rank in range(dp_ranks)
     ]
 
 
-def _stages(factors: Factors) -> list[Culprit]:
+def _stages(factors: Factors, span: Span) -> list[Culprit]:
     """Stages with more work than the mean stage."""
     work_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(1, 2)) * factors.noise.shape[3]
     effect, over_s = work_s / max(work_s.mean(), TINY_S) - 1.0, (work_s - work_s.mean()).tolist()
-    last = factors.noise.shape[4] - 1
     return [
-        Culprit(stage, ALL, float(effect[stage]), 1.0, 0, last, reach=cause.STAGE, lost_s=over_s[stage])
+        Culprit(stage, ALL, float(effect[stage]), 1.0, *span, reach=cause.STAGE, lost_s=over_s[stage])
         for stage in np.flatnonzero(effect > max(LEAST_HEAVY, LEAST_PART * float(effect.max()))).tolist()
     ]
 
@@ -213,16 +212,14 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
     peers = layout.pp_size * layout.dp_size - 1
     if not is_struck.any():
         return (), Evidence(NAN, NAN, peers, total_s.size // layout.pp_size, indicator)
-    order, positions = found.steps_in_time
     by_cell = np.where(is_struck, total_s, 0.0).sum(axis=1)
     worst = np.argsort(-by_cell, axis=None, kind="stable")[:MOST_CULPRITS]
     worst = worst[is_struck.any(axis=1).reshape(-1)[worst]]
     p, d = np.divmod(worst, layout.dp_size)
-    at = p[:, None], order, d[:, None]
     of_types_s = np.array([of_type_s[p, :, d].sum(axis=1) for of_type_s in lost.values()]).T.tolist()
     directions = [_main_type(dict(zip(lost, each, strict=True))) for each in of_types_s]
     cells = list(zip(p.tolist(), d.tolist(), strict=True))
-    named = _struck(cells, total_s[at], is_struck[at], positions, directions)
+    named = _struck(cells, total_s[p, :, d], is_struck[p, :, d], directions)
     if ot.FORWARD_COMPUTE not in lost and ot.BACKWARD_COMPUTE not in lost:
         named = _costliest_first(named, found.job.actual_s)
     first = named[0].stage, slice(None), named[0].dp_rank
@@ -232,25 +229,25 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
 
 
 def _struck(
-    cells: Sequence[tuple[int, int]], own_s: Floats, struck: Mask, positions: Ints, directions: Sequence[int]
+    cells: Sequence[tuple[int, int]], own_s: Floats, struck: Mask, directions: Sequence[int]
 ) -> list[Culprit]:
     """One culprit per worker (stage, dp rank), with the time lost in the steps in which it was slow.
 
-    own_s, struck : shape (worker, step), in the order of time. positions: of these steps among the job's.
+    own_s, struck : shape (worker, step), in the order of time.
     """
     within_s = np.where(struck, own_s, 0.0)
     shares, lost_s = struck.mean(axis=1).tolist(), within_s.mean(axis=1).tolist()
-    first, last = struck.argmax(axis=1), struck.shape[1] - 1 - struck[:, ::-1].argmax(axis=1)
-    first_steps, last_steps = positions[first].tolist(), positions[last].tolist()
-    courses = kinds_of(within_s, 0.0)
+    first = struck.argmax(axis=1).tolist()
+    last = (struck.shape[1] - 1 - struck[:, ::-1].argmax(axis=1)).tolist()
+    courses = [course_of(of_worker_s, 0.0).kind for of_worker_s in within_s]
     return [
         Culprit(
             stage,
             dp_rank,
             float(own_s[row, struck[row]].mean()),
             shares[row],
-            first_steps[row],
-            last_steps[row],
+            first[row],
+            last[row],
             courses[row],
             directions[row],
             lost_s=lost_s[row],
@@ -279,35 +276,27 @@ def _lost(each: int, found: Found) -> dict[int, Floats]:
 
 
 def _lost_to_pauses(found: Found) -> dict[int, Floats]:
-    lost = dict(found.own.pauses)
-    factors, computes = found.factors, found.computes
+    lost, factors, computes = dict(found.own.pauses), found.factors, found.computes
+    shape = found.job.layout.pp_size, found.steps, found.job.layout.dp_size
     if factors is None or factors.pause_s is None or computes is None:
-        return lost or {
-            ot.FORWARD_COMPUTE: np.zeros((found.job.layout.pp_size, found.steps, found.job.layout.dp_size))
-        }
-    all_steps = np.concatenate([block.steps for block in found.blocks])
-    at = np.searchsorted(np.sort(all_steps), computes.steps)
-    places = np.argsort(all_steps, kind="stable")[at]
+        return lost or {ot.FORWARD_COMPUTE: np.zeros(shape)}
     for k, op_type in enumerate(ot.COMPUTE[: factors.pause_s.shape[1]]):
-        total_s = np.zeros((factors.pause_s.shape[0], found.steps, factors.pause_s.shape[5]))
-        total_s[:, places] = factors.pause_s[:, k].sum(axis=(1, 2))
-        lost[op_type] = total_s
+        lost[op_type] = np.zeros(shape)
+        lost[op_type][:, computes.steps] = factors.pause_s[:, k].sum(axis=(1, 2))
     return lost
 
 
 def _by_type(found: Found, parts: Sequence[tuple[Ints, Floats]]) -> dict[int, Floats]:
-    """Sum time lost over each worker's ops, by op type, with blocks concatenated along steps. [s]
+    """Sum time lost over each worker's ops, by op type, with blocks joined along steps. [s]
 
     parts : ops of each block with what each lost, shape (op, step, dp).
     """
-    types = sorted(
-        {b.graph.op_types[op] for b, (ops, _) in zip(found.blocks, parts, strict=True) for op in ops.tolist()}
-    )
+    own = [(block, *part, block.types_of(part[0])) for block, part in zip(found.blocks, parts, strict=True)]
     lost = {}
-    for op_type in types:
-        sums = []
-        for block, (ops, lost_s) in zip(found.blocks, parts, strict=True):
-            same = np.array([block.graph.op_types[op] == op_type for op in ops.tolist()], dtype=bool)
-            sums.append(by_worker(found.job.layout, block, ops[same], lost_s[same])[0])
-        lost[op_type] = np.concatenate(sums, axis=1)
+    for op_type in np.unique(np.concatenate([types for *_, types in own])).tolist():
+        sums = [
+            by_worker(found.job.layout, block, ops[types == op_type], lost_s[types == op_type])[0]
+            for block, ops, lost_s, types in own
+        ]
+        lost[op_type] = in_time(found.blocks, sums, 1)
     return lost

@@ -7,7 +7,7 @@ from udfs.kernel.cause import CauseFound, Diagnosis
 from udfs.kernel.diagnosis.culprits import blame, slow_apart
 from udfs.kernel.diagnosis.fixes import Replays, busiest, without_transfers
 from udfs.kernel.diagnosis.flags import MOST_MOVING, flags_of, is_skew
-from udfs.kernel.diagnosis.found import Found, order_of
+from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.savings import Savings, savings_of
 
 LEAST_SAVED: Final = 0.025
@@ -45,8 +45,8 @@ def diagnose(replays: Replays) -> Diagnosis:
     )
     causes.append(CauseFound(rest, 0.0, rest >= LEAST_SAVED, flags[cause.UNEXPLAINED], *unknown))
     types = None if found.factors is None else found.factors.types
-    by_step = savings.by_step[..., order_of(found.blocks)]
-    return Diagnosis(tuple(causes), found.shown | {cause.UNEXPLAINED}, savings.together, types, by_step)
+    shown = found.shown | {cause.UNEXPLAINED}
+    return Diagnosis(tuple(causes), shown, savings.together, types, savings.by_step)
 
 
 def _moving(found: Found, savings: Savings) -> float:

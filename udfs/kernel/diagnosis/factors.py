@@ -1,7 +1,7 @@
 """Decompose compute durations into factors: stage, data, GPU type, worker and noise, plus pauses.
 
 D = work(stage, direction, chunk, data) * type * worker * noise + pause. Axes p, k, c, m, s, d: stage,
-direction, chunk, microbatch, step, dp rank.
+direction, chunk, microbatch, step in the order of time, dp rank.
 """
 
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ from udfs.kernel.diagnosis.gpu_types import type_factors
 from udfs.kernel.diagnosis.totals import TINY_S, totals
 from udfs.kernel.diagnosis.variation import halves_of
 from udfs.kernel.diagnosis.workers import Workers, slow_workers
-from udfs.kernel.selection import median_of_all, medians_along
+from udfs.kernel.selection import deviation_of_all, medians_along
 
 LEAST_PAUSE: Final = 0.15
 PAUSE_MADS: Final = 6.0
@@ -82,27 +82,26 @@ class Factors(NamedTuple):
     types: TypeFactors | None = None
 
 
-def decompose(times_s: Tensor, hosts: Ints, order: Ints, worker_type: Ints | None = None) -> Factors:
+def decompose(times_s: Tensor, hosts: Ints, worker_type: Ints | None = None) -> Factors:
     """Decompose compute durations into factors.
 
     times_s     : Tensor. [s]
     hosts       : int, shape (stage, dp_rank); which host, -1 where unknown.
-    order       : positions of the steps in the order of time.
     worker_type : the same as hosts, of types of GPU; None where fewer than two are known.
     """
     if worker_type is None:
-        return _decompose(times_s, hosts, order)
+        return _decompose(times_s, hosts)
     types = type_factors(np.maximum(medians_along(times_s, 3), TINY_S), worker_type)
-    found = _decompose(times_s / types.of_workers, hosts, order)
+    found = _decompose(times_s / types.of_workers, hosts)
     # A pause is the host's: it is as long on every type.
     pause_s = None if found.pause_s is None else found.pause_s * types.of_workers
     return found._replace(types=types, pause_s=pause_s)
 
 
-def _decompose(times_s: Tensor, hosts: Ints, order: Ints) -> Factors:
+def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
     """Decompose compute durations of workers with one type of GPU, or scaled to one."""
     logs = _logs(times_s)
-    workers, usual, weight = slow_workers(logs, hosts, order)
+    workers, usual, weight = slow_workers(logs, hosts)
     rest = logs - (workers.log_factor() + usual)
     pauses = _pauses(rest - weight)
     if logs.shape[0] * logs.shape[1] > 1 and logs.shape[2] * logs.shape[3] == 1:
@@ -115,7 +114,7 @@ def _decompose(times_s: Tensor, hosts: Ints, order: Ints) -> Factors:
     first = _First(workers, usual, weight, logs, pauses, data)
     doubt = first
     for _ in range(ROUNDS):
-        again = _beside_work(times_s, first, doubt, hosts, order)
+        again = _beside_work(times_s, first, doubt, hosts)
         if again is None:
             break
         doubt, factors, is_settled = again
@@ -151,7 +150,7 @@ def _logs(values: Tensor) -> Tensor:
 
 
 def _beside_work(
-    times_s: Tensor, first: _First, doubt: _First, hosts: Ints, order: Ints
+    times_s: Tensor, first: _First, doubt: _First, hosts: Ints
 ) -> tuple[_First, Factors, bool] | None:
     """Second pass: re-estimate slow workers and pauses against the work fitted on healthy computes.
 
@@ -166,7 +165,7 @@ def _beside_work(
     doubtful = doubt.pauses | (before > 0.0)
     beside = _logs(_work(steady_s, _trusted(first.data, steady_s, doubtful, first.workers), doubtful))
     np.subtract(first.logs, beside, out=beside)
-    workers, usual, weight = slow_workers(beside, hosts, order, first.workers.is_uneven)
+    workers, usual, weight = slow_workers(beside, hosts, first.workers.is_uneven)
     slow = workers.log_factor()
     pauses = _pauses(beside - (slow + usual + weight))
     is_settled = bool(np.abs((slow - before).mean(axis=4)).max() < LEAST_CHANGE)
@@ -216,7 +215,7 @@ def _pauses(over: Tensor) -> Mask:
     if not over.max() > LEAST_PAUSE:
         return np.zeros(over.shape, dtype=bool)
     flat = over.reshape(-1)
-    scatter = 0.0 if _is_calm(flat) else median_of_all(np.abs(flat - median_of_all(flat)))
+    scatter = 0.0 if _is_calm(flat) else deviation_of_all(flat)
     return np.asarray(over > max(LEAST_PAUSE, PAUSE_MADS * scatter))
 
 

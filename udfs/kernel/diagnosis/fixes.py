@@ -8,12 +8,13 @@ import numpy as np
 from udfs.kernel import cause
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats
-from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, KeptDelays, Tensor
+from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, KeptDelays, Tensor, in_time
 from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.own_ops import OwnTimes
 from udfs.kernel.diagnosis.usual_transfers import SlowOps
 from udfs.kernel.diagnosis.works import Works, works
+from udfs.kernel.graph.graph import Index
 from udfs.kernel.replay.replay import last_ops, replay
 
 Causes = frozenset[int]
@@ -127,7 +128,8 @@ def _put_computes(
     factors = found.factors
     if factors is None:
         return
-    ops, some = computes.ops, (slice(None),) * 4 + (computes.steps,)
+    ops = computes.ops
+    some: tuple[Index, ...] = (*(slice(None),) * 4, computes.steps)
     *index, steps, dp_ranks = factors.noise[some].shape
     stack = np.empty((*index, len(scenarios), steps, dp_ranks))
     row_of: dict[tuple[int, Causes], int] = {}
@@ -148,15 +150,11 @@ def _put_computes(
 
 
 def _compute_times(
-    found: Found, factors: Factors, work: Works, some: tuple[slice, ...], causes: Causes, out: Tensor
+    found: Found, factors: Factors, work: Works, some: tuple[Index, ...], causes: Causes, out: Tensor
 ) -> None:
     """Compute durations with some causes left in, written to out. [s]"""
-    chosen = {
-        (True, True): work.as_is,
-        (False, True): work.data,
-        (True, False): work.stage,
-        (False, False): work.both,
-    }[cause.DATA_IMBALANCE in causes, cause.STAGE_IMBALANCE in causes]
+    # As is, data, stage, both: in the order of what is balanced.
+    chosen = work[(cause.DATA_IMBALANCE not in causes) + 2 * (cause.STAGE_IMBALANCE not in causes)]
     np.multiply(chosen[some], factors.worker[some] if cause.SLOW_WORKER in causes else 1.0, out=out)
     if cause.MIXED_HARDWARE in causes and factors.types is not None:
         out *= factors.types.of_workers
@@ -215,7 +213,7 @@ class Replays:
         """Step times of each scenario after their mean; shape (scenario, 1 + step). [s]"""
         of_blocks_s = [_stacked(block, self.found, scenarios) for block in self._fixable]
         mean_s = sum(each.sum(axis=1) for each in of_blocks_s) / self.found.steps
-        return np.column_stack([mean_s, *of_blocks_s])
+        return np.column_stack([mean_s, in_time(self.found.blocks, of_blocks_s, 1)])
 
 
 def without_transfers(times: BlockTimes) -> Floats:

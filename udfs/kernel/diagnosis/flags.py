@@ -48,6 +48,7 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
     is_mostly_unexplained = waste > LEAST_WASTE and nameless / waste > MOST_UNEXPLAINED
     # Too many workers are slow at different times for slowness to be a worker's property.
     are_most_apart = apart > max(2.0, MANY_CELLS * layout.dp_size * layout.pp_size)
+    is_mostly_moving = moving - savings.alone[cause.COMMUNICATION] > MOST_MOVING
     every_cause = range(cause.COUNT)
     types = None if found.factors is None else found.factors.types
     # Types that share no stage may be slow or not: a row that saves nothing does not say that they are alike.
@@ -56,11 +57,7 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
         (cause.FEW_STEPS, every_cause, found.steps < ENOUGH_STEPS),
         (cause.HIGH_DISCREPANCY, every_cause, abs(1.0 - savings.replayed) > LARGEST_GAP),
         (cause.CLOCK_SKEW, (cause.COMMUNICATION, cause.LAUNCH_DELAY), found.job.skew_s > MOST_SKEW_S),
-        (
-            cause.NO_USUAL_TRANSFER,
-            (cause.COMMUNICATION,),
-            moving - savings.alone[cause.COMMUNICATION] > MOST_MOVING,
-        ),
+        (cause.NO_USUAL_TRANSFER, (cause.COMMUNICATION,), is_mostly_moving),
         (cause.FEW_PEERS, WORKER_STAGE, layout.dp_size == layout.pp_size == 1),
         (cause.WORKER_OR_STAGE, (cause.STAGE_IMBALANCE,), _is_worker_or_stage(found, savings)),
         (cause.WORKER_OR_STAGE, (cause.SLOW_WORKER,), _is_stage_or_worker(found, savings)),
@@ -68,11 +65,7 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
         (cause.TYPE_OR_STAGE, (cause.MIXED_HARDWARE,), is_confounded),
         (cause.TYPE_OR_STAGE, (cause.STAGE_IMBALANCE,), is_confounded and _claims(savings, TYPE_STAGE)),
         (cause.TYPE_OR_WORKER, (cause.MIXED_HARDWARE,), _is_type_or_worker(found, savings)),
-        (
-            cause.MANY_SLOW_CELLS,
-            (cause.SLOW_WORKER,),
-            _slow_cells(found) > MANY_CELLS or are_most_apart,
-        ),
+        (cause.MANY_SLOW_CELLS, (cause.SLOW_WORKER,), _slow_cells(found) > MANY_CELLS or are_most_apart),
         (cause.MOSTLY_UNEXPLAINED, (cause.UNEXPLAINED,), is_mostly_unexplained),
     ]
     return [

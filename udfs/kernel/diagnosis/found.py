@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from udfs.kernel import cause
+from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.diagnosis.block_times import (
     BlockTimes,
@@ -70,10 +69,9 @@ class Found(NamedTuple):
         computes = compute_times(blocks, job.layout)
         factors = rest = None
         if computes is not None:
-            in_time = np.argsort(computes.steps, kind="stable")
-            factors = decompose(computes.times_s, job.hosts, in_time, job.worker_type)
-            rest = rest_of(factors, in_time)
-        own = own_ops(blocks, job.layout, job.hosts, order_of(blocks), job.actual_s)
+            factors = decompose(computes.times_s, job.hosts, job.worker_type)
+            rest = rest_of(factors)
+        own = own_ops(blocks, job.layout, job.hosts, job.actual_s)
         apart = own_times(blocks, job.layout, own)
         return cls(
             job,
@@ -127,22 +125,13 @@ class Found(NamedTuple):
         return frozenset(each for each, holds in is_present.items() if holds)
 
     @property
-    def steps_in_time(self) -> tuple[Ints, Ints]:
-        """Indices that sort the blocks' steps by time, and their positions among the job's, so sorted."""
-        order = order_of(self.blocks)
-        return order, np.concatenate([block.steps for block in self.blocks])[order]
-
-    @property
     def steps(self) -> int:
         """Number of steps in all blocks."""
         return sum(block.number_of_steps for block in self.blocks)
 
     @property
     def microbatches(self) -> int:
-        """Number of microbatches per chunk and step; 0 if steps or chunks differ in it."""
-        return 0 if self.factors is None else self.factors.noise.shape[3]
-
-
-def order_of(blocks: Sequence[BlockTimes]) -> Ints:
-    """Indices that sort the steps of concatenated blocks by time."""
-    return np.argsort(np.concatenate([block.steps for block in blocks]), kind="stable")
+        """Number of microbatches per chunk and step; where stages differ, the most forwards of a worker."""
+        workers = (by_type for block in self.blocks for by_type in block.graph.ops_by_type)
+        forwards = max(len(by_type[ot.FORWARD_COMPUTE]) for by_type in workers)
+        return forwards if self.factors is None else self.factors.noise.shape[3]

@@ -12,16 +12,14 @@ from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.cause import TypeFactors
 from udfs.kernel.diagnosis.hosts import UNKNOWN, over_others
 from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA, SIGMAS_BETWEEN, USUAL_STEPS
-from udfs.kernel.selection import ascending, median_of_all, medians_along, quantile
+from udfs.kernel.diagnosis.variation import MEDIAN_ERROR
+from udfs.kernel.selection import ascending, deviation_of_all, medians_along, quantile
 
 LEAST_TYPE: Final = 0.03
 """Log of the least factor that counts as an effect of the type."""
 
 ERRORS: Final = 3.5
 """How many times its standard error the log of a type's factor must be."""
-
-MEDIAN_ERROR: Final = 1.25
-"""Standard error of a median over that of a mean."""
 
 
 def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
@@ -40,7 +38,7 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
     left = _left(cell, measured, worker_type)
     own = (quantile(by_step, 0.85) - quantile(by_step, 0.15)).mean(axis=1) / SIGMAS_BETWEEN
     scatter = np.hypot(
-        MAD_TO_SIGMA * median_of_all(np.abs(left - median_of_all(left))),
+        MAD_TO_SIGMA * deviation_of_all(left),
         float(medians_along(own.reshape(-1), 0)) / np.sqrt(by_step.shape[3]),
     )
     is_confounded = bool(np.isnan(measured).any())

@@ -114,15 +114,11 @@ def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:
     """Stages with at least half of their workers, but not all, on one host; masks of the other workers.
 
     hosts   : int, shape (stage, dp_rank).
-    returns : stage, and bool, shape (dp_rank,).
+    returns : stage, and bool, shape (dp_rank,); twice where two hosts have half each.
     """
-    half = (hosts.shape[1] + 1) // 2
-    ordered = np.sort(hosts, axis=1)
-    is_half = (ordered[:, half - 1 :] == ordered[:, : ordered.shape[1] - half + 1]).any(axis=1)
     found = []
-    for stage in np.flatnonzero(is_half & (ordered[:, 0] != ordered[:, -1])).tolist():
-        names, counts = np.unique(hosts[stage], return_counts=True)
-        most = names[counts.argmax()]
-        if most != UNKNOWN:
-            found.append((stage, hosts[stage] != most))
+    for stage, own in enumerate(hosts):
+        names, workers = np.unique(own, return_counts=True)
+        is_main = (2 * workers >= own.size) & (workers < own.size) & (names != UNKNOWN)
+        found += [(stage, own != main) for main in names[is_main].tolist()]
     return found

@@ -10,7 +10,7 @@ import numpy as np
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.levels import ERRORS, MAD_TO_SIGMA
 from udfs.kernel.diagnosis.variation import LEAST_STEPS, MEDIAN_ERROR
-from udfs.kernel.selection import median_of_all, medians_along
+from udfs.kernel.selection import deviation_of_all, median_of_all, medians_along
 
 ENOUGH_DP_RANKS: Final = 6
 """With fewer dp ranks, their scatter says nothing about what is healthy."""
@@ -44,7 +44,7 @@ def lasting_levels(
 ) -> Floats:
     """Lasting log excess of dp ranks over all steps, or from or until one step; shape (s, d).
 
-    shared      : by which all a dp rank does takes longer than its peers, in the order of time, shape (s, d).
+    shared      : by which all a dp rank does takes longer than its peers, shape (s, d).
     may_be_luck : bool, of the same shape; other steps are known already.
     luck        : standard error of what its data give, of the same shape.
     peers       : dp ranks whose mean is 0 in each step.
@@ -77,7 +77,7 @@ def lasting_levels(
     least += level[peers[is_whole[peers]]].max(initial=0.0)
     if dp_ranks >= ENOUGH_DP_RANKS:
         # Of all, or of the faster half, whose deviation is half as large: up to half may be slow.
-        apart = min(_deviation(level), 2.0 * _deviation(level[peers]))
+        apart = min(deviation_of_all(level), 2.0 * deviation_of_all(level[peers]))
         least = np.maximum(least, ERRORS * apart)
     return np.where(inside & (level > least), level, 0.0)
 
@@ -86,11 +86,6 @@ def _typical(values: Floats, counted: Mask) -> Floats:
     """Median over the counted steps of each dp rank, shape (d,), or 0; both given as (s, d)."""
     each_of = zip(values.T, counted.T, strict=True)
     return np.array([median_of_all(each[of]) if of.any() else 0.0 for each, of in each_of])
-
-
-def _deviation(values: Floats) -> float:
-    """Median absolute deviation of values, shape (value,)."""
-    return median_of_all(np.abs(values - median_of_all(values)))
 
 
 def _seen(shared: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 A fault of a worker, host or stage lengthens all it does in a step: its *level*, the median over microbatches.
 Every step has its own peers, so that an onset needs no model. Axes p, k, s, d: stage, kind of op (direction,
-or op type), step, dp rank; all values are logs of times.
+or op type), step in the order of time, dp rank; all values are logs of times.
 """
 
 from typing import Final, NamedTuple
@@ -79,13 +79,7 @@ class Usual(NamedTuple):
 
 
 def usual_levels(
-    level: Floats,
-    error: Floats,
-    hosts: Ints,
-    even: Mask,
-    order: Ints,
-    uneven_error: Floats | None = None,
-    fitted: Mask | None = None,
+    level: Floats, error: Floats, hosts: Ints, even: Mask, calm: Mask, uneven_error: Floats
 ) -> Usual:
     """Usual level per stage and step; faults only lengthen, so of two peers the faster is usual.
 
@@ -93,16 +87,13 @@ def usual_levels(
     error : standard error of a level, shape (k,). uneven_error : that of steps that are not even.
     hosts : int, shape (p, d); -1 where unknown.
     even  : bool, shape (s,); steps of equal work. They alone show what is usual, if they are enough.
-    order : positions of the steps in the order of time.
-    fitted : as of slow_workers.
+    calm  : bool, shape (s,); steps in which levels scatter by their error alone.
     """
-    # Beside fitted data levels scatter by what no line fits, in more steps than look uneven.
-    is_calm = even if fitted is None or not fitted.any() else np.zeros_like(even)
-    at = order[even[order]] if np.count_nonzero(even) >= LEAST_QUIET else order
-    of_uneven = error if uneven_error is None else uneven_error
+    if np.count_nonzero(even) < LEAST_QUIET:
+        even = np.ones_like(even)
     low = _off_host(level, medians_along(level, 3, low=True), error, hosts)
-    quiet = _base_of_even(low, error, at, order, of_uneven)
-    low = _beside_most(level, low, quiet, error, is_calm, order)
+    quiet = _base_of_even(low, error, even, uneven_error)
+    low = _beside_most(level, low, quiet, error, calm)
     over = low - quiet[..., None]
     if len(level) == 1:
         return Usual(quiet, over[0], np.zeros_like(low), low)
@@ -110,33 +101,29 @@ def usual_levels(
     common, least = medians_along(over, 0, low=True), np.maximum(over.min(axis=0), 0.0)
     # What one stage does not have is not common, however many of the others do.
     common = np.where(common - least > clearly[:, None], least, common)
-    base = _base_of_even(low - common, error, at, order, of_uneven)
+    base = _base_of_even(low - common, error, even, uneven_error)
     # A stage that is below its quiet steps is not fast: the others are slow.
     base = np.where(quiet - base > clearly, quiet, base)
     return Usual(base, common, low - common - base[..., None], low)
 
 
-def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm: Mask, order: Ints) -> Floats:
+def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm: Mask) -> Floats:
     """Usual levels in steps in which most workers of a stage are slow, taken from those that are not."""
     over = low - quiet[..., None]
     is_slow = (over > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)[:, None]) & calm
     if level.shape[3] == 1 or not is_slow.any():
         return low
     p, k, s, d = level.shape
-    of_each = _base(level[:, :, order].transpose(0, 3, 1, 2).reshape(p * d, k, s), error).reshape(p, d, k)
+    of_each = _base(level.transpose(0, 3, 1, 2).reshape(p * d, k, s), error).reshape(p, d, k)
     least = (level - of_each.swapaxes(1, 2)[:, :, None]).min(axis=3)
     return np.where(is_slow & (least < over / 2.0), quiet[..., None], low)
 
 
-def _base_of_even(levels: Floats, error: Floats, even: Ints, order: Ints, uneven_error: Floats) -> Floats:
-    """Usual level over the even steps, or over all if the uneven ones are clearly faster; shape (p, k).
-
-    even : positions of the even steps in the order of time. order: of all.
-    """
-    found = _base(levels[..., even], error)
-    if len(even) == len(order):
-        return found
-    of_all = _base(levels[..., order], uneven_error)
+def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Floats) -> Floats:
+    """Usual level over the even steps, or over all if the uneven ones are clearly faster; shape (p, k)."""
+    if even.all():
+        return _base(levels, error)
+    found, of_all = _base(levels[..., even], error), _base(levels, uneven_error)
     is_slow = found - of_all > np.maximum(LEAST_STEP, ERRORS_OF_BASE * uneven_error)
     return np.where(is_slow, of_all, found)
 
@@ -144,7 +131,7 @@ def _base_of_even(levels: Floats, error: Floats, even: Ints, order: Ints, uneven
 def _base(levels: Floats, error: Floats) -> Floats:
     """Usual level over steps: a low quantile, that of a few quiet steps, or that before it grows; (p, k).
 
-    levels : shape (p, k, s), in the order of time.
+    levels : shape (p, k, s).
     """
     ordered = np.sort(levels, axis=2)
     usual = quantile(ordered, USUAL_STEPS)
@@ -176,7 +163,7 @@ def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
         is_slow = over > np.maximum(LEAST_STEP, ERRORS * error)[:, None]
         if (is_slow.sum(axis=1) >= LEAST_HITS).any():
             found = found.copy() if found is low else found
-            found[stage] = np.where(is_slow, elsewhere, low[stage])
+            found[stage] = np.where(is_slow, elsewhere, found[stage])
     return found
 
 
@@ -225,7 +212,36 @@ def apart_when_healthy(own: Floats) -> Floats:
     return np.clip(limit, LEAST_STEP, MOST_APART_OF_FEW)
 
 
-def significant(own: Floats, error: Floats, healthy: Floats, known: Mask | None = None) -> Mask:
+class Doubt(NamedTuple):
+    """What may be chance in series of levels.
+
+    error   : standard error of a level in each step, shape (k, s).
+    healthy : what healthy workers may differ by, shape (k,).
+    noise   : what the levels of a slow worker scatter by, shape (k,); None: the error.
+    known   : bool, shape (p, k, s, d); what is no chance by itself, whatever the errors of all steps.
+    is_single : levels of single ops: what comes and goes in one kind alone, or is long in one step, is no
+                worker, but long ops.
+    """
+
+    error: Floats
+    healthy: Floats
+    noise: Floats | None = None
+    known: Mask | None = None
+    is_single: bool = False
+
+    @property
+    def typical(self) -> Floats:
+        """Standard error of a level in a typical step, shape (k,)."""
+        error: Floats = np.sqrt(np.square(self.error).mean(axis=1))
+        return error
+
+    @property
+    def least_step(self) -> Floats:
+        """Least excess of one step that is no chance, shape (k, s)."""
+        return np.maximum(LEAST_STEP, np.maximum(ERRORS * self.error, self.healthy[:, None]))
+
+
+def significant(own: Floats, doubt: Doubt) -> Mask:
     """Series that are slow beyond doubt; bool, shape (p, k, d).
 
     By its mean: beyond the least level, 5 errors of it, and what healthy workers differ by.
@@ -233,27 +249,21 @@ def significant(own: Floats, error: Floats, healthy: Floats, known: Mask | None 
     By its known steps: what they add to the mean is beyond the least level and what healthy ones differ by.
     Beside the other direction, if that is slow so: the mean is beyond the least level and 5 errors.
 
-    own     : shape (p, k, s, d).
-    error   : standard error of a level in each step, shape (k, s).
-    healthy : what healthy workers may differ by, shape (k,).
-    known   : bool, of own's shape; what is no chance by itself, whatever the errors of all steps.
+    own : shape (p, k, s, d).
     """
-    steps = own.shape[2]
+    steps, healthy = own.shape[2], doubt.healthy
     if not own.max(initial=0.0) > LEAST_LEVEL:
         return np.zeros((*own.shape[:2], own.shape[3]), dtype=bool)
     mean = own.mean(axis=2)
-    least_by_error = np.maximum(LEAST_LEVEL, ERRORS * np.sqrt(np.square(error).mean(axis=1) / steps))
+    least_by_error = np.maximum(LEAST_LEVEL, ERRORS * np.sqrt(np.square(doubt.error).mean(axis=1) / steps))
     by_mean = mean > np.maximum(least_by_error, healthy)[None, :, None]
-    least_step = np.maximum(LEAST_STEP, np.maximum(ERRORS * error, healthy[:, None]))
-    by_steps = (own > least_step[None, :, :, None]).sum(axis=2) >= min(LEAST_HITS, steps)
-    by_known_steps = np.zeros_like(by_mean)
-    if known is not None:
-        of_known = np.where(known, own, 0.0).mean(axis=2)
-        by_known_steps = of_known > np.maximum(LEAST_LEVEL, healthy)[None, :, None]
-    is_slow: Mask = by_mean | by_steps | by_known_steps
-    is_slow_in_one = is_slow.any(axis=1, keepdims=True)
-    beside_other_direction = is_slow_in_one & (mean > least_by_error[None, :, None])
-    is_slow |= beside_other_direction
+    by_steps = (own > doubt.least_step[None, :, :, None]).sum(axis=2) >= min(LEAST_HITS, steps)
+    is_slow: Mask = by_mean | by_steps
+    if doubt.known is not None:
+        of_known = np.where(doubt.known, own, 0.0).mean(axis=2)
+        is_slow |= of_known > np.maximum(LEAST_LEVEL, healthy)[None, :, None]
+    # Beside the other direction.
+    is_slow |= is_slow.any(axis=1, keepdims=True) & (mean > least_by_error[None, :, None])
     return is_slow
 
 
@@ -270,38 +280,21 @@ def _has_trend(series: Floats) -> bool:
     return is_sure and abs(slope) * (series.size - 1) > LEAST_LEVEL
 
 
-def slow_series(
-    own: Floats,
-    error: Floats,
-    healthy: Floats,
-    order: Ints,
-    noise: Floats | None = None,
-    known: Mask | None = None,
-    *,
-    is_single: bool = False,
-) -> Floats:
+def slow_series(own: Floats, doubt: Doubt) -> Floats:
     """Log excess of significantly slow series in their slow steps, 0 elsewhere; shape (p, k, s, d).
 
-    own   : beyond the peers of the same step, shape (p, k, s, d).
-    error : standard error of a level in each step, shape (k, s). healthy: as of `significant`.
-    order : positions of the steps in the order of time.
-    noise : what the levels of a slow worker scatter by, shape (k,); the error, if left out.
-    is_single : levels of single ops: what comes and goes in one kind alone, or is long in one step, is no
-                worker, but long ops.
-    known : as of `significant`.
+    own : beyond the peers of the same step, shape (p, k, s, d).
     """
-    found = np.zeros_like(own)
-    typical = np.sqrt(np.square(error).mean(axis=1))
-    own_noise = typical if noise is None else noise
-    for p, k, d in np.argwhere(significant(own, error, healthy, known)).tolist():
-        series = own[p, k, order, d]
-        course = course_of(series, float(own_noise[k]))
-        least = np.maximum(LEAST_STEP, np.maximum(ERRORS * error[k, order], healthy[k]))
+    found, typical, least_step = np.zeros_like(own), doubt.typical, doubt.least_step
+    noise = typical if doubt.noise is None else doubt.noise
+    for p, k, d in np.argwhere(significant(own, doubt)).tolist():
+        series, least = own[p, k, :, d], least_step[k]
+        course = course_of(series, float(noise[k]))
         is_slow = course.is_slow | (series > least)
-        if is_single and np.count_nonzero(is_slow) < min(LEAST_HITS, is_slow.size):
-            continue
-        if is_single:
-            beside = own[p, :, order, d].min(axis=1)
+        if doubt.is_single:
+            if np.count_nonzero(is_slow) < min(LEAST_HITS, is_slow.size):
+                continue
+            beside = own[p, :, :, d].min(axis=0)
             is_apart = np.median(beside[is_slow]) < np.median(series[is_slow]) / 2.0
             if is_apart and course.kind == COMES_AND_GOES:
                 continue
@@ -315,6 +308,5 @@ def slow_series(
         # A steady level leaves the steps their noise; one that changes is taken as it is.
         is_even = slow.size > 1 and slow.std() <= STEADY * max(float(typical[k]), TINY)
         is_steady = is_even and not _has_trend(slow)
-        kept = np.full(slow.shape, level) if is_steady else np.maximum(slow, 0.0)
-        found[p, k, order[is_slow], d] = np.maximum(kept, 0.0)
+        found[p, k, is_slow, d] = np.maximum(level if is_steady else slow, 0.0)
     return found

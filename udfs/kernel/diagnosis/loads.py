@@ -61,13 +61,12 @@ def _of_usual_steps(times_s: Sequence[Floats]) -> Floats:
     times_s : of each block, shape (op, step, dp). [s]
     """
     by_step_s = np.concatenate([np.median(each, axis=(0, 2)) for each in times_s])
-    every_s = np.concatenate([each.reshape(-1) for each in times_s])
-    if by_step_s.size < 2 * LEAST_QUIET:
-        return every_s
-    limit_s = LEAST_FACTOR * float(quietest(np.sort(by_step_s)))
+    of_steps = [of_step_s.reshape(-1) for each in times_s for of_step_s in each.swapaxes(0, 1)]
+    every_s = np.concatenate(of_steps)
+    limit_s = np.inf if by_step_s.size < 2 * LEAST_QUIET else LEAST_FACTOR * quietest(np.sort(by_step_s))
     if quantile_of_all(every_s, LOW_QUANTILE) <= limit_s:
         return every_s
-    return np.concatenate([each[:, np.median(each, axis=(0, 2)) <= limit_s].reshape(-1) for each in times_s])
+    return np.concatenate([of_steps[step] for step in np.flatnonzero(by_step_s <= limit_s).tolist()])
 
 
 @once_per_graph

@@ -1,7 +1,7 @@
 """Slow local ops other than computes (optimizer, clip, gc), and late entry to collectives.
 
 Each op type is compared with the same op of the step's peers, as computes are.
-Axes p, s, d: stage, step, dp rank.
+Axes p, s, d: stage, step in the order of time, dp rank.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays
+from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays, in_time
 from udfs.kernel.diagnosis.levels import (
     ERRORS,
     ERRORS_OF_BASE,
@@ -19,12 +19,14 @@ from udfs.kernel.diagnosis.levels import (
     LEAST_QUIET,
     MAD_TO_SIGMA,
     USUAL_STEPS,
+    Doubt,
     apart_when_healthy,
     quietest,
     scatter_over_steps,
     slow_series,
     usual_levels,
 )
+from udfs.kernel.diagnosis.totals import TINY_S
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.selection import median_of_all, medians_along, quantile
 
@@ -38,8 +40,6 @@ LEAST_ENTRY: Final = 0.005
 LEAST_PAUSE: Final = 0.15
 ERRORS_OF_PAUSE: Final = 6.0
 """A single op is a pause beyond this log, and this multiple of the usual scatter."""
-
-TINY_S: Final = 1e-9
 
 
 class OwnTimes(NamedTuple):
@@ -63,7 +63,7 @@ class OwnOps(NamedTuple):
     slow   : op type -> log factors of its ops, 0 where not slow, shape (p, s, d).
     pauses : op type -> time of single long ops beyond the usual, shape (p, s, d). [s]
     shared : op type -> log factors by which all workers' ops are longer, which no cause explains; (p, s, d).
-    usual_s : op type -> its usual time in a step. [s]
+    usual_s : op type -> its usual time in a step, at least what counts: log factors are over that. [s]
     late_s : op type -> by how much workers entered it late, else 0, shape (p, s, d). [s]
     """
 
@@ -74,32 +74,29 @@ class OwnOps(NamedTuple):
     late_s: dict[int, Floats]
 
 
-def own_ops(
-    blocks: Sequence[BlockTimes], layout: Layout, hosts: Ints, order: Ints, actual_s: float
-) -> OwnOps:
+def own_ops(blocks: Sequence[BlockTimes], layout: Layout, hosts: Ints, actual_s: float) -> OwnOps:
     """Find slow ops and late collective entries of single workers.
 
-    order    : positions of the blocks' steps, one block after the other, in the order of time.
     actual_s : mean recorded step time. [s]
     """
-    found = OwnOps({}, {}, {}, {}, {})
+    found, least_s = OwnOps({}, {}, {}, {}, {}), LEAST_SHARE * actual_s
     for op_type in ot.OWN:
         times_s = _times_of(blocks, layout, op_type)
-        if times_s is None or times_s.max() < LEAST_SHARE * actual_s:
+        if times_s is None or times_s.max() < least_s:
             continue
         if op_type == ot.OPTIMIZER_CLIP_MAIN_GRAD:
             # All workers clip together, and do the same there, whatever their stage.
             p, s, d = times_s.shape
             together_s = times_s.swapaxes(0, 1).reshape(1, s, p * d)
-            parts = _slow(together_s, hosts.reshape(1, -1), order, LEAST_SHARE * actual_s)
+            parts = _slow(together_s, hosts.reshape(1, -1), least_s)
             slow, pauses_s, shared = (each.reshape(s, p, d).swapaxes(0, 1) for each in parts)
         else:
-            slow, pauses_s, shared = _slow(times_s, hosts, order, LEAST_SHARE * actual_s)
+            slow, pauses_s, shared = _slow(times_s, hosts, least_s)
         for kind, values in ((found.slow, slow), (found.pauses, pauses_s), (found.shared, shared)):
             # Workers that collect garbage in the same step do so by plan.
             if values.any() and not (kind is found.shared and op_type == ot.GC):
                 kind[op_type] = values
-                found.usual_s[op_type] = median_of_all(times_s.reshape(-1))
+                found.usual_s[op_type] = max(median_of_all(times_s.reshape(-1)), least_s)
     for op_type, late_s in _entries(blocks, layout).items():
         late = _late(late_s, actual_s)
         if late.any():
@@ -110,15 +107,15 @@ def own_ops(
 def own_times(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[OwnTimes]:
     """Decompose the slow ops of each block."""
     types = own.slow.keys() | own.pauses.keys() | own.shared.keys()
-    first, found = 0, []
+    found = []
     for block in blocks:
-        steps = slice(first, first + block.number_of_steps)
-        first = steps.stop
         ops = np.array([op for op, each in enumerate(block.graph.op_types) if each in types], dtype=np.int64)
         duration_s = block.duration_s[ops]
-        slow = np.exp(_of_ops(block, ops, own.slow, steps))
-        shared = np.exp(_of_ops(block, ops, own.shared, steps))
-        pause_s = _of_ops(block, ops, own.pauses, steps) * _parts(block, layout, ops, duration_s)
+        logs, shared_logs, paused_s = (
+            _of_ops(block, ops, _in_steps(each, block)) for each in (own.slow, own.shared, own.pauses)
+        )
+        slow, shared = np.exp(logs), np.exp(shared_logs)
+        pause_s = paused_s * _parts(block, layout, ops, duration_s)
         found.append(OwnTimes(ops, (duration_s - pause_s) / (slow * shared), slow, shared, pause_s))
     return found
 
@@ -127,47 +124,44 @@ def without_own(blocks: Sequence[BlockTimes], apart: Sequence[OwnTimes]) -> list
     """Return the blocks with slow ops set to their usual time."""
     found = []
     for block, own in zip(blocks, apart, strict=True):
-        if own.ops.size:
-            duration_s = block.duration_s.copy()
-            duration_s[own.ops] = own.base_s
-            found.append(block._replace(duration_s=duration_s))
-        else:
-            found.append(block)
+        duration_s = block.duration_s.copy() if own.ops.size else block.duration_s
+        duration_s[own.ops] = own.base_s
+        found.append(block._replace(duration_s=duration_s))
     return found
 
 
 def late_entries(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[KeptDelays]:
     """For each block, entries of collectives that a worker delayed by itself."""
-    first, found = 0, []
+    found = []
     for block in blocks:
-        steps = slice(first, first + block.number_of_steps)
-        first = steps.stop
         is_late = np.isin(block.entry_types, list(own.late_s))
         ops, delay_s = block.entries.ops[is_late], block.entries.delay_s[is_late]
-        late_s = _of_ops(block, ops, own.late_s, steps) * _parts(block, layout, ops, delay_s)
+        late_s = _of_ops(block, ops, _in_steps(own.late_s, block)) * _parts(block, layout, ops, delay_s)
         found.append(KeptDelays(ops, late_s))
     return found
 
 
-def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats], steps: slice) -> Floats:
+def _in_steps(by_type: dict[int, Floats], block: BlockTimes) -> dict[int, Floats]:
+    """Values of op types in the steps of a block."""
+    return {op_type: values[:, block.steps] for op_type, values in by_type.items()}
+
+
+def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats]) -> Floats:
     """Spread values of (worker, op type) to ops, 0 where there is none; shape (op, step, dp)."""
     values = np.zeros((len(ops), *block.duration_s.shape[1:]))
     for place, op in enumerate(ops.tolist()):
         of_type = by_type.get(block.graph.op_types[op])
         if of_type is not None:
-            values[place] = at_op(block, op, of_type[:, steps])
+            values[place] = at_op(block, op, of_type)
     return values
 
 
 def _parts(block: BlockTimes, layout: Layout, ops: Ints, values: Floats) -> Floats:
     """Share of each op in the total of its worker and op type; shape (op, step, dp)."""
-    total = np.zeros_like(values)
-    types = np.array([block.graph.op_types[op] for op in ops.tolist()], dtype=np.int64)
-    for op_type in set(types.tolist()):
-        same = np.flatnonzero(types == op_type)
-        of_workers, _ = by_worker(layout, block, ops[same], values[same])
-        for place in same.tolist():
-            total[place] = at_op(block, int(ops[place]), of_workers)
+    types = block.types_of(ops)
+    same = {op_type: types == op_type for op_type in set(types.tolist())}
+    sums = {op_type: by_worker(layout, block, ops[at], values[at])[0] for op_type, at in same.items()}
+    total = _of_ops(block, ops, sums)
     parts: Floats = np.divide(values, total, out=np.zeros_like(values), where=total > 0.0)
     return parts
 
@@ -181,7 +175,7 @@ def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
     return np.asarray(values[where.stage, :, where.dp_rank, None])
 
 
-def _slow(times_s: Floats, hosts: Ints, order: Ints, least_s: float) -> tuple[Floats, Floats, Floats]:
+def _slow(times_s: Floats, hosts: Ints, least_s: float) -> tuple[Floats, Floats, Floats]:
     """Excess in ops of one type: of workers, of single ops, and of all workers together.
 
     times_s : shape (p, s, d). [s]
@@ -190,18 +184,15 @@ def _slow(times_s: Floats, hosts: Ints, order: Ints, least_s: float) -> tuple[Fl
     # What is short, or was not there at all, is as good as any other short one.
     level = np.log(np.maximum(times_s, max(least_s, TINY_S)))[:, None]
     beyond = level - medians_along(level, 3, low=True)[..., None]
-    steps = np.ones(level.shape[2])
+    even = np.ones(level.shape[2], dtype=bool)
     error = scatter_over_steps(beyond) if level.shape[3] > 1 else scatter_over_steps(level)
     if float(median_of_all(times_s.reshape(-1))) <= least_s:
         error = np.zeros_like(error)  # Most workers hardly do it: what one does is not scatter.
-    usual = usual_levels(level, error, hosts, steps > 0.0, order)
-    beyond = level - usual.level[..., None]
-    healthy = apart_when_healthy(beyond)
-    slow = slow_series(beyond, error[:, None] * steps, healthy, order, is_single=True)
-    few = np.maximum(error, scatter_over_steps(usual.stage[..., None]))
-    slow += slow_series(
-        usual.stage[..., None], few[:, None] * steps, np.zeros_like(few), order, is_single=True
-    )
+    usual = usual_levels(level, error, hosts, even, even, error)
+    beyond, stage = level - usual.level[..., None], usual.stage[..., None]
+    slow = slow_series(beyond, Doubt(error[:, None] * even, apart_when_healthy(beyond), is_single=True))
+    few = np.maximum(error, scatter_over_steps(stage))
+    slow += slow_series(stage, Doubt(few[:, None] * even, np.zeros_like(few), is_single=True))
     slow[slow < LEAST_LOG] = 0.0
     left = level - usual.base[:, :, None, None] - usual.common[None, :, :, None] - slow
     usual_s = times_s / np.exp(np.maximum(left, 0.0) + slow)[:, 0]
@@ -243,29 +234,21 @@ def _times_of(blocks: Sequence[BlockTimes], layout: Layout, op_type: int) -> Flo
     """Total time of each worker's ops of a type per step, shape (p, s, d); None if some have none. [s]"""
     parts = []
     for block in blocks:
-        total_s, is_known = by_worker(layout, block, *_ops_of(block, op_type))
+        ops = np.flatnonzero(np.array(block.graph.op_types) == op_type)
+        total_s, is_known = by_worker(layout, block, ops, block.duration_s[ops])
         if not is_known.all() and op_type != ot.GC:
             return None
         parts.append(total_s)
-    return np.concatenate(parts, axis=1)
-
-
-def _ops_of(block: BlockTimes, op_type: int) -> tuple[Ints, Floats]:
-    ops = np.flatnonzero(np.array(block.graph.op_types) == op_type)
-    return ops, block.duration_s[ops]
+    return in_time(blocks, parts, 1)
 
 
 def _entries(blocks: Sequence[BlockTimes], layout: Layout) -> dict[int, Floats]:
     """Total lateness of workers entering ops of each type, per step; shape (p, s, d). [s]"""
     found: dict[int, Floats] = {}
     for op_type in sorted({int(each) for block in blocks for each in block.entry_types}):
-        parts = []
-        for block in blocks:
-            of_type = block.entry_types == op_type
-            parts.append(
-                by_worker(layout, block, block.entries.ops[of_type], block.entries.delay_s[of_type])[0]
-            )
-        found[op_type] = np.concatenate(parts, axis=1)
+        own = [(block, block.entry_types == op_type, block.entries) for block in blocks]
+        parts = [by_worker(layout, block, ops[of], delay_s[of])[0] for block, of, (ops, delay_s) in own]
+        found[op_type] = in_time(blocks, parts, 1)
     return found
 
 

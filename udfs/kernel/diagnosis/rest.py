@@ -1,6 +1,6 @@
 """Slowness of computes beyond the job's noise that no known cause explains.
 
-Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
+Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step in the order of time, dp rank.
 """
 
 from functools import cache
@@ -17,6 +17,7 @@ from udfs.kernel.diagnosis.levels import (
     LEAST_STEP,
     MAD_TO_SIGMA,
     QUIET_STEPS,
+    Doubt,
     scatter_over_steps,
     slow_series,
 )
@@ -39,19 +40,15 @@ BLOM: Final = 0.375
 """The i-th of n normal values is expected at the quantile (i - BLOM) / (n + 1 - 2 BLOM)."""
 
 
-def rest_of(factors: Factors, order: Ints) -> Floats | None:
-    """Log excess of computes over work, causes and noise; None if there is none.
-
-    order   : positions of the steps in the order of time.
-    returns : broadcastable to a Tensor.
-    """
+def rest_of(factors: Factors) -> Floats | None:
+    """Log excess of computes over work, causes and noise, broadcastable to a Tensor; None if none is left."""
     p, k, c, m, s, d = factors.noise.shape
     left = factors.log_noise.copy()
     workers = factors.workers
     # Of all workers at once: beyond the quiet steps. Microbatches that differ may be longer in all steps.
-    even = order[~workers.is_uneven[order]]
+    even = ~workers.is_uneven
     common = np.zeros_like(workers.common)
-    if even.size:
+    if even.any():
         common[:, even] = _slow_in_time(workers.common[:, even], workers.error)
     # Of one worker, in single steps.
     level = medians_along(left.reshape(p, k, c * m, s, d), 2)
@@ -125,9 +122,7 @@ def _slow_in_time(common: Floats, error: Floats) -> Floats:
         of_bends = MAD_TO_SIGMA / np.sqrt(6.0) * medians_along(bends, 1)
         error = np.maximum(error, np.minimum(scatter_over_steps(common[None, :, :, None]), of_bends))
     series = (common - _usual(common, error)[:, None])[None, :, :, None]
-    return slow_series(series, error[:, None] * np.ones(steps), np.zeros(len(common)), np.arange(steps))[
-        0, ..., 0
-    ]
+    return slow_series(series, Doubt(error[:, None] * np.ones(steps), np.zeros(len(common))))[0, ..., 0]
 
 
 def _usual(common: Floats, error: Floats) -> Floats:

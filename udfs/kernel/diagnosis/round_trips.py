@@ -5,8 +5,8 @@ Sends that are done when their data are copied do not say which clock is right; 
 link take together, they do.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -20,19 +20,6 @@ from udfs.kernel.recorded.ends import links
 
 KIND: Final[Kind] = (ot.FORWARD_RECV, ALL, ALL)
 """Round trips are judged as transfers of a kind of their own."""
-
-
-class _Way(NamedTuple):
-    """One direction of a link in one block.
-
-    recvs  : int, shape (transfer,).
-    time_s : float64, shape (transfer, step, dp). [s]
-    back_s : float64, shape (step, dp); what the other direction takes at least. [s]
-    """
-
-    recvs: Ints
-    time_s: Floats
-    back_s: Floats
 
 
 def sure_share(
@@ -51,11 +38,13 @@ def sure_share(
     sure_s = beyond_s = 0.0
     for block, (ops, as_is_s, usual_s) in joined:
         place = {op: row for row, op in enumerate(ops.tolist())}
-        for way in _ways(block):
-            own = np.array([number for number, op in enumerate(way.recvs.tolist()) if op in place], dtype=int)
-            rows = [place[op] for op in way.recvs[own].tolist()]
+        both_ways = _both_ways(block.graph)
+        for recvs, others in both_ways + [both[::-1] for both in both_ways]:
+            own = [op for op in recvs.tolist() if op in place]
+            rows = [place[op] for op in own]
             own_beyond_s = np.maximum(as_is_s[rows] - usual_s[rows], 0.0)
-            trip_s = way.time_s[own] + way.back_s
+            # What the other direction takes at least counts.
+            trip_s = block.duration_s[own] + np.nan_to_num(_whole(block, others))
             own_sure_s = np.where(trip_s > usual.limit_s, trip_s - usual.base_s, 0.0)
             beyond_s += float(own_beyond_s.sum())
             sure_s += float(np.minimum(own_beyond_s, own_sure_s).sum())
@@ -74,12 +63,6 @@ def _usual(blocks: Sequence[BlockTimes], before_s: Mapping[int, float]) -> Usual
     ways_s = [before_s[each] for each in (ot.FORWARD_RECV, ot.BACKWARD_RECV) if each in before_s]
     trip_before = {KIND[0]: sum(ways_s)} if len(ways_s) > 1 else NO_DAYS
     return limits_of({KIND: np.concatenate(trips_s)}, trip_before, {KIND: np.concatenate(middles_s)})[KIND]
-
-
-def _ways(block: BlockTimes) -> Iterator[_Way]:
-    for both in _both_ways(block.graph):
-        for recvs, others in (both, both[::-1]):
-            yield _Way(recvs, block.duration_s[recvs], np.nan_to_num(_whole(block, others)))
 
 
 @once_per_graph

@@ -7,7 +7,7 @@ import numpy as np
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
-from udfs.kernel.diagnosis.block_times import BlockTimes
+from udfs.kernel.diagnosis.block_times import BlockTimes, in_time
 from udfs.kernel.diagnosis.usual_transfers import (
     ALL,
     LEAST_S,
@@ -31,33 +31,25 @@ ENOUGH_WHOLE: Final = 0.1
 class _Part(NamedTuple):
     """Transfers of one kind in one block.
 
-    ops    : int, shape (op,).
-    time_s : float64, shape (op, step, dp). [s]
-    known  : bool, of the same shape: where a transfer's own length is known; None if everywhere.
-    whole  : bool, of the same shape: where it cannot have been longer than it looks; None if everywhere.
+    ops     : int, shape (op,).
+    time_s  : float64, shape (op, step, dp). [s]
+    known   : bool, of the same shape: where a transfer's own length is known; None if everywhere.
+    telling : bool, of the same shape: transfers that show the usual time; None if all do.
+    is_cut  : whether too few transfers cannot have been longer than they look.
     """
 
     ops: Ints
     time_s: Floats
     known: Mask | None
-    whole: Mask | None = None
+    telling: Mask | None
+    is_cut: bool
 
-    @property
-    def telling(self) -> Mask | None:
-        """Mask of transfers that show the usual time; None if all do."""
-        whole = self.whole_and_known
-        return self.known if whole is None or self.is_cut else whole
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether too few transfers have a certain length."""
-        whole = self.whole_and_known
-        return whole is not None and bool(np.count_nonzero(whole) < ENOUGH_WHOLE * whole.size)
-
-    @property
-    def whole_and_known(self) -> Mask | None:
-        """Mask of transfers with a known, uncut length; None if none is cut."""
-        return self.whole if self.whole is None or self.known is None else self.known & self.whole
+    @classmethod
+    def of(cls, block: BlockTimes, ops: Ints, known: Mask | None, whole: Mask | None) -> "_Part":
+        """Transfers of a block; whole : where none was cut, None if everywhere."""
+        sure = whole if whole is None or known is None else known & whole
+        is_cut = sure is not None and bool(np.count_nonzero(sure) < ENOUGH_WHOLE * sure.size)
+        return cls(ops, block.duration_s[ops], known, known if sure is None or is_cut else sure, is_cut)
 
 
 def slow_transfers(blocks: Sequence[BlockTimes], before_s: Mapping[int, float] = NO_DAYS) -> list[SlowOps]:
@@ -81,7 +73,7 @@ def slow_transfers(blocks: Sequence[BlockTimes], before_s: Mapping[int, float] =
         known[kind] = values[0] if len(values) == 1 else np.concatenate(values)
     cut = {kind for found in parts for kind, part in found.items() if part.is_cut}
     limits = limits_of(known, before_s, medians_s, cut)
-    return [_faults(*block, limits) for block in zip(parts, calm, factors, strict=True)]
+    return [_faults(*block, limits) for block in zip(blocks, parts, calm, factors, strict=True)]
 
 
 def _parts(block: BlockTimes) -> dict[Kind, _Part]:
@@ -93,7 +85,7 @@ def _parts(block: BlockTimes) -> dict[Kind, _Part]:
         known = None
         if not free.keys().isdisjoint(members.tolist()):
             known = ~np.array([free.get(op, nowhere) for op in members.tolist()])
-        parts[kind] = _Part(members, block.duration_s[members], known, _whole(block, kind, members))
+        parts[kind] = _Part.of(block, members, known, _whole(block, kind, members))
     return parts
 
 
@@ -133,7 +125,6 @@ def _congestion(
 
     And for each kind the median transfer of each step without congestion, shape (step,). [s]
     """
-    steps = [block.number_of_steps for block in blocks]
     kinds = sorted({kind for found in parts for kind in found})
     together = {
         traffic: [kind for kind in kinds if kind[0] in traffic and kind[1] != NO_PEER] for traffic in TRAFFIC
@@ -142,18 +133,15 @@ def _congestion(
     medians_s: dict[Kind, Floats] = {}
     for traffic, members in together.items():
         if members:
-            medians = [_step_medians(part, members, count) for part, count in zip(parts, steps, strict=True)]
-            median_s = np.concatenate(medians, axis=1)
+            own = zip(blocks, parts, strict=True)
+            medians = [_step_medians(part, members, block.number_of_steps) for block, part in own]
+            median_s = in_time(blocks, medians, 1)
             of_traffic = step_factors(median_s)
             factors |= dict.fromkeys(traffic, of_traffic)
             medians_s |= zip(members, median_s / of_traffic, strict=True)
-    found = [
-        {op_type: values[end - count : end] for op_type, values in factors.items()}
-        for count, end in zip(steps, np.cumsum(steps).tolist(), strict=True)
-    ]
-    return [
-        {each: values for each, values in block.items() if (values > 1.0).any()} for block in found
-    ], medians_s
+    of_blocks = [{each: values[block.steps] for each, values in factors.items()} for block in blocks]
+    congested = [{each: of for each, of in of_block.items() if (of > 1.0).any()} for of_block in of_blocks]
+    return congested, medians_s
 
 
 def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -> Floats:
@@ -191,9 +179,14 @@ def _of_ranks(time_s: Floats, ranks: Ints) -> Floats:
 
 
 def _faults(
-    parts: dict[Kind, _Part], calm: dict[Kind, Floats], factors: dict[int, Floats], limits: dict[Kind, Usual]
+    block: BlockTimes,
+    parts: dict[Kind, _Part],
+    calm: dict[Kind, Floats],
+    factors: dict[int, Floats],
+    limits: dict[Kind, Usual],
 ) -> SlowOps:
-    ops, as_is, fixed = [], [], []
+    nothing = np.empty((0, *block.duration_s.shape[1:]))
+    ops, as_is, fixed = [np.empty(0, dtype=np.int64)], [nothing], [nothing]
     for kind, part in parts.items():
         base_s, limit_s = limits.get(kind, NOTHING_KNOWN)
         is_congested = kind[0] in factors
@@ -211,8 +204,4 @@ def _faults(
         ops.append(part.ops[changes])
         as_is.append(as_is_s)
         fixed.append(np.where(is_fault[changes], base_s, calm_s))
-    if not ops:
-        steps, lanes = next(iter(parts.values())).time_s.shape[1:] if parts else (0, 0)
-        nothing = np.empty((0, steps, lanes))
-        return SlowOps(np.empty(0, dtype=np.int64), nothing, nothing)
     return SlowOps(np.concatenate(ops), np.concatenate(as_is), np.concatenate(fixed))

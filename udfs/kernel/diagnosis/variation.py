@@ -1,9 +1,12 @@
 """Levels of workers per step, and variation within a step: uneven microbatches and noise.
 
-Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank. All values are logs of times.
+Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step in the order of time, dp rank. All values are
+logs of times.
 """
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -53,7 +56,8 @@ FEW_MICROBATCHES: Final = 4
 """Up to this number of values the lower median is the level: one long op must not raise it."""
 
 
-class Variation(NamedTuple):
+@dataclass(frozen=True)
+class Variation:
     """Levels of workers per step, and variation within a step.
 
     chunk  : usual level of a chunk beside the others of its stage, shape (p, k, c, 1, 1, 1).
@@ -76,6 +80,7 @@ class Variation(NamedTuple):
     is_uneven: Mask
     is_single: bool = False
 
+    @cached_property
     def error_of_step(self) -> Floats:
         """Standard error of one worker's level in each step, shape (k, s)."""
         return np.hypot(self.error[:, None] * self.restless, medians_along(self.luck, 2))

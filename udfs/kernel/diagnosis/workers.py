@@ -1,6 +1,7 @@
 """Slow computes: of a worker, of a whole dp rank, or of all hosts of a stage.
 
-Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank. All values are logs of times.
+Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step in the order of time, dp rank. All values are
+logs of times.
 """
 
 from typing import Final, NamedTuple
@@ -17,6 +18,8 @@ from udfs.kernel.diagnosis.levels import (
     ERRORS,
     LEAST_STEP,
     MAD_TO_SIGMA,
+    Doubt,
+    Usual,
     apart_when_healthy,
     scatter_over_steps,
     slow_series,
@@ -68,38 +71,19 @@ class Workers(NamedTuple):
         return self.cells()[:, :, None, None]
 
 
-def slow_workers(
-    logs: Tensor, hosts: Ints, order: Ints, fitted: Mask | None = None
-) -> tuple[Workers, Tensor, Tensor]:
+def slow_workers(logs: Tensor, hosts: Ints, fitted: Mask | None = None) -> tuple[Workers, Tensor, Tensor]:
     """Slow workers; usual log times (p, k, c, 1, 1, 1); log weights of microbatches (1, k, 1, m, s, d).
 
     hosts  : int, shape (p, d); -1 where unknown.
-    order  : positions of the steps in the order of time.
     fitted : bool, shape (s,); steps whose data were taken away, but for what no line fits; None: none.
     """
     found = levels_and_variation(logs)
-    level = found.level
-    of_step = found.error_of_step()
-    # Stages share their data: what one is slower than the others is known as well as with even data.
-    of_base = found.error[:, None] * found.restless if len(level) > 1 else of_step
-    base_error, step_error = (np.sqrt(np.square(each).mean(axis=1)) for each in (of_base, of_step))
-    usual = usual_levels(level, base_error, hosts, ~found.is_uneven, order, step_error, fitted)
-    if found.is_single and level.shape[0] * level.shape[3] == 1:
-        usual = usual._replace(common=_without_long_ops(usual.common, base_error, order))
-    beyond = level - usual.level[..., None]
-    own, of_data, known = _beside_data(beyond, found, order)
+    usual = _usual(found, hosts, fitted)
+    own, of_data, lasts = _beside_data(found.level - usual.level[..., None], found)
     noise = np.maximum(found.error, scatter_over_steps(own))
-    error = np.maximum(of_step, noise[:, None])
-    # The error of a step is known where it has enough microbatches.
-    if logs.shape[3] > FEW_MICROBATCHES:
-        known = known | (own > np.maximum(LEAST_STEP, ERRORS * error)[None, :, :, None])
-    slow = slow_series(own, error, apart_when_healthy(own), order, noise, known, is_single=found.is_single)
-    stage_error = np.maximum(of_step, scatter_over_steps(usual.stage[..., None])[:, None])
-    stage = slow_series(
-        usual.stage[..., None], stage_error, np.zeros(len(error)), order, is_single=found.is_single
-    )[..., 0]
+    slow, stage = _slow_own(own, lasts, noise, found), _slow_stages(usual.stage, found)
     if stage.any():
-        is_fast = own < -np.maximum(LEAST_STEP, ERRORS * error)[None, :, :, None]
+        is_fast = own < -_least_step(noise, found)
         slow = np.where(is_fast & (stage > 0.0)[..., None], own, slow)
     base = usual.base[:, :, None] + found.chunk[..., 0, 0, 0]
     of_hosts = stages_of_hosts(base, hosts, slow.mean(axis=(1, 2)))
@@ -111,23 +95,64 @@ def slow_workers(
     return workers, base[..., None, None, None], weight
 
 
-def _without_long_ops(common: Floats, error: Floats, order: Ints) -> Floats:
+def _usual(found: Variation, hosts: Ints, fitted: Mask | None) -> Usual:
+    """Usual levels of stages; fitted : as of slow_workers."""
+    of_step, even = found.error_of_step, ~found.is_uneven
+    # Stages share their data: what one is slower than the others is known as well as with even data.
+    of_base = found.error[:, None] * found.restless if len(found.level) > 1 else of_step
+    error, uneven_error = (np.sqrt(np.square(each).mean(axis=1)) for each in (of_base, of_step))
+    # Beside fitted data levels scatter by what no line fits, in more steps than look uneven.
+    calm = even if fitted is None or not fitted.any() else np.zeros_like(even)
+    usual = usual_levels(found.level, error, hosts, even, calm, uneven_error)
+    if found.is_single and found.level.shape[0] * found.level.shape[3] == 1:
+        return usual._replace(common=_without_long_ops(usual.common, error))
+    return usual
+
+
+def _slow_own(own: Floats, lasts: Mask, noise: Floats, found: Variation) -> Floats:
+    """Log excess of slow workers and dp ranks, shape (p, k, s, d).
+
+    own   : excess beside the data, of the same shape. lasts : where that of a dp rank does, shape (s, d).
+    noise : standard error of a worker's level, shape (k,).
+    """
+    known = lasts
+    if found.weight.shape[3] > FEW_MICROBATCHES:  # enough to know the error of a step
+        known = known | (own > _least_step(noise, found))
+    error = np.maximum(found.error_of_step, noise[:, None])
+    return slow_series(own, Doubt(error, apart_when_healthy(own), noise, known, found.is_single))
+
+
+def _least_step(noise: Floats, found: Variation) -> Floats:
+    """Least excess of a worker in a step that its error does not explain, shape (1, k, s, 1)."""
+    error = np.maximum(found.error_of_step, noise[:, None])
+    return np.maximum(LEAST_STEP, ERRORS * error)[None, :, :, None]
+
+
+def _slow_stages(stage: Floats, found: Variation) -> Floats:
+    """Log excess of stages in steps in which all their workers are slow; both of shape (p, k, s)."""
+    series = stage[..., None]
+    error = np.maximum(found.error_of_step, scatter_over_steps(series)[:, None])
+    doubt = Doubt(error, np.zeros(len(error)), is_single=found.is_single)
+    return slow_series(series, doubt)[..., 0]
+
+
+def _without_long_ops(common: Floats, error: Floats) -> Floats:
     """What steps of one op a direction take longer, without what comes and goes in one direction alone.
 
     A step that is slow lengthens both; shape (k, s). error : of one step, shape (k,).
     """
     found = common.copy()
     for kind, series in enumerate(common):
-        course = course_of(series[order], float(error[kind]))
-        is_slow, nearer = order[course.is_slow], common.min(axis=0)
-        if not is_slow.size or course.kind != COMES_AND_GOES:
+        course = course_of(series, float(error[kind]))
+        is_slow, nearer = course.is_slow, common.min(axis=0)
+        if not is_slow.any() or course.kind != COMES_AND_GOES:
             continue
         if np.median(nearer[is_slow]) < np.median(series[is_slow]) / 2.0:
             found[kind, is_slow] = nearer[is_slow]
     return found
 
 
-def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats, Floats, Mask]:
+def _beside_data(beyond: Floats, found: Variation) -> tuple[Floats, Floats, Mask]:
     """Separate the excess of workers from that of a dp rank's data, (k, s, d), and where it lasts, (s, d).
 
     beyond : levels beyond the peers of the same step, shape (p, k, s, d).
@@ -137,17 +162,16 @@ def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats,
     if d == 1 or not found.is_uneven.any():
         return beyond, nothing, nothing[0] > 0.0
     uneven = found.is_uneven
-    limit = ERRORS_OF_DATA * np.hypot(found.luck, found.error[:, None, None])
-    shared = _shared(beyond, found)
+    luck, shared = np.hypot(found.luck, found.error[:, None, None]), _shared(beyond, found)
+    limit, light = ERRORS_OF_DATA * luck, _light(found.weight[0, :, 0])
     # What a dp rank has beyond the others for long is not luck, nor what luck does not give in one step.
     # Steps of even data show it too: there nothing is luck, but all of it counts.
-    lasting, light = np.zeros_like(shared), _light(found.weight[0, :, 0])
-    is_luck = _is_luck(shared, limit, light)
-    may_be_luck = (is_luck | ~uneven[:, None])[order]
+    may_be_luck = _is_luck(shared, limit, light) | ~uneven[:, None]
     peers = peers_of(beyond)
-    series = _shared(beyond - beyond[..., peers].mean(axis=3, keepdims=True), found)[:, order].min(axis=0)
-    luck = np.hypot(found.luck, found.error[:, None, None])[:, order].max(axis=0)
-    lasting[:, order] = lasting_levels(series, may_be_luck, luck, peers, _within(found), is_one_stage=p == 1)
+    series = _shared(beyond - beyond[..., peers].mean(axis=3, keepdims=True), found).min(axis=0)
+    lasting = lasting_levels(
+        series, may_be_luck, luck.max(axis=0), peers, _within(found), is_one_stage=p == 1
+    )
     of_luck = shared - lasting
     is_luck = _is_luck(of_luck, limit, light)
     if found.is_single:
@@ -155,7 +179,7 @@ def _beside_data(beyond: Floats, found: Variation, order: Ints) -> tuple[Floats,
         is_luck |= np.count_nonzero(~is_luck & uneven[:, None], axis=0) < OFTEN * np.count_nonzero(uneven)
     is_data = uneven[:, None] & is_luck
     of_data = np.where(is_data, of_luck, 0.0)
-    return beyond - of_data, of_data, lasting[0] > 0.0
+    return beyond - of_data, of_data, lasting > 0.0
 
 
 def _is_luck(shared: Floats, limit: Floats, light: Floats) -> Mask:

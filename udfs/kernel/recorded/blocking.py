@@ -76,6 +76,13 @@ class Sample(NamedTuple):
     clock: Callable[[StepBlock], Ints]
     is_probed: bool
 
+    def laid_out(self, blocking: Blocking, steps: Sequence[int]) -> list[StepBlock] | None:
+        """Blocks of some steps, as of `lay_out`; None if the choice makes a cycle."""
+        try:
+            return self.lay_out(blocking, steps)
+        except TraceDefectError:
+            return None
+
 
 def sampled(steps: int) -> range:
     """Positions of the steps on which blocking is tested."""
@@ -162,9 +169,8 @@ def _tried(
     sends = tuple(each for each in types if each in SENDS)
     for each in dict.fromkeys((tuple(each for each in eager if each in types), sends)):
         blocking = Blocking(types, each)
-        try:
-            blocks = sample.lay_out(blocking, sample.steps)
-        except TraceDefectError:
+        blocks = sample.laid_out(blocking, sample.steps)
+        if blocks is None:
             continue  # Sends that wait for recvs that wait for sends: they did not.
         replays = _replays(blocks, sample.clock)
         least = 0.0 if each else least_discrepancy(blocks, replays, sample.plain_s)
@@ -184,17 +190,14 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
     is_probed = sample.is_probed or nonblocking > LITTLE_MORE * LEAST_GAIN
     if is_probed and not _may_gain(sample):
         return []
-    try:
-        every = sample.lay_out(Blocking(ot.TRANSFERS), sample.steps)
-    except TraceDefectError:
-        every = sample.lay_out(Blocking(), sample.steps)
-        is_whole = False
-    else:
-        replays = _replays(every, sample.clock)
-        if _is_ruled_out(every, replays, sample, nonblocking):
-            return []
-        is_whole = _is_near_in_all(replays)
-    return every if is_probed or is_whole or _may_gain(sample) else []
+    every = sample.laid_out(Blocking(ot.TRANSFERS), sample.steps)
+    if every is None:
+        plain = sample.lay_out(Blocking(), sample.steps)
+        return plain if is_probed or _may_gain(sample) else []
+    replays = _replays(every, sample.clock)
+    if _is_ruled_out(every, replays, sample, nonblocking):
+        return []
+    return every if is_probed or _is_near_in_all(replays) or _may_gain(sample) else []
 
 
 def _may_be_seen(sample: Sample) -> bool:
@@ -204,11 +207,8 @@ def _may_be_seen(sample: Sample) -> bool:
     types = types_that_may(plain)
     if not types:
         return False
-    try:
-        waiting = sample.lay_out(Blocking(types), sample.steps[at : at + 1])
-    except TraceDefectError:
-        return True
-    return begin_at_once(plain, waiting, least=1)
+    waiting = sample.laid_out(Blocking(types), sample.steps[at : at + 1])
+    return waiting is None or begin_at_once(plain, waiting, least=1)
 
 
 def _is_ruled_out(
@@ -234,9 +234,8 @@ def _is_near_in_all(replays: "_Replays") -> bool:
 def _may_gain(sample: Sample) -> bool:
     """Whether a middle step's replay gets notably longer if all its transfers block."""
     at = len(sample.steps) // 2
-    try:
-        every = sample.lay_out(Blocking(ot.TRANSFERS), sample.steps[at : at + 1])
-    except TraceDefectError:
+    every = sample.laid_out(Blocking(ot.TRANSFERS), sample.steps[at : at + 1])
+    if every is None:
         return True
     replays = _replays(every, sample.clock)
     return bool((replays.replayed_s - sample.plain_s[at] >= LEAST_GAIN / 2 * replays.actual_s).any())

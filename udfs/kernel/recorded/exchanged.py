@@ -9,7 +9,7 @@ import numpy as np
 from udfs.kernel.arrays import Floats
 from udfs.kernel.recorded.ends import Ends, links, sampled
 from udfs.kernel.recorded.trace import StepBlock
-from udfs.kernel.selection import median_of_all, medians_along
+from udfs.kernel.selection import median_of_all, medians_along, ranked
 
 STEPS: Final = 8
 """Most steps that are examined."""
@@ -70,6 +70,6 @@ def _scatter_s(apart_s: Floats) -> Floats:
 
     Within a step, because from step to step clocks drift and are set.
     """
-    ordered = np.sort(apart_s, axis=0)
-    last = len(ordered) - 1
-    return medians_along(ordered[last - last // 4] - ordered[last // 4], 0)
+    last = len(apart_s) - 1
+    low, high = ranked(apart_s, (last // 4, last - last // 4))
+    return medians_along(high - low, 0)

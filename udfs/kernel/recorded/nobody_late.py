@@ -12,7 +12,7 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Mask, latest
 from udfs.kernel.graph.edges import as_range
-from udfs.kernel.graph.graph import Index, OpGraph, as_index, once_per_graph
+from udfs.kernel.graph.graph import Index, OpGraph, as_index, meeting_indices, once_per_graph
 from udfs.kernel.selection import medians_along
 
 LEAST_SHARE: Final = 0.05
@@ -57,23 +57,16 @@ class _Stream(NamedTuple):
 
 @once_per_graph
 def _streams(graph: OpGraph) -> list[_Stream]:
-    kinds, stage_of = np.array(graph.op_types), np.array(graph.stages)
-    is_compute = np.isin(kinds, ot.COMPUTE)
+    is_compute, stages = np.isin(graph.op_types, ot.COMPUTE), np.array(graph.stages)
     found = []
-    for members, _ in graph.meetings:
-        kind = int(kinds[members[0][0]])
-        if kind not in ot.DP_STREAM:
-            continue
-        of_members = stage_of[list(members[0])]
-        for stage in np.unique(of_members).tolist():
-            mine = np.flatnonzero(of_members == stage).tolist()
-            own = [ops if len(mine) == len(ops) else [ops[at] for at in mine] for ops in members]
-            computes = np.flatnonzero(is_compute & (stage_of == stage))
-            held_by: Index | None = None
-            if kind == ot.GRADS_REDUCE_SCATTER and computes.size:
-                held_by = as_index(as_range(computes.tolist()))
-            members_of = list(map(as_index, own))
-            found.append(_Stream(int(kind == ot.PARAMS_ALL_GATHER), stage, members_of, held_by))
+    # All members of one are of one stage.
+    for (members, _), indices in zip(graph.meetings, meeting_indices(graph), strict=True):
+        kind, stage = graph.op_types[members[0][0]], graph.stages[members[0][0]]
+        if kind in ot.DP_STREAM:
+            computes = np.flatnonzero(is_compute & (stages == stage)).tolist()
+            is_held = kind == ot.GRADS_REDUCE_SCATTER and len(computes) > 0
+            held_by = as_index(as_range(computes)) if is_held else None
+            found.append(_Stream(int(kind == ot.PARAMS_ALL_GATHER), stage, indices, held_by))
     return found
 
 

@@ -43,21 +43,19 @@ def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = IDE
     returns : float64, shape (stage, op type); nan where a type was never recorded. [s]
     """
     pp_size = 1 + max(max(graph.stages) for graph, _ in blocks)
-    parts: list[list[list[Floats]]] = [[[] for _ in range(ot.COUNT)] for _ in range(pp_size)]
+    parts: dict[tuple[int, int], list[Floats]] = {}
     for graph, duration_s in blocks:
         for cell, by_type in zip(graph.cells, graph.ops_by_type, strict=True):
-            for of_type, ops in zip(parts[cell.stage], by_type, strict=True):
+            for op_type, ops in enumerate(by_type):
                 if ops:
-                    of_type.append(duration_s[ops.start : ops.stop])
+                    parts.setdefault((cell.stage, op_type), []).append(duration_s[ops.start : ops.stop])
     ideal_s = np.full((pp_size, ot.COUNT), np.nan)
+    stages = range(pp_size)
     for op_type in range(ot.COUNT):
         is_mean = ideal.has_means and op_type in ot.AVERAGED
-        if ideal.within_stage:
-            for stage in range(pp_size):
-                ideal_s[stage, op_type] = _typical(parts[stage][op_type], is_mean=is_mean)
-        else:
-            together = [part for stage in parts for part in stage[op_type]]
-            ideal_s[:, op_type] = _typical(together, is_mean=is_mean)
+        for alike in [[stage] for stage in stages] if ideal.within_stage else [list(stages)]:
+            together = [part for stage in alike for part in parts.get((stage, op_type), ())]
+            ideal_s[alike, op_type] = _typical(together, is_mean=is_mean)
     return ideal_s
 
 

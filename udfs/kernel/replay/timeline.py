@@ -1,18 +1,16 @@
 """Timelines of one step: start and end of each op, and the critical path."""
 
 from bisect import bisect_right
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Ints, latest
 from udfs.kernel.graph.graph import OpGraph, meeting_indices
-from udfs.kernel.replay.replay import latest_of_dp_ranks
+from udfs.kernel.replay.replay import NO_OP, latest_of_dp_ranks
 
 Place: TypeAlias = tuple[int, int]
 """One op of the step: its number in the graph, and its dp lane."""
-
-NO_OP: Final = -1
 
 
 class Timeline(NamedTuple):

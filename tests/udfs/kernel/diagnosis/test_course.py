@@ -7,7 +7,7 @@ import pytest
 
 from udfs.kernel.arrays import Floats
 from udfs.kernel.cause import ALWAYS, COMES_AND_GOES, FROM, GROWS, UNTIL
-from udfs.kernel.diagnosis.course import course_of, kinds_of
+from udfs.kernel.diagnosis.course import course_of
 
 ERROR: Final = 0.01
 STEPS: Final = 20
@@ -78,18 +78,3 @@ def test_the_level_is_that_of_slow_steps_not_of_the_worst() -> None:
     series[15] = 0.8
     found = course_of(series, ERROR)
     assert (found.kind, int(found.is_slow.sum())) == (FROM, 12)
-
-
-@pytest.mark.parametrize("steps", [1, 2, 5, 6, 20, 67])
-def test_courses_of_several_series_are_those_of_each(steps: int) -> None:
-    rng = np.random.default_rng(steps)
-    at = np.arange(steps)
-    shapes = [at >= 0, at >= steps // 3, at < steps // 3, at % 3 == 0, at / steps, at == steps // 2, at < 0]
-    series = np.array(
-        [SLOW * shape + rng.normal(0.0, noise, steps) for shape in shapes for noise in (0.0, 0.02)]
-    )
-    for error in (0.0, ERROR):
-        for rows in (series, np.maximum(series, 0.0)):
-            kinds = [course_of(row, error).kind for row in rows]
-            assert kinds_of(rows, error) == kinds
-            assert steps < STEPS or set(kinds) == {ALWAYS, FROM, UNTIL, COMES_AND_GOES, GROWS}

@@ -1,10 +1,15 @@
 """Culprits and their losses are right for lost times written by hand."""
 
+from dataclasses import replace
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from jobs.synthetic.job import GeneratedJob
+from jobs.synthetic.mechanisms.work import LossLayer
 from jobs.synthetic.shape import JobShape
-from tests.support.random_jobs import generate_job
+from tests.support.random_jobs import LATER, generate_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of
 from udfs.kernel import cause
 from udfs.kernel import op_type as ot
@@ -26,3 +31,13 @@ def test_a_culprit_has_the_time_lost_in_a_step_that_struck_it_not_in_a_mean_step
     assert culprits == (named,)
     assert (evidence.effect, evidence.peers, evidence.samples) == (0.5, 3, 2)
     assert evidence.standard_error == pytest.approx(0.25 / np.sqrt(2))
+
+
+def test_a_heavy_stage_is_heavy_in_the_steps_that_show_it() -> None:
+    """The first three of eleven steps have other microbatches: positions were those among the eight."""
+    shape, heavy = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=8), [LossLayer(0.1, 0.1)]
+    first = generate_job(replace(shape, microbatches=6, steps=3), heavy, seed=1)
+    later = generate_job(shape, heavy, seed=1, identity=LATER)
+    job = job_of(GeneratedJob(pa.concat_tables([first.rank_steps, later.rank_steps]), first.manifest))
+    culprits, _ = blame(cause.STAGE_IMBALANCE, found_in(job.blocks(), job.layout), float("nan"))
+    assert [(each.stage, each.first_step, each.last_step) for each in culprits] == [(1, 3, 10)]

@@ -17,7 +17,6 @@ from udfs.kernel.diagnosis.works import works
 SHAPE: Final = (3, 2, 1, 6, 10, 4)
 """(stage, direction, chunk, microbatch, step, dp_rank)."""
 UNKNOWN_HOSTS: Final = np.full((3, 4), -1)
-IN_TIME: Final = np.arange(10)
 EXACT: Final = 1e-12
 
 
@@ -41,7 +40,7 @@ def test_factors_multiplied_give_the_times_back(name: str | int) -> None:
     computes = compute_times(job.blocks(), job.layout)
     assert computes is not None
     before = computes.times_s.copy()
-    factors = decompose(computes.times_s, job.rows.worker_host, np.argsort(computes.steps))
+    factors = decompose(computes.times_s, job.rows.worker_host)
     assert_gives_times_back(computes.times_s, factors)
     assert np.array_equal(computes.times_s, before), "inputs are left as they were"
 
@@ -52,7 +51,7 @@ def test_one_long_compute_is_a_pause_in_either_direction(direction: int) -> None
     times_s, _ = drawn()
     wanted_s = np.zeros(SHAPE)
     wanted_s[2, direction, 0, 3, 5, 1] = 4.0
-    pause_s = decompose(times_s + wanted_s, UNKNOWN_HOSTS, IN_TIME).pause_s
+    pause_s = decompose(times_s + wanted_s, UNKNOWN_HOSTS).pause_s
     assert pause_s is not None
     np.testing.assert_allclose(pause_s, wanted_s, rtol=1e-9)
 
@@ -61,9 +60,9 @@ def test_what_all_stages_and_directions_have_of_single_microbatches_of_one_step_
     """A microbatch that is long on all stages in one step is data, not a pause."""
     times_s = np.exp(0.02 * np.random.default_rng(3).standard_normal((3, 2, 1, 1, 10, 4)))
     times_s[..., 5, :] *= [1.0, 3.0, 1.1, 1.5]
-    assert decompose(times_s, UNKNOWN_HOSTS, IN_TIME).pause_s is None
+    assert decompose(times_s, UNKNOWN_HOSTS).pause_s is None
     times_s[2, 1, 0, 0, 7, 1] += 4.0
-    pause_s = decompose(times_s, UNKNOWN_HOSTS, IN_TIME).pause_s
+    pause_s = decompose(times_s, UNKNOWN_HOSTS).pause_s
     assert pause_s is not None
     assert np.argwhere(pause_s).tolist() == [[2, 1, 0, 0, 7, 1]]
 
@@ -75,14 +74,14 @@ def test_what_all_take_longer_in_even_steps_beside_uneven_ones_is_no_pause() -> 
     times_s = (
         (times_s / drawn()[1]) * weight * np.exp(0.005 * np.random.default_rng(5).standard_normal(SHAPE))
     )
-    factors = decompose(times_s, UNKNOWN_HOSTS, IN_TIME)
+    factors = decompose(times_s, UNKNOWN_HOSTS)
     assert factors.data.is_real
     assert factors.workers.is_uneven.tolist() == [False] * 7 + [True] * 3
     assert factors.pause_s is None
 
 
 def test_without_long_computes_there_is_no_array_of_pauses() -> None:
-    assert decompose(drawn()[0], UNKNOWN_HOSTS, IN_TIME).pause_s is None
+    assert decompose(drawn()[0], UNKNOWN_HOSTS).pause_s is None
 
 
 def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:

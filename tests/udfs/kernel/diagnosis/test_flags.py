@@ -17,7 +17,7 @@ from tests.support.random_jobs import generate_job
 from tests.udfs.kernel.diagnosis.generated import USUAL, WORKLOAD, Diagnosed, diagnosed
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of
 from udfs.kernel import cause
-from udfs.kernel.diagnosis.flags import flags_of
+from udfs.kernel.diagnosis.flags import flags_of, is_skew
 from udfs.kernel.diagnosis.savings import Savings
 
 
@@ -201,3 +201,11 @@ def test_microbatches_that_are_long_on_some_stages_alone_are_no_loss_without_a_n
     found = diagnosed(USUAL, ExpertImbalance(0.3))
     assert found.labels == []
     assert found.rows["unexplained"]["time_saved_fraction"] < 0.025
+
+
+def test_clocks_may_explain_slow_transfers_where_stages_differ_in_computes() -> None:
+    """Their number of microbatches was 0 there, and so what clocks may explain."""
+    job = job_of(generate_job(USUAL, [], seed=1))
+    found = found_in(job.blocks(), job.layout)._replace(computes=None, factors=None, rest=None)
+    found = found._replace(job=found.job._replace(skew_s=0.01))
+    assert is_skew(cause.COMMUNICATION, found, saved=0.05, least=0.025)

@@ -139,7 +139,7 @@ def test_a_pause_is_as_long_on_a_slower_type() -> None:
     worker_type = np.array([[0, 0, 1, 1]])
     times_s = np.repeat(computes(worker_type, [1.0, 2.0], [1.0])[:, :, :, None], 4, axis=3)
     times_s[0, 0, 0, 1, 5, 3] += 3.0
-    found = decompose(times_s, np.full(worker_type.shape, -1), np.arange(times_s.shape[4]), worker_type)
+    found = decompose(times_s, np.full(worker_type.shape, -1), worker_type)
     assert found.pause_s is not None
     assert found.pause_s.max() == pytest.approx(3.0)
     assert found.pause_s.sum() == pytest.approx(3.0)

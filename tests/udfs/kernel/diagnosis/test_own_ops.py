@@ -20,7 +20,6 @@ from udfs.kernel.diagnosis.own_ops import OwnOps, late_entries, own_ops, own_tim
 from udfs.what_if import simulate_job
 
 SHAPE: Final = JobShape(dp_size=4, pp_size=2, microbatches=4, steps=10)
-IN_TIME: Final = np.arange(10)
 STEP_S: Final = 1.0
 USUAL_S: Final = 0.1
 
@@ -44,7 +43,16 @@ def block_with(job: Job, op_type: int, factor: Floats) -> BlockTimes:
 
 
 def own(job: Job, block: BlockTimes) -> OwnOps:
-    return own_ops([block], job.layout, np.full((2, 4), -1), IN_TIME, STEP_S)
+    return own_ops([block], job.layout, np.full((2, 4), -1), STEP_S)
+
+
+def test_a_worker_that_alone_collects_garbage_loses_what_that_takes(job: Job) -> None:
+    """Its share of the usual time, which is next to none, was a ten-thousandth of that."""
+    factor = np.full((2, 10, 4), 1e-5)
+    factor[1, :, 2] = 2.0
+    found = own(job, block_with(job, ot.GC, factor))
+    lost_s = np.expm1(found.slow[ot.GC][1, :, 2]) * found.usual_s[ot.GC]
+    np.testing.assert_allclose(lost_s, 2.0 * USUAL_S, rtol=0.02)
 
 
 @pytest.mark.parametrize("op_type", [ot.OPTIMIZER, ot.OPTIMIZER_CLIP_MAIN_GRAD])
@@ -85,7 +93,7 @@ def test_a_single_long_op_is_a_pause_by_what_it_takes_beyond_the_usual(steps: in
     factor = np.ones((2, steps, 4))
     factor[1, 6, 3] = 2.5
     block = block_with(job, ot.OPTIMIZER, factor)
-    found = own_ops([block], job.layout, np.full((2, 4), -1), np.arange(steps), STEP_S)
+    found = own_ops([block], job.layout, np.full((2, 4), -1), STEP_S)
     assert not found.slow
     np.testing.assert_allclose(found.pauses[ot.OPTIMIZER], USUAL_S * (factor - 1.0), atol=1e-12)
 
@@ -132,14 +140,14 @@ def late_in(steps: int, late_s: Floats) -> tuple[Job, BlockTimes, int]:
 def test_a_quiet_end_shows_what_is_late_in_most_steps() -> None:
     late_s = np.where(np.arange(20) < 16, 0.08, 0.01)
     job, block, op_type = late_in(20, late_s)
-    found = own_ops([block], job.layout, np.full((2, 4), -1), np.arange(20), STEP_S)
+    found = own_ops([block], job.layout, np.full((2, 4), -1), STEP_S)
     np.testing.assert_allclose(found.late_s[op_type][1], np.broadcast_to((late_s - 0.01)[:, None], (20, 4)))
 
 
 def test_of_lateness_that_scatters_the_lowest_is_not_usual() -> None:
     """If lateness scatters between 0 and 0.06 s, the 30 % quantile is usual, not the lowest sixth."""
     job, block, op_type = late_in(20, np.random.default_rng(2).permutation(np.linspace(0.0, 0.06, 20)))
-    found = own_ops([block], job.layout, np.full((2, 4), -1), np.arange(20), STEP_S)
+    found = own_ops([block], job.layout, np.full((2, 4), -1), STEP_S)
     assert found.late_s[op_type].max() == pytest.approx(0.06 - 0.018, abs=0.001)
 
 
@@ -152,7 +160,7 @@ def test_ops_that_take_next_to_nothing_are_left_alone(job: Job) -> None:
     for op, each in enumerate(block.graph.op_types):
         if each in (ot.GC, ot.LAYERNORM_GRADS_ALL_REDUCE, ot.OPTIMIZER_CLIP_MAIN_GRAD):
             others_s[op] = 0.0
-    found = own_ops([block], job.layout, np.full((2, 4), -1), IN_TIME, 10.0)
+    found = own_ops([block], job.layout, np.full((2, 4), -1), 10.0)
     assert (found.slow, found.pauses, found.shared) == ({}, {}, {})
 
 

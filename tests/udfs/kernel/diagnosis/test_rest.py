@@ -25,7 +25,7 @@ def times(seed: int = 1) -> Tensor:
 
 
 def rest(times_s: Tensor) -> Floats | None:
-    found = rest_of(decompose(times_s, UNKNOWN, IN_TIME), IN_TIME)
+    found = rest_of(decompose(times_s, UNKNOWN))
     return None if found is None else np.broadcast_to(found, SHAPE)
 
 

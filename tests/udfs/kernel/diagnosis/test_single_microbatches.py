@@ -23,7 +23,7 @@ def logs(weight: Floats, stages: int = 2, seed: int = 1) -> Tensor:
 
 
 def workers_of(of: Tensor) -> Workers:
-    return slow_workers(of, np.full((of.shape[0], of.shape[5]), -1), np.arange(of.shape[4]))[0]
+    return slow_workers(of, np.full((of.shape[0], of.shape[5]), -1))[0]
 
 
 def heavy(at: dict[int, Ints], dp_ranks: int) -> Floats:

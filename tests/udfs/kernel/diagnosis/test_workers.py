@@ -36,7 +36,7 @@ def weights(seed: int = 6) -> Floats:
 
 
 def cells(logs: Tensor) -> Floats:
-    return slow_workers(logs, UNKNOWN, IN_TIME)[0].cells()
+    return slow_workers(logs, UNKNOWN)[0].cells()
 
 
 def test_healthy_workers_are_not_slow(logs: Tensor) -> None:
@@ -62,7 +62,7 @@ def test_data_that_are_longer_in_a_replica_in_a_step_are_no_slow_replica(logs: T
     """A replica with heavy data in one step is not slow, though all its stages take longer."""
     weight = weights()
     weight[:, 7, 1] += 0.1
-    workers, usual, found = slow_workers(logs + weight, UNKNOWN, IN_TIME)
+    workers, usual, found = slow_workers(logs + weight, UNKNOWN)
     assert not workers.cells().any()
     assert workers.is_uneven.all()
     assert (logs + weight - usual - found).std() < 2 * NOISE, "the weights explain the rest"
@@ -101,13 +101,13 @@ def test_a_replica_slow_in_steps_whose_data_are_even_is_slow(logs: Tensor) -> No
 
 def test_all_workers_of_a_stage_from_a_step_on_are_slow_and_always_are_heavy(logs: Tensor) -> None:
     logs[2, :, :, :, 8:] += 0.3
-    workers, usual, _ = slow_workers(logs, UNKNOWN, IN_TIME)
+    workers, usual, _ = slow_workers(logs, UNKNOWN)
     wanted = np.zeros((4, 2, 12))
     wanted[2, :, 8:] = 0.3
     np.testing.assert_allclose(workers.stage, wanted, atol=NEAR)
     np.testing.assert_allclose(usual[:, 0, 0, 0, 0, 0], 0.0, atol=NEAR)
     logs[2, :, :, :, :8] += 0.3
-    workers, usual, _ = slow_workers(logs, UNKNOWN, IN_TIME)
+    workers, usual, _ = slow_workers(logs, UNKNOWN)
     assert not workers.cells().any()
     np.testing.assert_allclose(usual[:, 0, 0, 0, 0, 0], [0.0, 0.0, 0.3, 0.0], atol=NEAR)
 
@@ -115,7 +115,7 @@ def test_all_workers_of_a_stage_from_a_step_on_are_slow_and_always_are_heavy(log
 def test_with_one_stage_what_lengthens_backwards_alone_is_no_data(logs: Tensor) -> None:
     alone = logs[:1] + weights()
     alone[0, BACKWARD, :, :, :, 1] += np.log(2.0)
-    workers = slow_workers(alone, UNKNOWN[:1], IN_TIME)[0]
+    workers = slow_workers(alone, UNKNOWN[:1])[0]
     np.testing.assert_allclose(workers.own[0, BACKWARD, :, 1], np.log(2.0), atol=0.02)
     assert not workers.own[0, FORWARD].any()
 
@@ -140,13 +140,13 @@ def test_a_replica_slow_from_a_step_on_is_slow_since_then_beside_uneven_data(log
 
 def test_what_is_too_little_to_be_seen_in_a_step_is_seen_in_all_and_is_data(logs: Tensor) -> None:
     little = logs + weights() / 18
-    assert slow_workers(little, UNKNOWN, IN_TIME)[0].is_uneven.all()
-    assert not slow_workers(logs, UNKNOWN, IN_TIME)[0].is_uneven.any()
+    assert slow_workers(little, UNKNOWN)[0].is_uneven.all()
+    assert not slow_workers(logs, UNKNOWN)[0].is_uneven.any()
 
 
 def test_what_is_uneven_in_one_direction_alone_is_no_data(logs: Tensor) -> None:
     logs[:, 0] += weights()[None, None] / 7
-    assert not slow_workers(logs, UNKNOWN, IN_TIME)[0].is_uneven.any()
+    assert not slow_workers(logs, UNKNOWN)[0].is_uneven.any()
 
 
 @pytest.mark.parametrize("slow", [range(6, 20), range(14), range(20)])
@@ -194,7 +194,7 @@ def test_a_replica_slow_in_steps_of_even_data_is_slow_in_the_others_too(logs: Te
     weight[:, :9] = 0.0
     logs = logs + weight
     logs[..., 3] += 0.3
-    workers = slow_workers(logs, UNKNOWN, IN_TIME)[0]
+    workers = slow_workers(logs, UNKNOWN)[0]
     assert workers.is_uneven.tolist() == [False] * 9 + [True] * 3
     found = workers.cells()
     np.testing.assert_allclose(found[..., 3], 0.3, atol=0.01)
@@ -208,7 +208,7 @@ def test_pauses_in_most_steps_of_single_microbatches_are_no_noise(logs: Tensor) 
     is_long = rng.random((12, 4)) < 0.4
     single[0, FORWARD, 0, 0] += np.where(is_long, rng.uniform(1.0, 2.0, (12, 4)), 0.0)
     assert is_long.sum(axis=1).max() == 3, "in some step most workers pause"
-    workers = slow_workers(single, UNKNOWN[:1], IN_TIME)[0]
+    workers = slow_workers(single, UNKNOWN[:1])[0]
     assert workers.error.max() < 4 * NOISE
     assert workers.common.max() < NEAR, "such a step is not slow, as one of its workers is not"
 
@@ -222,18 +222,18 @@ def test_of_one_worker_what_comes_and_goes_in_one_direction_is_no_slow_step(
     alone[0, direction, 0, 0, is_long] += 0.6
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        slow_workers(logs[:1, :, :, :1, :, :1], np.array([[-1]]), IN_TIME)
-        workers = slow_workers(alone, np.array([[-1]]), IN_TIME)[0]
+        slow_workers(logs[:1, :, :, :1, :, :1], np.array([[-1]]))
+        workers = slow_workers(alone, np.array([[-1]]))[0]
     assert workers.common.max() < 4 * NOISE
     alone[0, 1 - direction, 0, 0, is_long] += 0.5
-    workers = slow_workers(alone, np.array([[-1]]), IN_TIME)[0]
+    workers = slow_workers(alone, np.array([[-1]]))[0]
     np.testing.assert_allclose(workers.common[direction, is_long], 0.6, atol=4 * NOISE)
 
 
 def test_a_worker_slow_in_one_step_of_few_is_slow_beside_uneven_data(logs: Tensor) -> None:
     few = logs[:1, ..., :4, :] + weights()[:, :4]
     few[..., 3, 2] += 0.7
-    found = slow_workers(few, UNKNOWN[:1], IN_TIME[:4])[0].cells()
+    found = slow_workers(few, UNKNOWN[:1])[0].cells()
     np.testing.assert_allclose(found[0, :, 3, 2], 0.7, atol=0.2)
     assert np.count_nonzero(found) == 2, "both directions of a worker in a step"
 
@@ -244,10 +244,10 @@ def test_of_three_replicas_the_one_that_is_always_slow_is_slow_beside_data_of_lo
     rng = np.random.default_rng(8)
     weight = 0.2 * rng.standard_normal((12, 36, 3)) - np.where(rng.random((12, 36, 3)) < 0.1, 2.0, 0.0)
     three = NOISE * rng.standard_normal((1, 2, 1, 12, 36, 3)) + weight
-    unknown, in_time = np.full((1, 3), -1), np.arange(36)
-    assert not slow_workers(three, unknown, in_time)[0].cells().any()
+    unknown = np.full((1, 3), -1)
+    assert not slow_workers(three, unknown)[0].cells().any()
     three[..., slow] += 0.15
-    found = slow_workers(three, unknown, in_time)[0].cells()[0]
+    found = slow_workers(three, unknown)[0].cells()[0]
     np.testing.assert_allclose(found[..., slow], 0.15, atol=0.06)
     assert not np.delete(found, slow, axis=2).any()
 
@@ -265,9 +265,9 @@ def test_half_of_the_replicas_that_are_always_slow_are_slow_beside_data_of_few_m
     """Four of eight replicas that are always slow are found beside data of few microbatches."""
     rng = np.random.default_rng(2)
     few = 0.4 * rng.standard_normal((4, 30, 8)) + NOISE * rng.standard_normal((1, 2, 1, 4, 30, 8))
-    unknown, in_time = np.full((1, 8), -1), np.arange(30)
-    assert not slow_workers(few, unknown, in_time)[0].cells().any()
+    unknown = np.full((1, 8), -1)
+    assert not slow_workers(few, unknown)[0].cells().any()
     few[..., 2:6] += 0.43
-    found = slow_workers(few, unknown, in_time)[0].cells()[0]
+    found = slow_workers(few, unknown)[0].cells()[0]
     np.testing.assert_allclose(found[..., 2:6], 0.43, atol=0.15)
     assert not np.delete(found, range(2, 6), axis=2).any()
