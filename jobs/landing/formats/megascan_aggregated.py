@@ -57,7 +57,7 @@ class _Events:
         if step >= 0 and at_us < self._zeros_us.get(step, float("inf")):
             self._zeros_us[step] = at_us
         lane, name = (integer(event, -1, "pid"), integer(event, 0, "tid")), event.get("name")
-        if name not in OPS or event.get("ph") not in {"B", "E", "X"} or lane[0] < 0 or step < 0:
+        if name not in OPS or event.get("ph") not in {"B", "E", "X"} or min(*lane, step) < 0:
             leave_out(name if isinstance(name, str) else None, self._left_out)
         elif event["ph"] == "B":
             self._open.setdefault((lane, name), []).append(event)

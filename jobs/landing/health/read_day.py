@@ -192,7 +192,7 @@ def _spans(events: Sequence[Event]) -> tuple[list[_Span], _Span | None]:
         goes_on = last is not None and (last.is_open or event.at_us - last.last_us <= pause_us)
         if last is None or not goes_on:
             last = _Span(event.at_us, event.at_us, max(event.severity, _LEAST))
-            last.began_before = not found and event.state == HEALTH_ENDS
+            last.began_before = not found and passed is None and event.state == HEALTH_ENDS
             found.append(last)
         last.add(event)
         last.is_open = event.state == HEALTH_STARTS or (is_sample and last.is_open)
