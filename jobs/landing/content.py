@@ -74,8 +74,8 @@ class Content:
     def unpacked(self) -> BinaryIO:
         """Return the contents as a stream, decompressed if they begin like gzip or zstd.
 
-        A byte order mark is no content. Reading raises FileError for a file that cannot be unpacked, or is too
-        large.
+        A byte order mark is no content. Reading raises FileError for a file that is too large, or cannot be
+        unpacked.
         """
         head = self.at_any_place(lambda file, _: file.read(len(_ZSTD_MAGIC)))
         is_gzip, is_zstd = head.startswith(_GZIP_MAGIC), head == _ZSTD_MAGIC

@@ -25,7 +25,6 @@ from jobs.landing.rank_steps import merged
 from jobs.landing.read_foreign import Evidence, ForeignUnit
 from jobs.landing.stores import Store
 from jobs.landing.unit_rows import Block, UnitRows, left_out_of
-from jobs.runtime.plural import plural
 from jobs.warehouse.staging import Staging
 from schemas.vocabulary import PUBLISHED_TRACE_FORMAT, RANK_LOG_FORMAT, Reason, Transfers
 
@@ -161,8 +160,7 @@ def _events(rows: UnitRows, file: LandedFile, known: set[tuple[Any, ...]]) -> Ev
         found = read_events(lines, rows.part.unit._asdict(), rows.bounds)
     own = {tuple(value for name, value in row.items() if name != "line") for row in found.rows}
     if again := len(known & own):
-        detail = f"{plural(again, 'event')} of it stand in {EVENTS[0]} too"
-        raise FileError(Reason.TOO_MANY_FILES, detail)
+        raise FileError(Reason.TOO_MANY_FILES, f"{again} of its events stand in {EVENTS[0]} too")
     known |= own
     return found
 
