@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from jobs.landing.files import LandedFile
 from jobs.landing.formats.health import EPOCH, Check, Event, read_event
-from jobs.landing.formats.rank_log_line import LineError
-from jobs.landing.formats.rows import FileError, Reject, text_of
+from jobs.landing.formats.rank_log_line import judged
+from jobs.landing.formats.rows import FileError, Reject
 from jobs.landing.unit_rows import UnitRows
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -98,20 +98,17 @@ def _read(
     """
     events: dict[Check, list[Event]] = {}
     rejects: list[Reject] = []
-    number = lines = size = 0
+    first, lines, size = 1, 0, 0
     with rows.files.content(file) as content:
         for block in content.lines(is_packed=file.name.endswith(".gz")):
             size += sum(map(len, block))
-            for line in block:
-                number += 1
-                if not line.strip():
-                    continue
-                lines += 1
-                try:
-                    check, event = read_event(line, file.log_date, rows.bounds)
-                    events.setdefault(check, []).append(event)
-                except LineError as error:
-                    rejects.append(Reject(error.reason, error.detail, number, text_of(line)))
+            found, bad = judged(
+                enumerate(block, first), lambda line: read_event(line, file.log_date, rows.bounds)
+            )
+            for _, (check, event) in found:
+                events.setdefault(check, []).append(event)
+            rejects += bad
+            first, lines = first + len(block), lines + len(found) + len(bad)
             new = len(events) if len(known) + len(events) <= MOST_CHECKS else len(events.keys() - set(known))
             if lines > most_lines or size > most_bytes or len(known) + new > MOST_CHECKS:
                 most = f"{MOST_LINES} lines of health on a day, {MOST_BYTES} bytes, or {MOST_CHECKS} checks"
