@@ -102,7 +102,8 @@ def runs_in(path: Path) -> list[Run]:
     seen = []
     for entry in store.walk("."):
         *folders, name = (spelled(each) for each in entry.names)
-        if any(each.startswith(("_", ".")) for each in folders) or (path != root and name != path.name):
+        is_other = path != root and [*folders, name] != [path.name]
+        if is_other or any(each.startswith(("_", ".")) for each in folders):
             continue
         seen.append("/".join((*folders, name)))
         file = LandedFile(*_SOME_UNIT, f"./{name}", entry.path, entry.size, entry.modified_us, entry.defect)

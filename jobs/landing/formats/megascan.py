@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count, or_nan
 from jobs.landing.formats.json_stream import items
 from jobs.landing.formats.rows import LONGEST_US, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import OP_CODES, Transfers
@@ -57,7 +57,7 @@ _FILE: Final = re.compile(
 )
 _SPLIT_BACKWARD: Final = re.compile(r"w-?grad|d-?grad|backward[-_](?:weight|input)|zero[-_]?bubble")
 _US: Final = 1e-3  # of a nanosecond
-_LONGEST: Final = LONGEST_US / _US
+LONGEST: Final = LONGEST_US / _US
 """Beyond it no time is valid, in nanoseconds or microseconds, and integers may be too large for floats."""
 _ROWS_TOGETHER: Final = 200
 NO_INTEGER: Final = -(2**31)
@@ -197,7 +197,7 @@ def _iterations(
                 count(left_out, _UNENDED_OPS, len(begun))
                 count(left_out, "iterations whose number is no integer", given == NO_INTEGER)
                 if given != NO_INTEGER:
-                    yield _Iteration(step, ops, number(event, "rel_ts"))
+                    yield _Iteration(step, ops, or_nan(event.get("rel_ts"), LONGEST))
                 ops = None
             elif name not in OPS or phase not in {"B", "E"}:
                 leave_out(name, left_out)
@@ -227,15 +227,9 @@ def leave_out(name: str | None, left_out: Counter[str]) -> None:
 def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> Op:
     args = [each["args"] for each in (begin, end) if isinstance(each.get("args"), dict)]
     facts = {name: value for each in (begin, end, *args) for name, value in each.items()}
-    return Op.of(begin["name"], number(begin, "rel_ts"), number(end, "rel_ts"), facts)
-
-
-def number(event: Mapping[str, Any], name: str) -> float:
-    """A time of an event; an invalid one is nan and discards the iteration of its rank."""
-    value = event.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LONGEST:
-        return nan
-    return float(value)
+    return Op.of(
+        begin["name"], or_nan(begin.get("rel_ts"), LONGEST), or_nan(end.get("rel_ts"), LONGEST), facts
+    )
 
 
 def integer(event: Mapping[str, Any], default: int, *names: str) -> int:
