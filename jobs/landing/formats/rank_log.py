@@ -187,10 +187,14 @@ class RankLogReader:
 
     def _odd(self, lines: Sequence[bytes], places: Iterable[int], first: int) -> tuple[Rows, list[Reject]]:
         numbered = ((first + place, lines[place]) for place in places)
-        found, rejects = judged(numbered, lambda line: read_line(line, self._unit, self._bounds))
-        for _, record in found:
+        records, numbers, rejects = list[dict[str, Any]](), list[int](), list[Reject]()
+        for number, record in judged(
+            numbered, lambda line: read_line(line, self._unit, self._bounds), rejects
+        ):
+            numbers.append(number)
+            records.append(record)
             self._note(record["host"], record.get("gpu_type"))
-        return Rows.of([record for _, record in found], [number for number, _ in found]), rejects
+        return Rows.of(records, numbers), rejects
 
 
 def _is_name(value: object) -> bool:

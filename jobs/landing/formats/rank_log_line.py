@@ -3,7 +3,7 @@
 Reads one value after the other, and so knows which one is wrong. rank_log reads plain lines many at a time.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final, TypeVar
@@ -68,20 +68,20 @@ class LineError(Exception):
 
 
 def judged(
-    lines: Iterable[tuple[int, bytes]], judge: Callable[[bytes], Found]
-) -> tuple[list[tuple[int, Found]], list[Reject]]:
-    """Judge lines that are not blank; one of which `judge` raises LineError is a reject.
+    lines: Iterable[tuple[int, bytes]], judge: Callable[[bytes], Found], rejects: list[Reject]
+) -> Iterator[tuple[int, Found]]:
+    """Judge lines that are not blank; yields each with its number, as `judge` returns it.
 
-    lines : with their numbers; so is what is returned
+    rejects : gets the lines of which `judge` raises LineError
     """
-    found, rejects = [], []
     for number, line in lines:
         if line.strip():
             try:
-                found.append((number, judge(line)))
+                found = judge(line)
             except LineError as error:
                 rejects.append(Reject(error.reason, error.detail, number, text_of(line)))
-    return found, rejects
+            else:
+                yield number, found
 
 
 def read_line(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:

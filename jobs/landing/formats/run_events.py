@@ -57,7 +57,8 @@ def read_events(blocks: Iterable[Sequence[bytes]], unit: Mapping[str, Any], boun
         if len(lines) > MOST_EVENTS or size > MOST_BYTES:
             most = f"{MOST_EVENTS} lines of events, or {MOST_BYTES} bytes"
             raise FileError(Reason.FILE_TOO_LARGE, f"more than {most}")
-    found, rejects = judged(enumerate(lines, start=1), lambda line: _row(line, unit, bounds))
+    rejects: list[Reject] = []
+    found = judged(enumerate(lines, start=1), lambda line: _row(line, unit, bounds), rejects)
     return Events([{"line": number} | row for number, row in found], rejects)
 
 

@@ -6,6 +6,7 @@ One that flaps ten times a second is one span with a count.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -98,17 +99,15 @@ def _read(
     """
     events: dict[Check, list[Event]] = {}
     rejects: list[Reject] = []
-    first, lines, size = 1, 0, 0
+    first, valid, size = 1, 0, 0
+    judge = partial(read_event, log_date=file.log_date, bounds=rows.bounds)
     with rows.files.content(file) as content:
         for block in content.lines(is_packed=file.name.endswith(".gz")):
             size += sum(map(len, block))
-            found, bad = judged(
-                enumerate(block, first), lambda line: read_event(line, file.log_date, rows.bounds)
-            )
-            for _, (check, event) in found:
+            for _, (check, event) in judged(enumerate(block, first), judge, rejects):
                 events.setdefault(check, []).append(event)
-            rejects += bad
-            first, lines = first + len(block), lines + len(found) + len(bad)
+                valid += 1
+            first, lines = first + len(block), valid + len(rejects)
             new = len(events) if len(known) + len(events) <= MOST_CHECKS else len(events.keys() - set(known))
             if lines > most_lines or size > most_bytes or len(known) + new > MOST_CHECKS:
                 most = f"{MOST_LINES} lines of health on a day, {MOST_BYTES} bytes, or {MOST_CHECKS} checks"
