@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time
 from itertools import islice
 from pathlib import Path
@@ -25,13 +25,14 @@ from jobs.runtime.nearest import missing_folder
 from jobs.runtime.plural import plural
 from jobs.runtime.settings import load_settings
 from jobs.runtime.terminal import complain, say
-from schemas.vocabulary import HEALTH_STARTS, Exit
+from schemas.vocabulary import HEALTH_ENDS, HEALTH_OK, HEALTH_SAMPLE, HEALTH_STARTS, Exit
 
 _LISTED: Final = "; ".join(f"{name}: {source.meaning}" for name, source in SOURCES.items())
 
 _MOST_BYTES: Final = 200_000_000
 """Largest file [B]: a document is read into memory as a whole."""
 _MOST_EVENTS: Final = 1_000_000
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def _zone(text: str) -> ZoneInfo:
@@ -108,18 +109,29 @@ def converted(content: bytes, source: str, given: Given, most: int) -> list[Reco
     return found
 
 
-def of_day(records: Iterable[Record], day: date, left_out: Counter[str]) -> Iterator[Record]:
-    """Events of a day; one that began before the day, and may continue, is moved to its start."""
+def of_day(records: Sequence[Record], day: date, left_out: Counter[str]) -> Iterator[Record]:
+    """Events of a day; one that began before it, and had not ended by then, is moved to its start."""
     midnight = datetime.combine(day, time(), UTC)
+    ended: dict[tuple[object, ...], datetime] = {}
     for each in records:
         at = datetime.fromisoformat(each["time"])
+        has_passed = each["state"] == HEALTH_SAMPLE and each["severity"] == HEALTH_OK
+        if at < midnight and (has_passed or each["state"] == HEALTH_ENDS):
+            ended[_check(each)] = max(at, ended.get(_check(each), at))
+    for each in records:
+        at = datetime.fromisoformat(each["time"])
+        is_open = each["state"] == HEALTH_STARTS and at < midnight and at > ended.get(_check(each), _NEVER)
         if at.date() == day:
             yield each
-        elif at < midnight and each["state"] == HEALTH_STARTS:
+        elif is_open:
             said = " ".join(filter(None, (each.get("message"), f"(since {each['time']})")))
             yield each | {"time": midnight.isoformat(), "message": said}
         else:
             left_out["events of other days"] += 1
+
+
+def _check(each: Record) -> tuple[object, ...]:
+    return tuple(each.get(name) for name in ("host", "component", "index", "check", "peer"))
 
 
 def _lines(records: Iterable[Record]) -> Iterator[str]:

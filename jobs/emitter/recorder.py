@@ -109,11 +109,6 @@ class Recorder:
             self.discard()
         self.close()
 
-    @property
-    def is_recording(self) -> bool:
-        """Whether the current step is recorded."""
-        return self._step is not None
-
     @never_raises
     def begin(self, number: int) -> None:
         """Begin a step, ending the previous one. Waits for the GPU if the step is recorded."""

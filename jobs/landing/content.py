@@ -3,6 +3,7 @@
 import hashlib
 import io
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Final, TypeVar, cast
@@ -17,6 +18,7 @@ from schemas.vocabulary import Reason
 _Found = TypeVar("_Found")
 _FIRST_PIECE: Final = 256 << 10
 _PIECE: Final = 4 << 20
+_SLICE: Final = 64 << 10
 _GZIP: Final = zlib.MAX_WBITS | 16
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _NEVER_PACKED: Final = "it begins otherwise: end its name in .gz only if it is packed"
@@ -73,12 +75,16 @@ class Content:
     def unpacked(self) -> BinaryIO:
         """Return the contents as a stream, decompressed if they begin like gzip or zstd.
 
-        Reading raises FileError for a file that cannot be unpacked, or is too large.
+        A byte order mark is no content. Reading raises FileError for a file that is too large, or cannot be
+        unpacked.
         """
         head = self.at_any_place(lambda file, _: file.read(len(_ZSTD_MAGIC)))
         is_gzip, is_zstd = head.startswith(_GZIP_MAGIC), head == _ZSTD_MAGIC
         pieces = self._from_gzip() if is_gzip else self._from_zstd() if is_zstd else self.pieces()
-        return cast("BinaryIO", io.BufferedReader(_Pieces(self._bounded(pieces)), _FIRST_PIECE))
+        found = io.BufferedReader(_Pieces(self._bounded(pieces)), _FIRST_PIECE)
+        if found.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
+            found.read(len(BOM_UTF8))
+        return cast("BinaryIO", found)
 
     def lines(self, *, is_packed: bool) -> Iterator[list[bytes]]:
         """Yield blocks of lines without newlines; overlong lines are truncated.
@@ -110,9 +116,26 @@ class Content:
             yield piece
 
     def _from_gzip(self) -> Iterator[bytes]:
+        """Decompress gzip, some members at a time: each line may be one."""
+        small, size = list[bytes](), 0
+        try:
+            for found in self._members():
+                small.append(found)
+                size += len(found)
+                if size >= _PIECE:
+                    yield b"".join(small)
+                    small, size = [], 0
+        except FileError:
+            if small:
+                yield b"".join(small)  # by which it is recognised
+            raise
+        if small:
+            yield b"".join(small)
+
+    def _members(self) -> Iterator[bytes]:
         """Decompress gzip of one or more members, ignoring zero padding at the end."""
         member, is_behind, is_gzip = None, False, False
-        for piece in self.pieces():
+        for piece in self._slices():
             packed = piece.lstrip(b"\0") if is_behind else piece
             while packed:
                 member = member or zlib.decompressobj(_GZIP)
@@ -128,6 +151,11 @@ class Content:
                 packed, member = (member.unused_data.lstrip(b"\0"), None) if is_behind else (b"", member)
         if member is not None:
             raise FileError(Reason.UNREADABLE_FILE, "broken gzip: it ends too early")
+
+    def _slices(self) -> Iterator[bytes]:
+        """Yield the bytes in smaller pieces: what follows the end of a member is copied each time."""
+        for piece in self.pieces():
+            yield from (piece[first : first + _SLICE] for first in range(0, len(piece), _SLICE))
 
     def _from_zstd(self) -> Iterator[bytes]:
         with pa.CompressedInputStream(pa.PythonFile(_Pieces(self.pieces()), mode="r"), "zstd") as opened:

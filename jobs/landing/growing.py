@@ -6,12 +6,13 @@ those of other tools are left to the night: they are written when a run ends.
 """
 
 import os
-import pickle
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from io import BytesIO
+from itertools import chain
+from math import ceil
 from typing import BinaryIO, Final, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ from jobs.landing.read_unit import read_unit
 from jobs.landing.stores import Store, store_of
 from jobs.runtime.memory import go_first
 from jobs.runtime.one_by_one import Ended, is_again, one_by_one
+from jobs.warehouse.file_frames import in_tasks
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import JOB_CAUSES, RANK_STEPS
@@ -119,20 +121,17 @@ class Window(NamedTuple):
 
 def windows_of(spark: SparkSession, how: Where, parts: Sequence[UnitPart]) -> list[Window]:
     """Read and simulate the window of each run, on executors."""
-    if not parts:
-        return []
     context = spark.sparkContext
-    tasks = min(len(parts), context.defaultParallelism * _TASKS_OF_A_CORE)
-    sent = context.parallelize([pickle.dumps(part) for part in parts], tasks)
-    return [pickle.loads(each) for each in sent.mapPartitions(partial(_task, how)).collect()]  # noqa: S301  # our own
+    together = ceil(len(parts) / (context.defaultParallelism * _TASKS_OF_A_CORE)) or 1
+    tasks = [parts[first : first + together] for first in range(0, len(parts), together)]
+    return [*chain.from_iterable(in_tasks(context, tasks, partial(_task, how)))]
 
 
-def _task(how: Where, sent: Iterable[bytes]) -> Iterator[bytes]:
+def _task(how: Where, parts: Sequence[UnitPart]) -> list[Window]:
     go_first()
-    parts: list[UnitPart] = [pickle.loads(each) for each in sent]  # noqa: S301  # from the driver
     work = partial(_window, how)
-    for found in one_by_one(work, parts) if is_again() else map(work, parts):
-        yield pickle.dumps(_ended(how, found) if isinstance(found, Ended) else found)
+    windows = one_by_one(work, parts) if is_again() else map(work, parts)
+    return [_ended(how, each) if isinstance(each, Ended) else each for each in windows]
 
 
 def _window(how: Where, part: UnitPart) -> Window:

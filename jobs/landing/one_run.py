@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -101,7 +102,8 @@ def runs_in(path: Path) -> list[Run]:
     seen = []
     for entry in store.walk("."):
         *folders, name = (spelled(each) for each in entry.names)
-        if any(each.startswith(("_", ".")) for each in folders) or (path != root and name != path.name):
+        is_other = path != root and [*folders, name] != [path.name]
+        if is_other or any(each.startswith(("_", ".")) for each in folders):
             continue
         seen.append("/".join((*folders, name)))
         file = LandedFile(*_SOME_UNIT, f"./{name}", entry.path, entry.size, entry.modified_us, entry.defect)
@@ -161,9 +163,12 @@ def check_known(run: Run, read: ReadRun) -> None:
 
 
 def run_of(folder: Path, files: Iterable[Path]) -> Run:
-    """Return the run that these files form, whatever their names."""
-    landed = []
-    for file in files:
+    """Return the run that these files form, each once. Raises NoRunError for several files of one name."""
+    landed, names = [], Counter[str]()
+    for file in dict.fromkeys(each.absolute() for each in files):
+        names[file.name] += 1
+        if names[file.name] > 1:
+            raise NoRunError(f"{file.name} is the name of several files of one run: give each its own")
         found, path, name = file.stat(), str(file.resolve()), f"./{spelled(file.name)}"
         modified_us = found.st_mtime_ns // 1000
         landed.append(LandedFile(*_SOME_UNIT, name, path, found.st_size, modified_us))

@@ -1,6 +1,5 @@
 """Read a landing on Spark's executors: whole units packed into tasks, each file opened once, no shuffle."""
 
-import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +27,7 @@ from jobs.landing.read_unit import read_unit, unread_unit
 from jobs.landing.stores import store_of
 from jobs.runtime.memory import go_first
 from jobs.runtime.one_by_one import Ended, is_again, one_by_one
+from jobs.warehouse.file_frames import in_tasks
 from jobs.warehouse.staging import STAGED_TABLES, StagedFile, Staging, swept
 from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
@@ -76,15 +76,15 @@ def read_landing(spark: SparkSession, landing: Landing, where: Where) -> LandedU
 
 
 def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
-    cores = spark.sparkContext.defaultParallelism
-    tasks = tasks_of(landing.units, cores * _TASKS_OF_A_CORE, where.bounds)
-    done = _run(spark, tasks, where)
+    context = spark.sparkContext
+    tasks = tasks_of(landing.units, context.defaultParallelism * _TASKS_OF_A_CORE, where.bounds)
+    done = in_tasks(context, tasks, partial(_task, where))
     split = [place for place, task in enumerate(tasks) if not task[0].is_only]
     parts = {place: tasks[place][0] for place in split}
     for find in (_overlaps, _suspected):
         again = find(parts, {place: done[place].accounts[0] for place in split})
         parts |= again
-        redone = _run(spark, [[part] for part in again.values()], where)
+        redone = in_tasks(context, [[part] for part in again.values()], partial(_task, where))
         for place, one in zip(again, redone, strict=True):
             done[place] = one
     joined = [account for place in split for account in _with_jobs(done[place])]
@@ -113,12 +113,9 @@ def _landed(account: UnitAccount) -> LandedUnits:
 def digests_by(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
     """SHA-256 of files by source_file, computed on Spark's executors."""
     starts = range(0, len(files), _DIGESTED_TOGETHER)
-    parts = [pickle.dumps(files[start : start + _DIGESTED_TOGETHER]) for start in starts]
-    if not parts:
-        return {}
-    sent = spark.sparkContext.parallelize(parts, len(parts))
-    found = sent.map(lambda some: digests(landing, pickle.loads(some)))  # noqa: S301  # from the driver
-    return {name: digest for each in found.collect() for name, digest in each.items()}
+    parts = [files[start : start + _DIGESTED_TOGETHER] for start in starts]
+    found = in_tasks(spark.sparkContext, parts, partial(digests, landing))
+    return {name: digest for each in found for name, digest in each.items()}
 
 
 def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
@@ -171,16 +168,8 @@ def _bytes(files: Iterable[LandedFile]) -> int:
     return sum(file.size * (_PACKED if file.name.endswith((".gz", ".zst")) else 1) for file in files)
 
 
-def _run(spark: SparkSession, tasks: Sequence[Sequence[UnitPart]], where: Where) -> list[LandedUnits]:
-    if not tasks:
-        return []
-    sent = spark.sparkContext.parallelize([pickle.dumps(task) for task in tasks], len(tasks))
-    return [pickle.loads(done) for done in sent.map(partial(_task, where)).collect()]  # noqa: S301  # our own
-
-
-def _task(where: Where, task: bytes) -> bytes:
+def _task(where: Where, parts: Sequence[UnitPart]) -> LandedUnits:
     store, staging = store_of(where.landing), Staging(where.staging, where.run)
-    parts: list[UnitPart] = pickle.loads(task)  # noqa: S301  # from the driver
     go_first()
     if is_again():
         found = zip(parts, one_by_one(partial(_alone, where), parts), strict=True)
@@ -191,7 +180,7 @@ def _task(where: Where, task: bytes) -> bytes:
     staged = [file for each in done for file in each.staged]
     # One chunk, not one a unit: each has buffers of its own for every column, 60 kB in the driver.
     jobs = pa.concat_tables(each.jobs for each in done).combine_chunks()
-    return pickle.dumps(LandedUnits(accounts, [*staged, *staging.close()], jobs))
+    return LandedUnits(accounts, [*staged, *staging.close()], jobs)
 
 
 def _alone(where: Where, part: UnitPart) -> LandedUnits:

@@ -19,7 +19,7 @@ from jobs.landing.formats.manifest import (
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rows import Bounds, FileError, Reject
-from jobs.landing.formats.run_events import read_events
+from jobs.landing.formats.run_events import Events, read_events
 from jobs.landing.health.read_day import read_health
 from jobs.landing.rank_steps import merged
 from jobs.landing.read_foreign import Evidence, ForeignUnit
@@ -61,8 +61,7 @@ def _read(rows: UnitRows) -> dict[str, Any]:
         evidence = Evidence(rows)
         evidence.read(part.evidence)
         manifest["left_out"] = left_out_of(evidence.arrivals.left_out)
-    for file in part.events:
-        _take_events(rows, file)
+    _read_events(rows)
     for file in part.surplus:
         detail = f"the unit has more than {rows.bounds.unit_files} files"
         rows.refuse(file, Reject(Reason.TOO_MANY_FILES, detail))
@@ -140,15 +139,30 @@ def _lines(files: UnitFiles, file: LandedFile, reader: RankLogReader) -> Iterato
             first += len(lines)
 
 
-def _take_events(rows: UnitRows, file: LandedFile) -> None:
-    try:
-        with rows.files.content(file) as content:
-            lines = content.lines(is_packed=not file.is_one_of(EVENTS[0]))
-            found = read_events(lines, rows.part.unit._asdict(), rows.bounds)
-    except FileError as error:
-        rows.refuse(file, error.reject)
-    else:
-        rows.take_events(file, found)
+def _read_events(rows: UnitRows) -> None:
+    known: set[tuple[Any, ...]] = set()
+    for file in rows.part.events:
+        try:
+            found = _events(rows, file, known)
+        except FileError as error:
+            rows.refuse(file, error.reject)
+        else:
+            rows.take_events(file, found)
+
+
+def _events(rows: UnitRows, file: LandedFile, known: set[tuple[Any, ...]]) -> Events:
+    """Read a file of events. Raises FileError for one with events of an earlier file, as a packed copy has.
+
+    known : events of earlier files; those of this one are added
+    """
+    with rows.files.content(file) as content:
+        lines = content.lines(is_packed=not file.is_one_of(EVENTS[0]))
+        found = read_events(lines, rows.part.unit._asdict(), rows.bounds)
+    own = {tuple(value for name, value in row.items() if name != "line") for row in found.rows}
+    if again := len(known & own):
+        raise FileError(Reason.TOO_MANY_FILES, f"{again} of its events stand in {EVENTS[0]} too")
+    known |= own
+    return found
 
 
 def _trace(files: UnitFiles, file: LandedFile, known: Fields) -> Iterator[Block]:

@@ -208,3 +208,15 @@ def test_a_job_json_says_what_files_do_not_and_broken_files_cost_no_others(
     assert not {"gpuhours", "refused_claims"} & fields.keys()
     assert (fields["job_id"], fields["team"], fields["pp_size"]) == ("j", "nlp", 4)
     assert len(list(landing.rglob("rank-*"))) == 3
+
+
+def test_files_of_one_name_are_told_apart_or_refused(tmp_path: Path, call: Ask) -> None:
+    """Their rows were one file's, and a broken one cost the other."""
+    paths = [tmp_path / f"{rank}" / "t.json" for rank in range(2)]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_bytes(as_json([op(), STAGE]))
+    status, _, said = call(main, *paths, "--check")
+    assert (status, "t.json is the name of several files" in said) == (2, True)
+    status, printed, _ = call(main, paths[0], paths[0], "--check")
+    assert "1 op of 1 rank in 1 step, 1 row" in printed

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from jobs.emitter import Rank, RankLogWriter, Recorder, Run
 from jobs.landing.formats.rank_log_line import read_line
+from jobs.landing.formats.rows import Bounds
 from schemas.tables import TABLES
 from schemas.vocabulary import RANK_STEPS, UNIT_KEY
 from tests.real_run.processes import run_all
@@ -57,7 +58,7 @@ def read_run(folder: Path) -> tuple[pa.Table, dict[str, Any]]:
     """Read the rows and the manifest of one run folder."""
     manifest = json.loads((folder / "job.json").read_text())
     rows = [
-        read_line(line, manifest, nesting=2)
+        read_line(line, manifest, Bounds(nesting=2))
         for log in sorted(folder.glob("rank-*.jsonl"))
         for line in log.read_bytes().splitlines()
     ]

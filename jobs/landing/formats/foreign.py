@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from math import nan
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -73,6 +74,13 @@ def count(left_out: Counter[str], what: str, number: int) -> None:
     """Count something that is left out; a zero adds no entry."""
     if number:
         left_out[what] += number
+
+
+def or_nan(value: object, most: float) -> float:
+    """A number from -most to most as float; nan for anything else, which discards the rank's step."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= most:
+        return nan
+    return float(value)
 
 
 class Format(Protocol):

@@ -6,13 +6,13 @@ One JSON object per line. Every line stands alone: a bad one is a reject, and co
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from jobs.landing.formats.rank_log_line import (
     NAME,
     LineError,
     bad_type,
+    check_choice,
     check_format,
     check_required,
     read_record,
@@ -78,9 +78,7 @@ def read_event(line: bytes, log_date: date, bounds: Bounds) -> tuple[Check, Even
     log_date : the day of the folder; a time more than a day beside it is of another folder
     Raises LineError for the first reason that applies.
     """
-    if len(line) > bounds.line_bytes:
-        raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
-    record = read_record(line, bounds.nesting, _KNOWN)
+    record = read_record(line, bounds, _KNOWN)
     check_format(record, HEALTH_FORMAT)
     check_required(record, _REQUIRED)
     _check_types(record)
@@ -107,11 +105,7 @@ def _check_types(record: Mapping[str, Any]) -> None:
     if record.get("message") is not None and not is_text(record["message"]):
         raise bad_type("message", record["message"], "text")
     for name, allowed in _CHOICES.items():
-        value = record.get(name)
-        if value is not None and value not in allowed:
-            close = get_close_matches(value[:64], allowed, n=1) if isinstance(value, str) else ()
-            hint = f": did you mean {close[0]}?" if close else ""
-            raise bad_type(name, value, f"one of {', '.join(allowed)}{hint}")
+        check_choice(record, name, allowed)
     index = record.get("index")
     if index is not None and not is_integer(index, 0, _MOST_INDEX):
         raise bad_type("index", index, "an integer from 0 to 2^31")

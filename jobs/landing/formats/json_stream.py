@@ -13,6 +13,8 @@ from jobs.landing.formats.rows import LONGEST_TEXT, FileError, Reject
 from schemas.vocabulary import Reason
 
 _PIECE: Final = 1 << 20
+_UNFINISHED: Final = len("e+")
+"""Most characters at the end of a text that belong to its last number only if a digit follows."""
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _SCANNER: Final = json.JSONDecoder()
 
@@ -78,9 +80,10 @@ class _Window:
                 if not self._more():
                     self.refuse(str(error))
                 continue
-            if end == len(self._text) and self._more():  # a number may go on
+            length = end - self._at  # more text moves both
+            if end + _UNFINISHED >= len(self._text) and self._more():  # a number may go on
                 continue
-            self._at = end
+            self._at += length
             return found
 
     def array(self) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count, or_nan
 from jobs.landing.formats.json_stream import items
 from jobs.landing.formats.rows import LONGEST_US, NO_ROWS, SCALARS, Bounds, FileError, Reject, Rows
 from schemas.vocabulary import OP_CODES, Transfers
@@ -57,9 +57,11 @@ _FILE: Final = re.compile(
 )
 _SPLIT_BACKWARD: Final = re.compile(r"w-?grad|d-?grad|backward[-_](?:weight|input)|zero[-_]?bubble")
 _US: Final = 1e-3  # of a nanosecond
-_LONGEST: Final = LONGEST_US / _US
+LONGEST: Final = LONGEST_US / _US
 """Beyond it no time is valid, in nanoseconds or microseconds, and integers may be too large for floats."""
 _ROWS_TOGETHER: Final = 200
+NO_INTEGER: Final = -(2**31)
+"""Stands for a value that is no integer of 32 bits: it is not taken for a missing one."""
 _UNNAMED: Final = "ms without a name between the last op of an iteration and its end"
 
 
@@ -75,8 +77,10 @@ class Op(NamedTuple):
     @staticmethod
     def of(name: str, begin: float, end: float, facts: Mapping[str, Any]) -> "Op":
         """Make an op; facts : fields of its events, and of their args."""
-        microbatch = integer(facts, -1, "microbatch", "micro_batch_index")
-        return Op(name, begin, end, microbatch, integer(facts, 0, "model_chunk"))
+        which = integer(facts, -1, "microbatch", "micro_batch_index"), integer(facts, 0, "model_chunk")
+        if NO_INTEGER in which:
+            begin, which = nan, (-1, 0)  # an invalid time discards the iteration of the rank
+        return Op(name, begin, end, *which)
 
 
 class PlacedRank(NamedTuple):
@@ -107,7 +111,8 @@ def sizes_of(places: Collection[Mapping[str, int]]) -> dict[str, int]:
     """Sizes of the layout of these ranks; cp_size is known only where they fill the others."""
     axes = ("dp", "pp", "tp")
     sizes = {f"{axis}_size": 1 + max(place[f"{axis}_rank"] for place in places) for axis in axes}
-    return sizes | ({"cp_size": 1} if len(places) == prod(sizes.values()) else {})
+    filled = {tuple(place[f"{axis}_rank"] for axis in axes) for place in places}
+    return sizes | ({"cp_size": 1} if len(filled) == prod(sizes.values()) else {})
 
 
 def run_of(manifest: Mapping[str, Any], parts: Iterable[Part], left_out: Counter[str]) -> ForeignRun:
@@ -172,12 +177,13 @@ class _Iteration(NamedTuple):
 
 
 _UNENDED: Final = "iterations that did not end"
+_UNENDED_OPS: Final = "beginnings of ops that did not end"
 
 
 def _iterations(
     file: SourceFile, bounds: Bounds, left_out: Counter[str], rejects: list[Reject]
 ) -> Iterator[_Iteration]:
-    step, begun = -1, dict[str, dict[str, Any]]()
+    step, given, begun = -1, -1, dict[str, dict[str, Any]]()
     ops: list[Op] | None = None  # of the present iteration
     with file.opened() as content:
         for event in items(content, bounds.line_bytes, rejects):
@@ -185,16 +191,20 @@ def _iterations(
             name = name if isinstance(name, str) else None
             if name == "iteration" and phase == "B":
                 count(left_out, _UNENDED, ops is not None)
-                step, ops, begun = integer(event, step + 1, "iteration"), [], {}
+                given = integer(event, step + 1, "iteration")
+                step, ops, begun = step + 1 if given == NO_INTEGER else given, [], {}
             elif name == "iteration" and phase == "E" and ops is not None:
-                count(left_out, "beginnings of ops that did not end", len(begun))
-                yield _Iteration(step, ops, number(event, "rel_ts"))
+                count(left_out, _UNENDED_OPS, len(begun))
+                count(left_out, "iterations whose number is no integer", given == NO_INTEGER)
+                if given != NO_INTEGER:
+                    yield _Iteration(step, ops, or_nan(event.get("rel_ts"), LONGEST))
                 ops = None
             elif name not in OPS or phase not in {"B", "E"}:
                 leave_out(name, left_out)
             elif ops is None:
                 left_out["events of ops outside of iterations"] += 1
             elif phase == "B":
+                count(left_out, _UNENDED_OPS, name in begun)
                 begun[name] = event
             elif name in begun:
                 ops.append(_op(begun.pop(name), event))
@@ -217,21 +227,15 @@ def leave_out(name: str | None, left_out: Counter[str]) -> None:
 def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> Op:
     args = [each["args"] for each in (begin, end) if isinstance(each.get("args"), dict)]
     facts = {name: value for each in (begin, end, *args) for name, value in each.items()}
-    return Op.of(begin["name"], number(begin, "rel_ts"), number(end, "rel_ts"), facts)
-
-
-def number(event: Mapping[str, Any], name: str) -> float:
-    """A time of an event; an invalid one is nan and discards the iteration of its rank."""
-    value = event.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LONGEST:
-        return nan
-    return float(value)
+    return Op.of(
+        begin["name"], or_nan(begin.get("rel_ts"), LONGEST), or_nan(end.get("rel_ts"), LONGEST), facts
+    )
 
 
 def integer(event: Mapping[str, Any], default: int, *names: str) -> int:
-    """First of these fields that is a 32-bit integer, else the default."""
-    values = (event.get(name) for name in names)
-    return next((each for each in values if type(each) is int and abs(each) < 2**31), default)
+    """First of these fields that is present, NO_INTEGER if it is no 32-bit integer; else the default."""
+    found = next((event[name] for name in names if event.get(name) is not None), default)
+    return found if type(found) is int and abs(found) < 2**31 else NO_INTEGER
 
 
 def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter[str]) -> Iterator[Part]:

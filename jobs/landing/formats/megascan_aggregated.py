@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count, or_nan
 from jobs.landing.formats.json_stream import items
 from jobs.landing.formats.megascan import (
+    LONGEST,
     OPS,
     WARM_UP_STEPS,
     Op,
     integer,
     leave_out,
-    number,
     rank_of,
     row_of,
     run_of,
@@ -53,20 +53,20 @@ class _Events:
         if not isinstance(event, dict) or not isinstance(args, dict):
             leave_out(None, self._left_out)
             return
-        step, at_us = integer(args, -1, "iteration"), number(event, "ts")
+        step, at_us = integer(args, -1, "iteration"), or_nan(event.get("ts"), LONGEST)
         if step >= 0 and at_us < self._zeros_us.get(step, float("inf")):
             self._zeros_us[step] = at_us
         lane, name = (integer(event, -1, "pid"), integer(event, 0, "tid")), event.get("name")
-        if name not in OPS or event.get("ph") not in {"B", "E", "X"} or lane[0] < 0 or step < 0:
+        if name not in OPS or event.get("ph") not in {"B", "E", "X"} or min(*lane, step) < 0:
             leave_out(name if isinstance(name, str) else None, self._left_out)
         elif event["ph"] == "B":
             self._open.setdefault((lane, name), []).append(event)
         elif event["ph"] == "X":
-            self._op(lane, step, Op.of(name, at_us, at_us + number(event, "dur"), args), args)
+            self._op(lane, step, Op.of(name, at_us, at_us + or_nan(event.get("dur"), LONGEST), args), args)
         elif begun := self._open.get((lane, name)):
             begin = begun.pop()
             facts = {**begin["args"], **args}
-            self._op(lane, step, Op.of(name, number(begin, "ts"), at_us, facts), facts)
+            self._op(lane, step, Op.of(name, or_nan(begin.get("ts"), LONGEST), at_us, facts), facts)
         else:
             self._left_out["ends of ops that did not begin"] += 1
 

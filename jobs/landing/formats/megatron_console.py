@@ -7,7 +7,6 @@ clock before it. The tables of timers between the lines are sums over ranks, and
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, BinaryIO, Final
 
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
@@ -100,7 +99,13 @@ def _read(content: BinaryIO, lines: _Lines, sizes: dict[str, int], left_out: Cou
 
 
 def _lines(content: BinaryIO) -> Iterator[bytes]:
-    """Yield lines; overlong ones in pieces."""
-    return chain.from_iterable(
-        piece.splitlines() or [b""] for piece in iter(lambda: content.readline(_PIECE), b"")
-    )
+    """Yield lines, which may end in carriage returns; overlong ones in pieces that end in a blank."""
+    rest = b""
+    while piece := content.read(_PIECE):
+        *lines, rest = (rest + piece).splitlines(keepends=True)
+        yield from lines
+        if len(rest) > _PIECE:
+            end = rest.rfind(b" ") + 1 or len(rest)
+            yield rest[:end]
+            rest = rest[end:]
+    yield rest

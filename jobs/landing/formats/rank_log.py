@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import simdjson
 
-from jobs.landing.formats.rank_log_line import REQUIRED, LineError, read_line
+from jobs.landing.formats.rank_log_line import REQUIRED, judged, read_line
 from jobs.landing.formats.rows import (
     COORDINATES,
     LISTS,
@@ -28,9 +28,8 @@ from jobs.landing.formats.rows import (
     Reject,
     Rows,
     joined,
-    text_of,
 )
-from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT, Reason
+from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT
 
 _INT32: Final = 2**31
 _INT64: Final = 2**63
@@ -187,24 +186,15 @@ class RankLogReader:
         return (step, *coordinates, gpu, t0_us, host) if is_good else None
 
     def _odd(self, lines: Sequence[bytes], places: Iterable[int], first: int) -> tuple[Rows, list[Reject]]:
-        records, numbers, rejects = [], [], []
-        for place in places:
-            line = lines[place]
-            if not line.strip():
-                continue
-            try:
-                record = self._row(line)
-                records.append(record)
-                numbers.append(first + place)
-                self._note(record["host"], record.get("gpu_type"))
-            except LineError as error:
-                rejects.append(Reject(error.reason, error.detail, first + place, text_of(line)))
+        numbered = ((first + place, lines[place]) for place in places)
+        records, numbers, rejects = list[dict[str, Any]](), list[int](), list[Reject]()
+        for number, record in judged(
+            numbered, lambda line: read_line(line, self._unit, self._bounds), rejects
+        ):
+            numbers.append(number)
+            records.append(record)
+            self._note(record["host"], record.get("gpu_type"))
         return Rows.of(records, numbers), rejects
-
-    def _row(self, line: bytes) -> dict[str, Any]:
-        if len(line) > self._bounds.line_bytes:
-            raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {self._bounds.line_bytes} bytes")
-        return read_line(line, self._unit, self._bounds.nesting)
 
 
 def _is_name(value: object) -> bool:

@@ -3,12 +3,21 @@
 Reads one value after the other, and so knows which one is wrong. rank_log reads plain lines many at a time.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from jobs.landing.formats.rows import COORDINATES, LISTS, LONGEST_US, MOST_TEXT, SCALARS
+from jobs.landing.formats.rows import (
+    COORDINATES,
+    LISTS,
+    LONGEST_US,
+    MOST_TEXT,
+    SCALARS,
+    Bounds,
+    Reject,
+    text_of,
+)
 from jobs.landing.formats.strict_json import (
     NotANumber,
     StrictJsonError,
@@ -20,6 +29,8 @@ from jobs.landing.formats.strict_json import (
 )
 from schemas.vocabulary import OP_CODES, RANK_LOG_FORMAT, Reason
 
+Found = TypeVar("Found")
+
 NAME: Final = f"text of at most {MOST_TEXT} bytes"
 TIMES: Final = ("start_us", "duration_us")
 OPTIONAL: Final = ("tp_rank", "cp_rank", "host", "gpu", "gpu_type")
@@ -27,7 +38,7 @@ REQUIRED: Final = ("format", "job_id", "run_id", "rank", "dp_rank", "pp_rank", "
 
 _KNOWN: Final = {*REQUIRED, *OPTIONAL}
 _LONGEST_OP: Final = 64
-"""Characters of an unknown op that are compared with known ones: an op name may be megabytes long."""
+"""Characters of an unknown name that are compared with known ones: it may be megabytes long."""
 _NAMES: Final = "jobs/emitter/README.md lists the names"
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
@@ -57,15 +68,31 @@ class LineError(Exception):
         self.detail = detail
 
 
-def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, Any]:
+def judged(
+    lines: Iterable[tuple[int, bytes]], judge: Callable[[bytes], Found], rejects: list[Reject]
+) -> Iterator[tuple[int, Found]]:
+    """Judge lines that are not blank; yields each with its number, as `judge` returns it.
+
+    rejects : gets the lines of which `judge` raises LineError
+    """
+    for number, line in lines:
+        if line.strip():
+            try:
+                found = judge(line)
+            except LineError as error:
+                rejects.append(Reject(error.reason, error.detail, number, text_of(line)))
+            else:
+                yield number, found
+
+
+def read_line(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
     """Return the columns of rank_steps in a line, and gpu_type if it states one.
 
     unit : job_id and run_id as the folders name them, and rows.LIMITS and gpu_types, null without a valid
            manifest.
-    nesting : how deep arrays and objects may lie in each other.
     Unknown keys are ignored. Raises LineError for the first reason that applies.
     """
-    record = read_record(line, nesting)
+    record = read_record(line, bounds)
     has_tensor_parallelism = (unit["tp_size"] or 1) > 1
     check_format(record, RANK_LOG_FORMAT)
     check_required(record, (*REQUIRED, "tp_rank") if has_tensor_parallelism else REQUIRED)
@@ -80,14 +107,16 @@ def read_line(line: bytes, unit: Mapping[str, Any], nesting: int) -> dict[str, A
     return {name: record.get(name) for name in (*SCALARS, *LISTS)} | times | {"op": codes} | stated
 
 
-def read_record(line: bytes, nesting: int, known: Collection[str] = _KNOWN) -> dict[str, Any]:
+def read_record(line: bytes, bounds: Bounds, known: Collection[str] = _KNOWN) -> dict[str, Any]:
     """Return the single JSON object of a line.
 
     known : keys whose values the caller checks; others may hold no NaN or Infinity
     Raises LineError.
     """
+    if len(line) > bounds.line_bytes:
+        raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
     try:
-        record = parse(line, nesting)
+        record = parse(line, bounds.nesting)
     except TooDeepError as error:
         raise LineError(Reason.NESTED_TOO_DEEPLY, str(error)) from None
     except StrictJsonError as error:
@@ -212,6 +241,15 @@ def check_ids(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
         if record[name] != unit[name]:
             detail = f"{name} is {shown(record[name])}, but the folder or job.json says {shown(unit[name])}"
             raise LineError(Reason.IDENTITY_MISMATCH, detail)
+
+
+def check_choice(record: Mapping[str, Any], name: str, allowed: Sequence[str]) -> None:
+    """Raise LineError for a value that is there and none of these; names the closest."""
+    value = record.get(name)
+    if value is not None and value not in allowed:
+        close = get_close_matches(value[:_LONGEST_OP], allowed, n=1) if isinstance(value, str) else ()
+        hint = f": did you mean {close[0]}?" if close else ""
+        raise bad_type(name, value, f"one of {', '.join(allowed)}{hint}")
 
 
 def bad_type(name: str, value: object, wanted: str) -> LineError:

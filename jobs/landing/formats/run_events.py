@@ -4,19 +4,20 @@ One JSON object per line. Every line stands alone: a bad one is a reject, and co
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from jobs.landing.formats.rank_log_line import (
     NAME,
     LineError,
     bad_type,
+    check_choice,
     check_format,
     check_ids,
     check_required,
+    judged,
     read_record,
 )
-from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError, Reject, text_of
+from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError, Reject
 from jobs.landing.formats.strict_json import NotANumber, is_integer, is_name, shown
 from schemas.ingested_tables import RUN_EVENTS
 from schemas.vocabulary import EVENTS, RUN_EVENTS_FORMAT, Reason
@@ -56,22 +57,14 @@ def read_events(blocks: Iterable[Sequence[bytes]], unit: Mapping[str, Any], boun
         if len(lines) > MOST_EVENTS or size > MOST_BYTES:
             most = f"{MOST_EVENTS} lines of events, or {MOST_BYTES} bytes"
             raise FileError(Reason.FILE_TOO_LARGE, f"more than {most}")
-    rows, rejects = [], []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            rows.append({"line": number} | _row(line, unit, bounds))
-        except LineError as error:
-            rejects.append(Reject(error.reason, error.detail, number, text_of(line)))
-    return Events(rows, rejects)
+    rejects: list[Reject] = []
+    found = judged(enumerate(lines, start=1), lambda line: _row(line, unit, bounds), rejects)
+    return Events([{"line": number} | row for number, row in found], rejects)
 
 
 def _row(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
     """Convert a line to columns of run_events. Raises LineError for the first defect."""
-    if len(line) > bounds.line_bytes:
-        raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
-    record = read_record(line, bounds.nesting, _KNOWN)
+    record = read_record(line, bounds, _KNOWN)
     check_format(record, RUN_EVENTS_FORMAT)
     check_required(record, _REQUIRED)
     _check_types(record)
@@ -90,11 +83,7 @@ def _check_types(record: Mapping[str, Any]) -> None:
     for name in ("job_id", "run_id"):
         if not is_name(record[name], MOST_TEXT):
             raise bad_type(name, record[name], NAME)
-    event = record["event"]
-    if event not in EVENTS:
-        close = get_close_matches(event[:64], EVENTS, n=1) if isinstance(event, str) else ()
-        hint = f": did you mean {close[0]}?" if close else ""
-        raise bad_type("event", event, f"one of {', '.join(EVENTS)}{hint}")
+    check_choice(record, "event", EVENTS)
     for name in ("at_us", "step"):
         value = record.get(name)
         if value is not None and not is_integer(value, -_INT64, _INT64 - 1):

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile
+from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, or_nan
 from jobs.landing.formats.json_stream import items
 from jobs.landing.formats.published_trace import Columns, rows_of
 from jobs.landing.formats.rows import LIMITS, LONGEST_US, Bounds, FileError, Reject
@@ -101,9 +101,9 @@ class _Ops:
         which = [_present(args, "mb_id", -1), _present(args, "model_chunk", 0)]
         if not all(type(each) is int and each in _INT32 for each in which):
             times, which = [nan, nan], [-1, 0]  # an invalid time discards the rank's step
-        times = [_time(each) for each in times]
-        number = threads.setdefault(thread, len(threads))
-        values = (OP_CODES[event["name"]], number, step, *times, *which)
+        times = [or_nan(each, LONGEST_US) for each in times]
+        place = threads.setdefault(thread, len(threads))
+        values = (OP_CODES[event["name"]], place, step, *times, *which)
         for column, value in zip(self.columns.values(), values, strict=True):
             column.append(value)
         return True
@@ -113,13 +113,6 @@ class _Ops:
         """Highest model chunk with a compute."""
         op, chunk = (np.array(self.columns[name]) for name in ("op", "model_chunk"))
         return int(chunk[np.isin(op, _COMPUTES)].max(initial=0))
-
-
-def _time(value: object) -> float:
-    """Return a time as float, nan if it is invalid or too large."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LONGEST_US:
-        return nan
-    return float(value)
 
 
 def _present(args: Mapping[str, Any], name: str, absent: int) -> Any:  # noqa: ANN401  # any JSON value

@@ -35,7 +35,7 @@ _READY: Final = "ready"
 
 def nvsentinel(lines: Lines, given: Given) -> Iterator[Record]:
     """Read HealthEvents of NVSentinel: one JSON document, or one per line, also within envelopes."""
-    for document in _documents(lines):
+    for document in _documents(lines, given):
         event = _lower(document)
         while inner := next((event[key] for key in _INSIDE if isinstance(event.get(key), dict)), None):
             event = _lower(inner)
@@ -62,7 +62,7 @@ def nvsentinel(lines: Lines, given: Given) -> Iterator[Record]:
 
 def problem_detector(lines: Lines, given: Given) -> Iterator[Record]:
     """Read nodes, or events, as kubectl prints them with -o json: node-problem-detector writes there."""
-    for document in _documents(lines):
+    for document in _documents(lines, given):
         for item in document["items"] if isinstance(document.get("items"), list) else [document]:
             if not isinstance(item, dict):
                 given.left_out["items that are not objects"] += 1
@@ -105,20 +105,35 @@ def _of_event(event: Mapping[str, Any], given: Given) -> Iterator[Record]:
         )
 
 
-def _documents(lines: Lines) -> Iterator[dict[str, Any]]:
-    """Objects of one JSON document, of an array, or one per line. Raises SourceError for anything else."""
+def _documents(lines: Lines, given: Given) -> Iterator[dict[str, Any]]:
+    """Objects of one JSON document, of an array, or one per line; other lines are left out.
+
+    Raises SourceError where nothing is an object.
+    """
     lines = list(lines)
     try:
         found = json.loads("\n".join(lines))
-    except (ValueError, RecursionError):
-        try:
-            found = [json.loads(line) for line in lines if line.strip()]
-        except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        objects = [each for each in map(_object, lines) if each is not None]
+        if not objects:
             raise SourceError(f"not JSON: {error}") from None
+        others = sum(bool(line.strip()) for line in lines) - len(objects)
+        given.left_out.update({"lines that are not JSON objects": others} if others else {})
+        yield from objects
+        return
     for each in found if isinstance(found, list) else [found]:
         if not isinstance(each, dict):
             raise SourceError("not a JSON object, nor several")
         yield each
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    """The JSON object of a line; None for anything else."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _lower(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,14 +6,15 @@ One that flaps ten times a second is one span with a count.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 
 from jobs.landing.files import LandedFile
 from jobs.landing.formats.health import EPOCH, Check, Event, read_event
-from jobs.landing.formats.rank_log_line import LineError
-from jobs.landing.formats.rows import FileError, Reject, text_of
+from jobs.landing.formats.rank_log_line import judged
+from jobs.landing.formats.rows import FileError, Reject
 from jobs.landing.unit_rows import UnitRows
 from schemas.tables import TABLES
 from schemas.vocabulary import (
@@ -98,20 +99,15 @@ def _read(
     """
     events: dict[Check, list[Event]] = {}
     rejects: list[Reject] = []
-    number = lines = size = 0
+    first, valid, size = 1, 0, 0
+    judge = partial(read_event, log_date=file.log_date, bounds=rows.bounds)
     with rows.files.content(file) as content:
         for block in content.lines(is_packed=file.name.endswith(".gz")):
             size += sum(map(len, block))
-            for line in block:
-                number += 1
-                if not line.strip():
-                    continue
-                lines += 1
-                try:
-                    check, event = read_event(line, file.log_date, rows.bounds)
-                    events.setdefault(check, []).append(event)
-                except LineError as error:
-                    rejects.append(Reject(error.reason, error.detail, number, text_of(line)))
+            for _, (check, event) in judged(enumerate(block, first), judge, rejects):
+                events.setdefault(check, []).append(event)
+                valid += 1
+            first, lines = first + len(block), valid + len(rejects)
             new = len(events) if len(known) + len(events) <= MOST_CHECKS else len(events.keys() - set(known))
             if lines > most_lines or size > most_bytes or len(known) + new > MOST_CHECKS:
                 most = f"{MOST_LINES} lines of health on a day, {MOST_BYTES} bytes, or {MOST_CHECKS} checks"
@@ -192,7 +188,7 @@ def _spans(events: Sequence[Event]) -> tuple[list[_Span], _Span | None]:
         goes_on = last is not None and (last.is_open or event.at_us - last.last_us <= pause_us)
         if last is None or not goes_on:
             last = _Span(event.at_us, event.at_us, max(event.severity, _LEAST))
-            last.began_before = not found and event.state == HEALTH_ENDS
+            last.began_before = not found and passed is None and event.state == HEALTH_ENDS
             found.append(last)
         last.add(event)
         last.is_open = event.state == HEALTH_STARTS or (is_sample and last.is_open)

@@ -16,6 +16,7 @@ import pytest
 
 from jobs.emitter.rank_log_writer import Rank, RankLogWriter, Run, Step, finish_day, write_manifest
 from jobs.landing.formats.rank_log_line import read_line
+from jobs.landing.formats.rows import Bounds
 from jobs.runtime.project import PROJECT
 from schemas.vocabulary import OP_TYPES
 
@@ -53,7 +54,7 @@ def test_the_strict_reader_reads_what_was_written(tmp_path: Path, rank: Rank, *,
         with log.step(1201, T0_US + 5):
             pass
     unit = {"job_id": "gpt-175b", "run_id": "r3", **SIZES}
-    first, second = (read_line(line, unit, nesting=2) for line in _lines(log))
+    first, second = (read_line(line, unit, Bounds(nesting=2)) for line in _lines(log))
     assert first.pop("op") == list(range(len(OP_TYPES)))
     columns = list(zip(*ops, strict=True))[1:]
     lists = ("start_us", "duration_us", "microbatch", "model_chunk")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jobs.emitter.rank_log_writer import OP_NAMES, RANK_LOG_FORMAT, RUN_EVENTS_FORMAT
 from jobs.landing.formats.rank_log_line import read_line
+from jobs.landing.formats.rows import Bounds
 from jobs.runtime.package import write_wheel
 from schemas import vocabulary
 
@@ -37,7 +38,7 @@ def test_it_installs_without_anything_else_and_writes_a_log(tmp_path: Path) -> N
     (log,) = (tmp_path / "landing").rglob("rank-00000.jsonl")
     sizes = dict.fromkeys(("dp_size", "pp_size", "tp_size", "cp_size", "vpp_size", "world_size"), 1)
     unit = {"job_id": "j", "run_id": "r", **sizes}
-    rows = [read_line(line, unit, nesting=2) for line in log.read_bytes().splitlines()]
+    rows = [read_line(line, unit, Bounds(nesting=2)) for line in log.read_bytes().splitlines()]
     assert [(row["step"], row["op"], row["microbatch"]) for row in rows] == [(n, [0], [1]) for n in range(3)]
 
 

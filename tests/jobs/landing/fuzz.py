@@ -82,7 +82,7 @@ def read_lines(chance: random.Random) -> None:
     for number, line in enumerate(lines, start=1):
         try:
             if line.strip() and len(line) <= _BOUNDS.line_bytes:
-                wanted[number] = read_line(line, _UNIT, _BOUNDS.nesting)
+                wanted[number] = read_line(line, _UNIT, _BOUNDS)
         except LineError:
             continue
     found = dict(zip(rows.lines, table_of(rows).to_pylist(), strict=True))

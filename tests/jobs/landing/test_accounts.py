@@ -151,3 +151,11 @@ def test_manifests_come_to_the_driver_by_task(tmp_path: Path) -> None:
     landed = read_landing(cast("SparkSession", spark), LandedFiles(str(made.root), [DAY]), where)
     assert sorted(landed.jobs["job_id"].to_pylist()) == sorted(units)
     assert landed.jobs["job_id"].num_chunks <= len(spark.collect()) + 1 < len(units) / 2
+
+
+def test_a_file_is_not_its_namesake_in_a_folder_below(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for folder in (tmp_path / "a", tmp_path):
+        (folder / "t.json").write_text("[]")
+    (run,) = runs_in(tmp_path / "t.json")
+    assert (run.folder, [Path(file.path) for file in run.files]) == (str(tmp_path), [tmp_path / "t.json"])

@@ -4,6 +4,8 @@ import gzip
 import hashlib
 import io
 import os
+from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
@@ -67,6 +69,8 @@ def test_lines_go_on_from_piece_to_piece_and_from_member_to_member() -> None:
 def test_broken_gzip_says_how(content: bytes, message: str) -> None:
     reason, detail = refused(content, is_packed=True)
     assert (reason, message in detail) == ("unreadable_file", True)
+    with pytest.raises(FileError, match=message) if content[:1] == GOOD[:1] else nullcontext():
+        Content(io.BytesIO(content), Bounds()).unpacked().read()
 
 
 def test_a_file_of_too_many_bytes_or_packed_too_tightly_is_given_up() -> None:
@@ -112,3 +116,15 @@ def test_zeros_behind_the_last_member_are_no_content(monkeypatch: pytest.MonkeyP
 def test_short_lines_come_some_at_a_time() -> None:
     found = list(Content(io.BytesIO(b"x\n" * 50_000), Bounds()).lines(is_packed=False))
     assert [len(lines) for lines in found] == [20_000, 20_000, 10_000]
+
+
+def test_lines_packed_one_by_one_come_many_at_a_time() -> None:
+    """As the writer packs them: each line a member of its own."""
+    found = list(Content(io.BytesIO(gzip.compress(b"a\n") * 5_000), Bounds()).lines(is_packed=True))
+    assert [len(each) for each in found] == [5_000]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_byte_order_mark_is_no_content_of_other_tools_files(pack: Callable[[bytes], bytes]) -> None:
+    for content, wanted in ((b"\xef\xbb\xbf{}", b"{}"), (b"\xef\xbb", b"\xef\xbb"), (b"", b"")):
+        assert Content(io.BytesIO(pack(content)), Bounds()).unpacked().read() == wanted

@@ -222,3 +222,37 @@ def test_a_time_that_is_none_costs_its_iteration_alone(time: str) -> None:
     found = read({name: content.replace(b'"rel_ts": 1149984', f'"rel_ts": {time}'.encode())})
     good, rejects = sound(joined([part.rows for part in found.parts]), dict.fromkeys(LIMITS), 1)
     assert ([each.reason for each in rejects], found.rejects, len(good.lines)) == (["not_finite"], [], 19)
+
+
+def rank_file(*events: dict[str, Any], **iteration: object) -> dict[str, bytes]:
+    begin, end = {"name": "iteration", "ph": "B", **iteration}, {"name": "iteration", "ph": "E", "rel_ts": 9}
+    return {"benchmark-data-0-pipeline-0-tensor-0.json": as_json([begin, *events, end])}
+
+
+def test_an_op_that_begins_twice_is_counted_once_more() -> None:
+    begin, end = ({"name": "forward", "ph": phase, "rel_ts": 5} for phase in "BE")
+    found = read(rank_file({**begin, "rel_ts": 1}, begin, end))
+    assert found.rows["start_us"].to_pylist() == [[0.005]]
+    assert found.run.left_out["beginnings of ops that did not end"] == 1
+
+
+@pytest.mark.parametrize("wrong", ["1", 1.0, True, 2**40, [0]])
+@pytest.mark.parametrize("name", ["microbatch", "model_chunk", "iteration"])
+def test_a_number_of_another_kind_is_not_taken_for_a_missing_one(name: str, wrong: object) -> None:
+    begin, end = ({"name": "forward", "ph": phase, "rel_ts": 5} for phase in "BE")
+    good, bad = rank_file(begin, end), rank_file(begin, end | {name: wrong})
+    if name == "iteration":
+        bad = rank_file(begin, end, iteration=wrong)
+    (log, first), (second,) = *good.items(), bad.values()
+    found = read({log: b"[" + first[1:-1] + b"," + second[1:-1] + b"]"})
+    rows, rejects = sound(joined([part.rows for part in found.parts]), dict.fromkeys(LIMITS), 1)
+    counts = dict(found.run.left_out)
+    if name == "iteration":
+        assert counts == {"iterations whose number is no integer": 1}
+    assert (len(rows.lines), [each.reason for each in rejects]) == (1, ["not_finite"] * (not counts))
+
+
+def test_copies_of_one_rank_do_not_fill_the_layout() -> None:
+    log = as_json([{"name": name, "ph": phase, "rel_ts": 1} for name, phase in ONE_FORWARD])
+    names = ("pipeline-1-tensor-0", "pipeline-1-tensor-0-copy")
+    assert "cp_size" not in read({f"benchmark-data-0-{name}.json": log for name in names}).run.manifest

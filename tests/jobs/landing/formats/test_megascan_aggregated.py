@@ -140,3 +140,10 @@ def test_the_forms_are_told_apart() -> None:
     assert format_of(as_json([op()])) is megascan_aggregated
     assert format_of(next(iter(shared().values()))[: 64 << 10]) is megascan
     assert format_of(as_json([{**op(), "cname": 1}])) is None
+
+
+@pytest.mark.parametrize("wrong", [{"tid": "1"}, {"pid": "0"}, {"args": {"iteration": "5"}}])
+def test_an_op_whose_place_is_no_number_is_of_no_other_rank(wrong: dict[str, Any]) -> None:
+    found = read({"a.json": as_json([op(), op(**wrong)])})
+    assert [len(each) for each in found.rows["op"].to_pylist()] == [1]
+    assert dict(found.run.left_out) == {"events named forward": 1}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.landing.formats import megatron_console
 from jobs.landing.formats.foreign import RefusalError
 from schemas.unit import Unit
 from schemas.vocabulary import JOB_SLOWDOWN
@@ -148,3 +149,20 @@ def test_what_a_few_bytes_of_gzip_repeat_is_read_once(tmp_path: Path, unit: str)
         [sys.executable, "-c", code, str(log)], stdout=subprocess.PIPE, text=True, check=True, timeout=60
     )
     assert done.stdout == "12\n"
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n"])
+def test_no_line_is_lost_where_lines_end_in_carriage_returns(end: str) -> None:
+    text = console([700.0 + step for step in range(3000)])
+    found = read({"a.log": text.replace("\n", end).encode()})
+    assert found.run.step_times == read({"a.log": text.encode()}).run.step_times
+    assert len(found.run.step_times or ()) == 3000
+
+
+def test_a_line_without_an_end_gives_no_half_of_a_number() -> None:
+    ended, last, piece = console([700.0]), line(20, 98765.4).strip(), megatron_console._PIECE
+    for begin in (piece, 2 * piece - len(ended)):
+        for kept in range(1, 7):
+            text = f"{ended}{'y' * (begin - last.index('98765') - kept)}{last}{'z' * 100_000}"
+            found = read({"a.log": text.encode()})
+            assert [each["step_s"] for each in found.run.step_times or ()] in ([0.7], [0.7, 98.7654]), kept

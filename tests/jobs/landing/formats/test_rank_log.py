@@ -12,7 +12,7 @@ from jobs.landing.formats.rows import Bounds, Reject, Rows, table_of
 from schemas.vocabulary import FILE_REASONS, REJECT_REASONS
 from tests.support.line_cases import BAD_LINES, JOB, ODD_LINES, PLAIN_LINES, RUN, SIZES, line, row
 
-NESTING = 64
+BOUNDS = Bounds(nesting=64)
 UNIT: dict[str, Any] = {"job_id": JOB, "run_id": RUN, **SIZES}
 TEXTS = [text for text, *_ in (BAD_LINES | PLAIN_LINES | ODD_LINES).values()]
 BLANK = [b"", b" \t\r"]
@@ -29,7 +29,7 @@ def as_dicts(rows: Rows) -> list[dict[str, Any]]:
 
 def rejection(text: bytes, **unit: object) -> LineError:
     with pytest.raises(LineError) as caught:
-        read_line(text, UNIT | unit, NESTING)
+        read_line(text, UNIT | unit, BOUNDS)
     return caught.value
 
 
@@ -43,7 +43,7 @@ def test_bad_line_is_rejected_with_the_first_reason(defect: str) -> None:
 @pytest.mark.parametrize("case", [*PLAIN_LINES, *ODD_LINES])
 def test_good_line_becomes_its_row(case: str) -> None:
     good = (PLAIN_LINES | ODD_LINES)[case]
-    assert read_line(good.text, UNIT, NESTING) == good.row
+    assert read_line(good.text, UNIT, BOUNDS) == good.row
 
 
 def test_every_reason_of_a_line_has_a_case() -> None:
@@ -63,14 +63,14 @@ def test_coordinates_that_fit_in_each_others_place_are_said_to_be_exchanged() ->
 def test_what_is_judged_depends_on_the_unit() -> None:
     unknown = dict.fromkeys(SIZES)
     no_rank = line("tp_rank", rank=10**6, dp_rank=99)
-    assert read_line(no_rank, UNIT | unknown, NESTING)["rank"] == 10**6
+    assert read_line(no_rank, UNIT | unknown, BOUNDS)["rank"] == 10**6
     assert rejection(line(dp_rank=-1), **unknown).reason == "rank_out_of_range"
     assert rejection(line(rank=2**31), **unknown).reason == "rank_out_of_range"
     error = rejection(line("tp_rank"), tp_size=2)
     assert (error.reason, error.detail) == ("missing_field", "tp_rank is missing")
-    assert read_line(line("tp_rank"), UNIT, NESTING)["tp_rank"] is None
+    assert read_line(line("tp_rank"), UNIT, BOUNDS)["tp_rank"] is None
     assert rejection(line(job_id=7), job_id="7").reason == "bad_type"
-    assert read_line(line(job_id="7"), UNIT | {"job_id": "7"}, NESTING)["rank"] == 1
+    assert read_line(line(job_id="7"), UNIT | {"job_id": "7"}, BOUNDS)["rank"] == 1
 
 
 @pytest.mark.parametrize("case", PLAIN_LINES)
@@ -92,7 +92,7 @@ def test_lines_of_all_kinds_together_are_what_each_is_alone(seed: int) -> None:
     for number, text in enumerate(lines, start=1):
         try:
             if text.strip():
-                alone.append({"line": number, **read_line(text, UNIT, NESTING)})
+                alone.append({"line": number, **read_line(text, UNIT, BOUNDS)})
         except LineError as error:
             wrong.append((error.reason, error.detail, number))
     rows, rejects = read(lines)

@@ -148,3 +148,20 @@ def test_other_events_are_another_fingerprint(tmp_path: Path) -> None:
         (fingerprint,) = of_units([read_run(run, Bounds()).account], load_settings("base"))
         prints.append(fingerprint.inputs)
     assert prints[0] == prints[1] != prints[2]
+
+
+@pytest.mark.parametrize("later", [[], [GOOD | {"at_us": 9}]])
+def test_events_that_lie_there_packed_too_count_once(later: list[dict[str, Any]], tmp_path: Path) -> None:
+    """As gzip -k leaves them, also of a file that has grown since."""
+    plain, packed_too = [GOOD, GOOD | {"at_us": 7}], [GOOD, *later]
+    files = {NAMES[0]: plain, NAMES[1]: packed_too}
+    contents = {name: b"\n".join(map(text, records)) for name, records in files.items()}
+    found = landed(tmp_path, contents | {NAMES[1]: gzip.compress(contents[NAMES[1]])})
+    assert [row["at_us"] for row in found.of(RUN_EVENTS, JOB)] == [5, 7]
+    assert found.rejected(JOB) == [(NAMES[1], None, "too_many_files")]
+
+
+def test_events_of_two_files_count_where_they_differ(tmp_path: Path) -> None:
+    other = gzip.compress(text(GOOD | {"at_us": 4}))
+    found = landed(tmp_path, {NAMES[0]: text(GOOD), NAMES[1]: other})
+    assert (len(found.of(RUN_EVENTS, JOB)), found.rejected(JOB)) == (2, [])

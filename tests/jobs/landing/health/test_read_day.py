@@ -116,6 +116,10 @@ def spans(*events: tuple[float, str, str]) -> list[tuple[float, float, str, int,
         ),
         ([(3, "ends", "ok")], [(3, 3, "info", 1, False, True)]),
         (
+            [(1, "sample", "ok"), (3, "ends", "ok")],
+            [(3, 3, "info", 1, False, False), (1, 1, "ok", 1, False, False)],
+        ),
+        (
             [(0, "starts", "info"), (1, "ends", "ok"), (9, "ends", "ok")],
             [(0, 1, "info", 2, False, False), (9, 9, "info", 1, False, False)],
         ),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from jobs.console import CONSOLE
+from jobs.convert_health import converted, of_day
 from jobs.landing.formats.health import read_event
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.health.events import nodes
@@ -335,3 +336,36 @@ def test_an_error_of_the_system_names_the_command(tmp_path: Path, capsys: pytest
     assert run(CONSOLE, ["convert-health", str(log), "--from", "sinfo", *to]) == 1
     said = capsys.readouterr().err
     assert said.startswith("straggler convert-health: error: [Errno ")
+
+
+def test_what_ended_before_the_day_is_not_open_on_it() -> None:
+    """GPU 3 failed the day before and was mended; GPU 4 still fails."""
+    failed = NVSENTINEL | {"generatedTimestamp": "2026-01-04T10:00:00Z"}
+    gpu_4 = {"entitiesImpacted": [{"entityType": "GPU", "entityValue": "4"}]}
+    mended = NVSENTINEL | {"generatedTimestamp": "2026-01-04T12:00:00Z", "isHealthy": True}
+    later = NVSENTINEL | {"generatedTimestamp": "2026-01-06T12:00:00Z"}
+    given = Given()
+    output = "\n".join(map(json.dumps, (mended, failed, failed | gpu_4, later)))
+    records = converted(output.encode(), "nvsentinel", given, 100)
+    found = list(of_day(records, date(2026, 1, 5), given.left_out))
+    assert [(each["index"], each["time"]) for each in found] == [(4, "2026-01-05T00:00:00+00:00")]
+    assert given.left_out == {"events of other days": 3}
+
+
+def test_a_sample_that_passed_ends_what_began_before_the_day() -> None:
+    given, day = Given(), date(2026, 1, 6)
+    drained = {"state": "starts", "severity": "error", "check": "drained"}
+    passed = {"state": "sample", "severity": "ok", "check": "drained"}
+    for times, wanted in ((("04T10", "04T12"), []), (("04T12", "04T10"), ["starts"])):
+        records = [
+            {"host": "a", "component": "node", **each, "time": f"2026-01-{time}:00:00+00:00"}
+            for each, time in zip((drained, passed), times, strict=True)
+        ]
+        assert [each["state"] for each in of_day(records, day, given.left_out)] == wanted
+
+
+def test_a_line_that_breaks_off_costs_no_other_line() -> None:
+    given = Given()
+    text = json.dumps(NVSENTINEL) + "\n7\n" + json.dumps(NVSENTINEL)[:-9]
+    assert len(converted(text.encode(), "nvsentinel", given, 100)) == 1
+    assert given.left_out == {"lines that are not JSON objects": 2}
