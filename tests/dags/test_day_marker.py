@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleExcept
 from dags.operators.day_marker import DayMarkerSensor
 from jobs.emitter.rank_log_writer import finish_day
 from jobs.runtime.project import PROJECT
+from jobs.runtime.settings import load_settings
 from tests.dags.conftest import Run, stand_in
 from tests.support.examples import DAY
 
@@ -55,6 +56,14 @@ def bucket() -> Iterator[ObjectStoragePath]:
     landing.mkdir(parents=True)
     yield landing
     landing.rmdir(recursive=True)
+
+
+def test_a_landing_below_the_home_is_where_the_entry_points_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert wait("~/landing").marker() == f"{tmp_path}/landing/{MARKER}"
+    assert load_settings("base", landing="~/landing").paths.landing == f"{tmp_path}/landing"
 
 
 def test_a_marker_in_a_folder_is_seen(tmp_path: Path) -> None:
