@@ -71,7 +71,10 @@ def _connected() -> tuple[str, Mapping[str, object]]:
     except AirflowNotFoundException:
         return "", {}
     master = f"{spark.host}:{spark.port}" if spark.port else spark.host
-    return master or "", spark.extra_dejson.get("conf", {})
+    conf = spark.extra_dejson.get("conf", {})
+    if not isinstance(conf, Mapping):
+        raise WrongSettings(f"the connection {SPARK}: conf in its extra is no object of names and values")
+    return master or "", conf
 
 
 def _write(conf: Mapping[str, object], file: Path) -> None:

@@ -106,6 +106,12 @@ def test_a_run_without_logical_date_has_no_day_to_wait_for(tmp_path: Path) -> No
         wait(tmp_path, log_date="").execute({})
 
 
+@pytest.mark.parametrize("wrong", ["2026-02-30", "20260105", "2026-1-5", "tomorrow"])
+def test_a_partition_that_is_no_day_is_not_waited_for(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(AirflowFailException, match="is not a log date"):
+        wait(tmp_path, log_date=wrong).execute(FIRST_LOOK)
+
+
 def test_the_wait_gives_its_slot_back_between_two_looks_and_says_in_the_end_what_it_waited_for(
     tmp_path: Path,
 ) -> None:

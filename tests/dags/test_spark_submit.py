@@ -168,6 +168,16 @@ def test_the_connection_names_the_master_and_sparks_own_settings_in_a_file_of_th
     assert not [value for value in SECRETS.values() if value in seen]
 
 
+def test_settings_of_the_connection_that_are_no_names_and_values_are_wrong(
+    environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {"conf": "spark.executor.memory=8g"}
+    monkeypatch.setenv("AIRFLOW_CONN_WHAT_IF_SPARK", json.dumps({"conn_type": "spark", "extra": extra}))
+    write_script(environment / "spark-submit", "true")
+    with pytest.raises(WrongSettings, match=r"^the connection what_if_spark: conf in its extra"):
+        stage().execute({})
+
+
 def read_by_java(file: Path) -> dict[str, str]:
     """Java's properties, as any JVM reads them, here by its rules for escapes."""
     found = {}
