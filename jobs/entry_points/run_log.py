@@ -90,6 +90,13 @@ def phase_work(phase: str, done: Collection[Fingerprint], seconds: float, gates:
     }
 
 
+def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Add counts to `counts`, in place."""
+    for name, count in more.items():
+        counts[name] = counts.get(name, 0) + count
+    return counts
+
+
 def work_of_phases(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     """Work counted by phase_work, as in the columns `phases` and `stages` of pipeline_runs."""
     found: list[dict[str, Any]] = []

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -10,6 +9,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from jobs.entry_points.run_log import added
 from jobs.gates.checks import GateRefusedError
 from jobs.history.fingerprints import Wanted
 from jobs.history.phases import PHASES
@@ -56,7 +56,7 @@ def do_batches(
             raise
     if doing.refused:
         raise doing.all_refusals()
-    return dict(doing.counts)
+    return doing.counts
 
 
 def _batch_line(batch: Batch, number: int, batches: int, seconds: float) -> str:
@@ -74,7 +74,7 @@ class _Doing:
     settings: Settings
     wants: Mapping[str, Wanted]
     advance: Callable[[str, int], None]
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: dict[str, int] = field(default_factory=dict)
     refused: list[tuple[Batch, GateRefusedError]] = field(default_factory=list)
 
     def do(self, batch: Batch, phases: Sequence[str], published: Mapping[str, int] = _NOTHING) -> None:
@@ -94,7 +94,7 @@ class _Doing:
                 for each in rest:
                     self.do(each, phases[number:], published)
                 return
-            self.counts.update({name: max(rows - published.get(name, 0), 0) for name, rows in done.items()})
+            added(self.counts, {name: max(rows - published.get(name, 0), 0) for name, rows in done.items()})
             published = {**published, **done}
             self.advance(f"{phase} {batch.range}", len(batch.of(phase)))
 
