@@ -1,7 +1,8 @@
 """Sensor that waits until producers have finished a day: until `_SUCCESS` exists in its landing folder."""
 
-import re
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseSensorOperator, ObjectStoragePath
@@ -12,9 +13,15 @@ from dags.operators.places import place
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _BACKFILL: Final = "backfill"
 """Run type of runs that `airflow backfill create` made."""
+
+
+def _is_day(text: str) -> bool:
+    """Whether a text is a date as in the landing's folders, 2026-01-05."""
+    with suppress(ValueError):
+        return date.fromisoformat(text).isoformat() == text
+    return False
 
 
 class DayMarkerSensor(BaseSensorOperator):
@@ -52,7 +59,7 @@ class DayMarkerSensor(BaseSensorOperator):
             raise AirflowFailException(
                 "this run has no logical date: trigger it with the day to analyse, such as 2026-01-05"
             )
-        if not _DAY.fullmatch(self.log_date):
+        if not _is_day(self.log_date):
             raise AirflowFailException(
                 f"{self.log_date!r} is not a log date: name the day, or the event's partition, as in "
                 "2026-01-05"

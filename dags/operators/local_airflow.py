@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from dags import PROJECT
@@ -55,8 +54,12 @@ class LocalAirflow:
         self.home.mkdir(parents=True, exist_ok=True)
         self.command("db", "migrate")
         self.command("pools", "set", POOL, "1", "tasks that write tables")
-        for component in _COMPONENTS:
-            self.start(component)
+        try:
+            for component in _COMPONENTS:
+                self.start(component)
+        except BaseException:  # Ctrl-C among them
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -118,7 +121,7 @@ class LocalAirflow:
                 raise RuntimeError(f"airflow {ended[0]} has ended; {self.home / ended[0]}.log says why")
             try:
                 found = [dag["dag_id"] for dag in self.ask("/api/v2/dags")["dags"]]
-            except (URLError, OSError):
+            except OSError:
                 found = []
             if len(found) >= count:
                 return found

@@ -22,7 +22,7 @@ def place(name: str, given: str, project: str, settings: str) -> str:
     given : by the task; the settings say it where this is empty
     """
     found = given or _of_settings(name, project, settings)
-    return (found if "://" in found else str(Path(project or PROJECT, found))).rstrip("/")
+    return (found if "://" in found else str(Path(project or PROJECT, Path(found).expanduser()))).rstrip("/")
 
 
 def _of_settings(name: str, project: str, settings: str) -> str:

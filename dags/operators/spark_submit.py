@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,39 +45,8 @@ _FINAL: Final[dict[int, tuple[type[AirflowFailException], str]]] = {
 }
 """Exit statuses after which the same command would end in the same way."""
 
-_COMMAND: Final = f"""\
-set -e
-# Watchdog for a task killed by SIGKILL: its program must not go on writing.
-( trap '' TERM
-  while kill -0 "$PPID"; do sleep 2; done
-  kill -TERM -- "-$$"; sleep 10; kill -KILL -- "-$$" ) > /dev/null 2>&1 &
-watch=$!
-disown "$watch"  # the shell says nothing of its end
-scratch="$(mktemp -d)"
-trap 'kill -KILL "$watch"; rm -rf "$scratch" "$WHAT_IF_PROPERTIES"' EXIT
-# Asked to end, the shell waits for Spark to end; where Spark does not, the watch is still there.
-trap 'exit 143' TERM
-unset SPARK_HOME PYSPARK_DRIVER_PYTHON  # whatever the worker has exported: Spark is the environment's own
-export PYSPARK_PYTHON="$PROGRAMS/python"
-# What Spark leaves behind goes with the task.
-export SPARK_SUBMIT_OPTS="-Djava.io.tmpdir=$scratch ${{SPARK_SUBMIT_OPTS:-}}"
-export SPARK_CONF_DIR="${{SPARK_CONF_DIR:-$PWD/conf}}" SPARK_DRIVER_MEMORY="${{SPARK_DRIVER_MEMORY:-4g}}"
-JAVA_HOME="$(python -m jobs.runtime.java)" || exit {Exit.WRONG_SETTINGS}
-export JAVA_HOME
-# A separate zip for each task: never older than the code, never half written by another task.
-python -c 'import pathlib, sys, jobs.runtime.package as made; made.write_zip(pathlib.Path(sys.argv[1]))' \\
-  "$scratch/project.zip"
-mapfile -t arguments < <(printf '%s' "$ARGUMENTS" | grep -v '^$')
-(
-  set -x  # the log shows the command
-  exec "$PROGRAMS/spark-submit" ${{WHAT_IF_MASTER:+--master "$WHAT_IF_MASTER"}} \\
-    --properties-file "$WHAT_IF_PROPERTIES" --load-spark-defaults \\
-    --py-files "$scratch/project.zip" "jobs/$ENTRY_POINT.py" \\
-    ${{LOG_DATE:+--log-date "$LOG_DATE"}} "${{arguments[@]}}" \\
-    ${{LANDING:+--landing "$LANDING"}} ${{WAREHOUSE:+--warehouse "$WAREHOUSE"}} \\
-    ${{SETTINGS:+--settings "$SETTINGS"}}
-)
-"""
+_COMMAND: Final = Path(__file__).with_suffix(".sh").read_text(encoding="utf-8")
+"""Starts spark-submit and sees to it that it ends with the task."""
 
 
 def of_tasks(execution_timeout: timedelta) -> dict[str, Any]:
@@ -102,7 +71,10 @@ def _connected() -> tuple[str, Mapping[str, object]]:
     except AirflowNotFoundException:
         return "", {}
     master = f"{spark.host}:{spark.port}" if spark.port else spark.host
-    return master or "", spark.extra_dejson.get("conf", {})
+    conf = spark.extra_dejson.get("conf", {})
+    if not isinstance(conf, Mapping):
+        raise WrongSettings(f"the connection {SPARK}: conf in its extra is no object of names and values")
+    return master or "", conf
 
 
 def _write(conf: Mapping[str, object], file: Path) -> None:
@@ -119,6 +91,11 @@ def _escaped(text: str) -> str:
         for letter in text
         for unit in memoryview(letter.encode("utf-16-le")).cast("H")
     )
+
+
+def _given(options: Mapping[str, str]) -> list[str]:
+    """Options and their values, without those that are empty."""
+    return [word for option, value in options.items() if value for word in (option, value)]
 
 
 class SparkSubmitOperator(BashOperator):
@@ -172,13 +149,10 @@ class SparkSubmitOperator(BashOperator):
             master, conf = _connected()
             _write(conf, properties)
             self._log_settings(conf)
+            files = {"WHAT_IF_SUMMARY": str(summary), "WHAT_IF_PROPERTIES": str(properties)}
             last_line = self._run(
-                {
-                    **self.get_env(context),
-                    "WHAT_IF_SUMMARY": str(summary),
-                    "WHAT_IF_MASTER": master,
-                    "WHAT_IF_PROPERTIES": str(properties),
-                }
+                ["--properties-file", str(properties), *_given({"--master": master}), *self._arguments()],
+                {**self.get_env(context), **files},
             )
             outcome = json.loads(summary.read_text()) if summary.exists() else last_line
         facts = outcome if isinstance(outcome, dict) else {}
@@ -211,8 +185,21 @@ class SparkSubmitOperator(BashOperator):
         listed = ", ".join(f"{key}={value}" for key, value in shown.items())
         self.log.info("Spark's settings of %s: %s", SPARK, listed or "none")
 
-    def _run(self, env: dict[str, str]) -> str:
-        shell = [shutil.which("bash") or "bash", "-c", str(self.bash_command)]
+    def _arguments(self) -> list[str]:
+        """Arguments of spark-submit that say what is run."""
+        asked = self.env or {}
+        places = {f"--{name}": asked[name.upper()] for name in ("landing", "warehouse", "settings")}
+        return [
+            "--load-spark-defaults",
+            f"jobs/{asked['ENTRY_POINT']}.py",
+            *_given({"--log-date": asked["LOG_DATE"]}),
+            *filter(None, asked["ARGUMENTS"].split("\n")),
+            *_given(places),
+        ]
+
+    def _run(self, arguments: Sequence[str], env: dict[str, str]) -> str:
+        """Run spark-submit; returns its last line."""
+        shell = [shutil.which("bash") or "bash", "-c", str(self.bash_command), "spark_submit", *arguments]
         done = self.subprocess_hook.run_command(shell, env, cwd=self.cwd or PROJECT)
         if done.exit_code == Exit.DONE:
             return str(done.output)

@@ -20,7 +20,7 @@ from jobs.history.fingerprints import Fingerprint
 from jobs.runtime.errors import PlainError
 from jobs.runtime.interrupts import is_interruption
 from jobs.runtime.places import said_by
-from jobs.warehouse.run_notes import RunNote
+from jobs.warehouse.run_notes import RunNote, remove_all
 from jobs.warehouse.tables import Warehouse
 from schemas.log_tables import PIPELINE_RUNS as TABLE
 from schemas.log_tables import REFUSAL
@@ -153,7 +153,9 @@ def recorded_run(
                 "the end of this run is not in pipeline_runs: %s; %s", said_by(unwritten), note.later
             )
         raise
-    _complete(warehouse, _ended(facts, time.monotonic() - start, counts, RUN_OUTCOMES[Exit.DONE]))
+    done = RUN_OUTCOMES[Exit.DONE]
+    note.say(done)  # all that it publishes is there, whatever becomes of its row
+    _complete(warehouse, _ended(facts, time.monotonic() - start, counts, done))
     note.remove()
 
 
@@ -164,13 +166,12 @@ def say_killed(warehouse: Warehouse) -> int:
     """
     rows = warehouse.rows(TABLE)
     left = rows.filter(pc.equal(rows["outcome"], RUN_STARTED))
-    notes = [RunNote(warehouse.root, run_id) for run_id in left["pipeline_run_id"].to_pylist()]
-    outcomes = [note.said() or RUN_KILLED for note in notes]
-    if notes:
+    runs = left["pipeline_run_id"].to_pylist()
+    outcomes = [RunNote(warehouse.root, run_id).said() or RUN_KILLED for run_id in runs]
+    if runs:
         closed = left.set_column(left.schema.get_field_index("outcome"), "outcome", pa.array(outcomes))
         warehouse.rewrite(TABLE, closed, "pipeline_run_id")
-    for note in notes:
-        note.remove()
+    remove_all(warehouse.root)
     return outcomes.count(RUN_KILLED)
 
 

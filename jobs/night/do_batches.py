@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import Phase
 
 _LOG: Final = logging.getLogger(__name__)
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _OF_UNITS: Final = {Phase.INGEST: ingest, Phase.SIMULATE: simulate}
 
 
@@ -75,11 +77,14 @@ class _Doing:
     counts: dict[str, int] = field(default_factory=dict)
     refused: list[tuple[Batch, GateRefusedError]] = field(default_factory=list)
 
-    def do(self, batch: Batch, phases: Sequence[str]) -> None:
-        """Run a batch; if a gate refuses some of its days, run the others."""
+    def do(self, batch: Batch, phases: Sequence[str], published: Mapping[str, int] = _NOTHING) -> None:
+        """Run a batch; if a gate refuses some of its days, run the others.
+
+        published : rows per table of phases before: what a later phase publishes again counts once
+        """
         for number, phase in enumerate(phases):
             try:
-                added(self.counts, _do(self.spark, self.settings, batch, phase, self.wants[phase]))
+                done = _do(self.spark, self.settings, batch, phase, self.wants[phase])
             except GateRefusedError as error:
                 rest = _without_refused(batch, error)
                 left = batch.on(set(batch.log_dates) - {day for each in rest for day in each.log_dates})
@@ -87,8 +92,10 @@ class _Doing:
                     self.refused.append((left, error))
                     _LOG.warning("%s: %s", left, error)
                 for each in rest:
-                    self.do(each, phases[number:])
+                    self.do(each, phases[number:], published)
                 return
+            added(self.counts, {name: max(rows - published.get(name, 0), 0) for name, rows in done.items()})
+            published = {**published, **done}
             self.advance(f"{phase} {batch.range}", len(batch.of(phase)))
 
     def publish(self, batches: Sequence[Batch]) -> None:

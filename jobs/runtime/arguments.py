@@ -56,6 +56,8 @@ class _Value(click.ParamType[object]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         if not isinstance(value, str):  # a default
             return value
+        if not value and self._shown in _PATHS and (param is None or param.default != value):
+            self.fail("it is empty, and names no place", param, ctx)  # else one that is not meant is taken
         if self._read is Path and "://" in value:  # else a folder of that name is made
             is_run = self._shown in _RUNS
             said = copied_first(value) if is_run else f"{value} is a URL: name a path on this machine"

@@ -98,8 +98,10 @@ def _packaged_java_home() -> Path | None:
     launcher = home / "bin" / "java"
     if not launcher.is_file() or f'"{java}"' not in launcher.read_text():
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        launcher.write_text(_LAUNCHER.format(java=java, options=_trust_options(home)))
-        launcher.chmod(0o755)
+        made = launcher.with_name(f"java-{os.getpid()}")
+        made.write_text(_LAUNCHER.format(java=java, options=_trust_options(home)))
+        made.chmod(0o755)
+        made.replace(launcher)  # whole at once, whoever else looks, or kills
     return home
 
 

@@ -1,12 +1,13 @@
 """Packages for other machines: the project's zip for clusters, the emitter's wheel for training images.
 
-Run as a module it writes dist/straggler-fleet.zip, which `spark-submit --py-files` and executors take; with
-the argument `emitter` it writes dist/straggler_emitter-*.whl. A wheel is a zip with three files of metadata:
-writing it takes less than a build tool. Same code, same bytes.
+Run as a module it writes dist/straggler-fleet.zip, or the file that it is given, which `spark-submit
+--py-files` and executors take; with the argument `emitter` it writes dist/straggler_emitter-*.whl. A wheel is
+a zip with three files of metadata: writing it takes less than a build tool. Same code, same bytes.
 """
 
 import base64
 import hashlib
+import os
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -71,6 +72,8 @@ def _digest(content: bytes) -> str:
 
 
 if __name__ == "__main__":
-    dist = PROJECT / "dist"
-    written = write_wheel(dist) if sys.argv[1:] == ["emitter"] else write_zip(dist / ZIP_NAME)
-    say(f"{written.relative_to(PROJECT)}: {written.stat().st_size / 1e3:.0f} kB")
+    dist, given = PROJECT / "dist", sys.argv[1:]
+    written = (
+        write_wheel(dist) if given == ["emitter"] else write_zip(Path(*given) if given else dist / ZIP_NAME)
+    )
+    say(f"{os.path.relpath(written)}: {written.stat().st_size / 1e3:.0f} kB")

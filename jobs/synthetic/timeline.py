@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from graphlib import TopologicalSorter
 
 import numpy as np
@@ -73,7 +74,7 @@ class EventSimulation:
                 for number, met, is_wide in zip(call.members, call.met, call.meets_replicas, strict=True)
             ]
             for number in call.members:
-                end[number] = returned[0] if len(returned) == 1 else np.maximum.reduce(returned)
+                end[number] = reduce(np.maximum, returned)
         return Timeline(start, end)
 
 
@@ -95,10 +96,7 @@ def _calls(ops: Sequence[ProgramOp]) -> list[Call]:
 
 def _latest(times: Times, numbers: Sequence[int]) -> Times:
     """Latest of some ops' times, shape (step, dp_rank). [us]"""
-    latest: Times = times[numbers[0]]
-    for number in numbers[1:]:
-        latest = np.maximum(latest, times[number])
-    return latest
+    return reduce(np.maximum, (times[number] for number in numbers))
 
 
 def _last_issue(start: Times, met: Sequence[int], *, meets_replicas: bool) -> Times:

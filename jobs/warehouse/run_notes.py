@@ -46,3 +46,10 @@ class RunNote:
         """Remove the note, because the run's row states the outcome."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+
+
+def remove_all(root: str) -> None:
+    """Remove all notes of a warehouse, those of runs without a row too: they were killed at their start."""
+    if not is_url(root):
+        for path in Path(root, FOLDER).glob("*"):
+            path.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleExcept
 from dags.operators.day_marker import DayMarkerSensor
 from jobs.emitter.rank_log_writer import finish_day
 from jobs.runtime.project import PROJECT
+from jobs.runtime.settings import load_settings
 from tests.dags.conftest import Run, stand_in
 from tests.support.examples import DAY
 
@@ -57,6 +58,14 @@ def bucket() -> Iterator[ObjectStoragePath]:
     landing.rmdir(recursive=True)
 
 
+def test_a_landing_below_the_home_is_where_the_entry_points_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert wait("~/landing").marker() == f"{tmp_path}/landing/{MARKER}"
+    assert load_settings("base", landing="~/landing").paths.landing == f"{tmp_path}/landing"
+
+
 def test_a_marker_in_a_folder_is_seen(tmp_path: Path) -> None:
     assert not wait(tmp_path).poke({})
     (tmp_path / "log_date=2026-01-05").mkdir()
@@ -95,6 +104,12 @@ def test_wrong_settings_fail_at_once(tmp_path: Path) -> None:
 def test_a_run_without_logical_date_has_no_day_to_wait_for(tmp_path: Path) -> None:
     with pytest.raises(AirflowFailException, match="this run has no logical date"):
         wait(tmp_path, log_date="").execute({})
+
+
+@pytest.mark.parametrize("wrong", ["2026-02-30", "20260105", "2026-1-5", "tomorrow"])
+def test_a_partition_that_is_no_day_is_not_waited_for(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(AirflowFailException, match="is not a log date"):
+        wait(tmp_path, log_date=wrong).execute(FIRST_LOOK)
 
 
 def test_the_wait_gives_its_slot_back_between_two_looks_and_says_in_the_end_what_it_waited_for(

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import sys
 import zipfile
 from pathlib import Path
@@ -24,7 +25,7 @@ from tests.support.examples import DAY
 
 PRINT_ARGUMENTS = """
 printf '<%s>' "$@" > "$ARGS"
-cp "$5" "$ARGS.zip"
+cp "$2" "$ARGS.zip"
 echo "$PWD|$SPARK_HOME|$PYSPARK_PYTHON|$SPARK_CONF_DIR|$(command -v python)|$JAVA_HOME" > "$ARGS.environment"
 echo summary
 """
@@ -56,11 +57,12 @@ def test_a_phase_is_submitted_with_the_projects_zip_and_the_day(environment: Pat
     write_script(environment / "spark-submit", PRINT_ARGUMENTS)
     assert stage().execute({}) == "summary"
     arguments = (tmp_path / "arguments").read_text().replace("><", " ").strip("<>").split()
-    assert [*arguments[:1], *arguments[2:4]] == ["--properties-file", "--load-spark-defaults", "--py-files"]
+    options = ["--py-files", "--properties-file", "--load-spark-defaults"]
+    assert [arguments[at] for at in (0, 2, 4)] == options
     assert arguments[5:] == ["jobs/ingest_rank_logs.py", "--log-date", "2026-01-05"]
     with zipfile.ZipFile(tmp_path / "arguments.zip") as archive:
         assert {"jobs/ingest_rank_logs.py", "conf/base.toml"} <= set(archive.namelist())
-    assert not any(Path(file).exists() for file in (arguments[1], arguments[4]))
+    assert not any(Path(file).exists() for file in (arguments[1], arguments[3]))
 
 
 @pytest.mark.parametrize("conf", [None, "/etc/spark"])
@@ -79,6 +81,19 @@ def test_of_what_the_worker_has_exported_only_its_own_settings_of_spark_count(
     assert (tmp_path / "arguments.environment").read_text() == wanted
     whole = "<2026-01-05><--landing><my logs><--warehouse><s3a://b/w$HOME><--settings><a.toml>"
     assert (tmp_path / "arguments").read_text().endswith(whole)
+
+
+def test_a_folder_of_temporary_files_may_have_a_space_in_its_name(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spaced = tmp_path / "my files"
+    spaced.mkdir()
+    monkeypatch.setenv("TMPDIR", str(spaced))
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da=b")
+    write_script(environment / "spark-submit", 'echo "$SPARK_SUBMIT_OPTS"')
+    folder, other = shlex.split(str(stage().execute({})))  # as Spark's launcher takes the variable apart
+    assert folder.startswith(f"-Djava.io.tmpdir={spaced}/")
+    assert other == "-Da=b"
 
 
 def test_without_java_the_task_says_so_and_is_not_retried(
@@ -141,8 +156,8 @@ def test_the_connection_names_the_master_and_sparks_own_settings_in_a_file_of_th
     stage().execute({})
     arguments = (tmp_path / "arguments").read_text()
     file = Path(arguments.split("><")[3])
-    start = "<--master><spark://10.0.0.1:7077><--properties-file><"
-    assert arguments.startswith(f"{start}{file}><--load-spark-defaults><--py-files>")
+    master = "><--master><spark://10.0.0.1:7077><--load-spark-defaults><"
+    assert f"><--properties-file><{file}{master}" in arguments
     assert not file.exists()
     copy = tmp_path / "arguments.properties"
     assert copy.stat().st_mode & 0o777 == 0o600
@@ -151,6 +166,16 @@ def test_the_connection_names_the_master_and_sparks_own_settings_in_a_file_of_th
     assert "spark.executor.memory=8g" in log
     seen = arguments + (tmp_path / "arguments.environment").read_text() + log
     assert not [value for value in SECRETS.values() if value in seen]
+
+
+def test_settings_of_the_connection_that_are_no_names_and_values_are_wrong(
+    environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {"conf": "spark.executor.memory=8g"}
+    monkeypatch.setenv("AIRFLOW_CONN_WHAT_IF_SPARK", json.dumps({"conn_type": "spark", "extra": extra}))
+    write_script(environment / "spark-submit", "true")
+    with pytest.raises(WrongSettings, match=r"^the connection what_if_spark: conf in its extra"):
+        stage().execute({})
 
 
 def read_by_java(file: Path) -> dict[str, str]:

@@ -146,7 +146,7 @@ def parts(
     if sum(found.values()) > 1.01 * hours:
         found = dict.fromkeys(found, 0.0)
         wrong += 1
-    waits = [until - since for since, until in queues if window[0] <= until < window[1]]
+    waits = [max(until - since, 0.0) for since, until in queues if window[0] <= until < window[1]]
     found |= {"unknown": hours - sum(found.values()), "contradictions": wrong}
     return found | {"queued": sum(waits) * gpus / 3600}
 

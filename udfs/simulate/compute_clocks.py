@@ -17,6 +17,7 @@ from udfs.kernel.clocks.estimate import LEAST_FLOOR_S, Clocks, Limits, estimate
 from udfs.kernel.clocks.ties import HeardSteps
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.ends import recorded_ends
+from udfs.kernel.recorded.first_pass import spans
 from udfs.kernel.recorded.rows import US, StageRows
 from udfs.kernel.recorded.trace import build_trace
 from udfs.kernel.selection import median_of_all
@@ -127,14 +128,9 @@ def _heard(
     """Clock differences from computes and collectives, and each step's time on its workers' own clocks."""
     found: list[HeardSteps] = []
     spans_s: list[Floats] = []
-    number = rows.number_of_steps
-    together = -(-number // max(1, round(rows.ops / ops_together)))
-    by_step = rows.clock.transpose(1, 0, 2).reshape(number, -1)
-    for first in range(0, number, together):
-        steps = min(first + together, number) - first
-        for block in build_trace(
-            _collectives_alone(rows, layout, first, first + steps), layout, steps
-        ).blocks:
+    by_step = rows.clock.transpose(1, 0, 2).reshape(rows.number_of_steps, -1)
+    for first, end in spans(rows.number_of_steps, rows.ops, ops_together):
+        for block in build_trace(_collectives_alone(rows, layout, first, end), layout, end - first).blocks:
             ends = recorded_ends(block)
             spans_s.append((ends.last_s - ends.first_s).max(axis=(0, 2)))
             at = first + block.steps

@@ -14,7 +14,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.clocks.estimate import Limits
 from udfs.kernel.graph.graph import Blocking, Layout, OpGraph, TraceDefectError, once_per_graph
-from udfs.kernel.recorded.first_pass import read, refuse_timeless
+from udfs.kernel.recorded.first_pass import read, refuse_timeless, spans
 from udfs.kernel.recorded.rows import US
 from udfs.kernel.recorded.trace import build_trace
 from udfs.kernel.replay.ideal import IDEALS, Ideal, ideal_durations, ideal_of_ops
@@ -158,12 +158,10 @@ def _blocking(rows: ReplayedRows, layout: Layout, ops_together: int) -> list[_Gr
     if layout.pp_size == 1 or not types:
         return []
     held, found = layout._replace(blocking=Blocking(types)), list[_Graphs]()
-    together = -(-rows.number_of_steps // max(1, round(3 * rows.ops / ops_together)))
     for one_by_one in (True, False):
         completed, graphs = CompletedRows.of(rows, layout, one_by_one=one_by_one), []
         try:
-            for first in range(0, rows.number_of_steps, together):
-                end = min(first + together, rows.number_of_steps)
+            for first, end in spans(rows.number_of_steps, completed.ops, ops_together):
                 blocks = build_trace(completed.stages(first, end), held, end - first).blocks
                 graphs += [(block.graph, len(block.steps)) for block in blocks]
         except TraceDefectError:

@@ -53,8 +53,8 @@ class Span(NamedTuple):
 
     @property
     def length_s(self) -> float:
-        """Length of the interval. [s]"""
-        return self.end_s - self.begin_s
+        """Length of the interval; 0 where the clock of its end is behind that of its begin. [s]"""
+        return max(self.end_s - self.begin_s, 0.0)
 
 
 @dataclass

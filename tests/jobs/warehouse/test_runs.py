@@ -71,6 +71,41 @@ def test_a_run_that_fails_on_a_full_disk_has_failed_and_was_not_killed(
     assert list((tmp_path / FOLDER).iterdir()) == []
 
 
+def test_a_run_that_only_cannot_say_that_it_is_done_was_not_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that it publishes is there: the disk is full when its row is to be completed."""
+    warehouse = Warehouse(cast("SparkSession", None), str(tmp_path))
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with (
+        monkeypatch.context() as on_full_disk,
+        pytest.raises(OSError, match="No space"),
+        recorded_run(warehouse, "backfill", []),
+    ):
+        on_full_disk.setattr(Warehouse, "rewrite", fails)
+    assert say_killed(warehouse) == 0
+    assert outcomes(warehouse) == [("backfill", "done")]
+
+
+def test_a_run_that_is_killed_before_its_row_is_there_leaves_no_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = Warehouse(cast("SparkSession", None), str(tmp_path))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as at_a_bad_moment:
+        at_a_bad_moment.setattr(Warehouse, "append", killed)
+        with pytest.raises(KeyboardInterrupt), recorded_run(warehouse, "backfill", []):
+            pytest.fail("the run has begun")
+    assert say_killed(warehouse) == 0
+    assert list((tmp_path / FOLDER).iterdir()) == []
+
+
 def test_of_a_run_in_a_store_nothing_else_says_how_it_ended() -> None:
     note = RunNote("s3://bucket/warehouse", "a")
     note.say("failed")

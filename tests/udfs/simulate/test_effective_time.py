@@ -13,6 +13,7 @@ from tests.oracle import effective_time as reference
 from tests.support.diagnoses import unit_rows
 from tests.udfs.lines import manifest, rank_steps
 from udfs.simulate.effective_time import StepTimes, time_rows
+from udfs.simulate.run_course import course_of
 from udfs.what_if import simulate_job
 
 DAY = date(2026, 1, 5)
@@ -185,6 +186,15 @@ def test_events_that_a_log_repeats_are_counted_and_change_nothing() -> None:
 def test_a_little_back_in_time_is_a_clock_that_was_set() -> None:
     events = [event("step", 0, 0), event("step", 50, 50), event("step", 49.5, 50), event("step", 100, 100)]
     assert "contradictions" not in seconds(events, 1.0)
+
+
+def test_a_start_by_a_clock_that_is_behind_that_of_its_submission_has_not_waited() -> None:
+    """A wait of less than nothing would be refused by a gate, and the whole night with it."""
+    near = [event("submitted", 10.0), event("start", 9.5), event("first_step", 9.0, 0), event("step", 20, 11)]
+    (row,) = rows(near, 1.0)
+    assert (row["queued_gpu_hours"], row["startup_gpu_hours"], row["contradictions"]) == (0.0, 0.0, 0)
+    spans = course_of(near)
+    assert [span.length_s for span in (*spans.queues, *spans.startups)] == [0.0, 0.0]
 
 
 def test_a_run_waits_from_its_submission_to_its_start_and_holds_no_gpus_then() -> None:

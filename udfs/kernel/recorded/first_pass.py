@@ -172,6 +172,12 @@ def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats
             raise TraceDefectError(defect, [block.graph.ref(0)], int(block.steps[0]))
 
 
+def spans(steps: int, ops: int, ops_together: int) -> list[tuple[int, int]]:
+    """Ranges of steps, [first, end), of about `ops_together` of all ops, that are laid out together."""
+    together = -(-steps // max(1, round(ops / ops_together)))
+    return [(first, min(first + together, steps)) for first in range(0, steps, together)]
+
+
 class _Reading(NamedTuple):
     """State of the first pass over a job.
 
@@ -187,10 +193,8 @@ class _Reading(NamedTuple):
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Ranges of steps, [first, end), that are laid out together."""
-        steps = self.rows.number_of_steps
-        together = -(-steps // max(1, round(self.rows.ops / self.ops_together)))
-        return [(first, min(first + together, steps)) for first in range(0, steps, together)]
+        """Ranges of the job's steps that are laid out together."""
+        return spans(self.rows.number_of_steps, self.rows.ops, self.ops_together)
 
     def of_all_steps(self, listener: Listener | None = None, clocks: Clocks | None = None) -> Recorded:
         """Read all steps, one range at a time.

@@ -1,0 +1,41 @@
+# Runs spark-submit with these arguments, so that what a task started ends with the task.
+#
+#   bash spark_submit.sh ARGUMENT ...     in the folder of the project
+#
+# PROGRAMS            folder of the programs of the worker's environment, its Python among them
+# WHAT_IF_PROPERTIES  file with Spark's settings, secrets too: it goes with the task
+#
+# The exit status is that of spark-submit; 2, wrong settings (schemas.vocabulary.Exit), without Java.
+set -e
+
+# A watch for a task killed by SIGKILL, which cannot end its program: that must not go on writing. All of them
+# are one process group, the shell's. Asked to end, the watch stays, in case Spark does not end.
+(
+  trap '' TERM
+  while kill -0 "$PPID"; do sleep 2; done
+  kill -TERM -- "-$$"
+  sleep 10
+  kill -KILL -- "-$$"
+) > /dev/null 2>&1 &
+watch=$!
+disown "$watch"  # the shell says nothing of its end
+
+# What Spark leaves behind goes with the task, too.
+scratch="$(mktemp -d)"
+trap 'kill -KILL "$watch"; rm -rf "$scratch" "$WHAT_IF_PROPERTIES"' EXIT
+trap 'exit 143' TERM  # once Spark, which is asked as well, has ended
+export SPARK_SUBMIT_OPTS="\"-Djava.io.tmpdir=$scratch\" ${SPARK_SUBMIT_OPTS:-}"
+
+# Spark is the environment's own, whatever the worker has exported.
+unset SPARK_HOME PYSPARK_DRIVER_PYTHON
+export PYSPARK_PYTHON="$PROGRAMS/python"
+export SPARK_CONF_DIR="${SPARK_CONF_DIR:-$PWD/conf}" SPARK_DRIVER_MEMORY="${SPARK_DRIVER_MEMORY:-4g}"
+JAVA_HOME="$(python -m jobs.runtime.java)" || exit 2
+export JAVA_HOME
+
+# A zip of its own for each task: never older than the code, never half written by another task.
+python -m jobs.runtime.package "$scratch/project.zip"
+(
+  set -x  # the log shows the command
+  exec "$PROGRAMS/spark-submit" --py-files "$scratch/project.zip" "$@"
+)
