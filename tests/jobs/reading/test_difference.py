@@ -138,7 +138,7 @@ def test_what_comes_and_goes_is_chance() -> None:
 
 
 def test_steps_that_follow_each_other_count_together() -> None:
-    """Two consecutive steps with the same time count as one piece of evidence, so that the interval is wide."""
+    """Two consecutive equal steps are one piece of evidence, not two, so that the interval is wide."""
     alone = found(wobbling(10, 1.0, 40), wobbling(11, 1.0, 40))
     in_a_row = [[time for time in wobbling(each, 1.0, 20) for _ in range(2)] for each in (10, 11)]
     assert (found(in_a_row[0], in_a_row[1]).reach_s or 0) > 1.3 * (alone.reach_s or 0)
