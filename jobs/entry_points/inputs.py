@@ -21,6 +21,7 @@ def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
                 raise SettingsError(f"the warehouse {root} has no tables: {NO_TABLES}")
         elif not Path(root).is_dir():
             raise SettingsError(f"the warehouse {missing_folder(root)}")
+        _outside_of_tables(root)
     return None
 
 
@@ -37,10 +38,25 @@ def a_landing(settings: Settings, _args: Arguments) -> str | None:
 
 
 def room_for(warehouse: str) -> None:
-    """Raise SettingsError if the parent folder of a new warehouse does not exist."""
+    """Raise SettingsError if the parent folder of a new warehouse does not exist, or lies in a table."""
     parent = Path(warehouse).parent
     if not is_url(warehouse) and not parent.is_dir():
         raise SettingsError(f"the warehouse {warehouse} cannot be made: {missing_folder(str(parent))}")
+    _outside_of_tables(warehouse)
+
+
+def _outside_of_tables(warehouse: str) -> None:
+    """Raise SettingsError for a folder of this machine that is a table of a warehouse, or lies in one."""
+    if is_url(warehouse):
+        return
+    here = Path(warehouse).absolute()
+    table = next((each for each in (here, *here.parents) if is_stored(str(each))), None)
+    if table is not None:
+        place = "is" if table == here else f"lies in {table}, which is"
+        raise SettingsError(
+            f"the warehouse {warehouse} {place} a table of the warehouse {table.parent}: name the folder of "
+            "that warehouse, or one outside of it, by --warehouse"
+        )
 
 
 def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:

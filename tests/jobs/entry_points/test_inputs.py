@@ -82,6 +82,25 @@ def test_a_warehouse_to_read_that_does_not_exist_is_an_error(
         assert f"the warehouse {tmp_path}/warehose does not exist: did you mean warehouse?" in said
 
 
+def test_a_warehouse_within_a_table_is_an_error_before_anything_is_made(
+    call: Ask, landing: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "warehouse" / JOBS
+    create(str(table), TABLES[JOBS])
+    before = sorted(table.rglob("*"))
+    for inner, place in ((table, "is"), (table / "inner", f"lies in {table}, which is")):
+        for command, *arguments in (
+            (run_nightly.main, "--log-date", "2026-02-01"),
+            (backfill.main, *RANGE),
+            (refresh_changed_days.main, "--log-date", "2026-02-01"),
+            *([(simulate_what_if.main, *DAY)] if inner == table else []),
+        ):
+            status, _, said = call(command, *arguments, *folders(landing=landing, warehouse=inner))
+            assert (status, said.count("\n")) == (2, 1)
+            assert f"the warehouse {inner} {place} a table of the warehouse {table.parent}" in said
+    assert sorted(table.rglob("*")) == before
+
+
 @pytest.mark.parametrize(
     ("landing_at", "warehouse_at"),
     [
