@@ -63,6 +63,24 @@ def _notes(found: Found, divided: Divided | None, why_not: str) -> Iterator[str]
         values = [sorted({str(day.job[name]) for day in side.days}) for side in (found.a, found.b)]
         if values[0] != values[1]:
             yield f"Different {what}: {', '.join(values[0])} and {', '.join(values[1])}"
+    for letter, side in zip("AB", (found.a, found.b), strict=True):
+        yield from course(letter, side)
+
+
+def course(letter: str, side: Side) -> Iterator[str]:
+    """Describe the course of a side that changes its level, or drifts: the interval takes it as given."""
+    noise = side.noise()
+    if noise is None or len(noise.levels) == 1:
+        return
+    (_, first_s), *others = noise.levels
+    if noise.is_drift:
+        then = f"{wording.seconds(others[-1][1])} in its last: it drifts"
+        course = f"{wording.seconds(first_s)} a step in its first third, and {then}"
+    else:
+        what, count = ("day", len(side.days)) if side.is_by_day else ("recorded step", side.steps)
+        later = [f"{wording.seconds(level_s)} from {what} {at + 1} on" for at, level_s in others]
+        course = f"{wording.seconds(first_s)} a step, then {', then '.join(later)}, of {count}"
+    yield f"{letter} takes {course}. The interval holds for this course."
 
 
 def says(found: Found) -> str:

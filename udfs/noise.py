@@ -1,6 +1,6 @@
 """How far the mean step time of a run may be off by chance, given the course that the run had."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -22,10 +22,17 @@ _PLACES: Final = 100
 
 
 class Noise(NamedTuple):
-    """Standard error of a mean by noise, in the unit of the values, and its degrees of freedom."""
+    """Standard error of a mean by noise, in the unit of the values, and its degrees of freedom.
+
+    levels   : of the course, for each the position of its first value and its mean; one if it is steady. Of a
+               drift, those of its three thirds.
+    is_drift : whether the course is a drift.
+    """
 
     error: float
     freedom: float
+    levels: Sequence[tuple[int, float]]
+    is_drift: bool
 
 
 class _Course(NamedTuple):
@@ -37,6 +44,7 @@ class _Course(NamedTuple):
 
     columns: Floats
     cuts: list[int]
+    is_drift: bool = False
 
 
 def noise_of(values: Floats, blocks: int) -> Noise | None:
@@ -61,7 +69,7 @@ def _courses(values: Floats) -> Iterator[_Course]:
     number = len(values)
     place = np.arange(number)
     yield _Course(np.empty((number, 0)), [])
-    yield _Course((place - place.mean())[:, None], [number // 3, number - number // 3])
+    yield _Course((place - place.mean())[:, None], [number // 3, number - number // 3], is_drift=True)
     for changes in (1, 2) if number >= 3 * LEAST_BLOCKS else (1,):
         cuts = _best_cuts(values, changes)
         yield _Course((place[:, None] >= cuts).astype(np.float64), cuts)
@@ -85,7 +93,8 @@ def _about(course: _Course, values: Floats, blocks: int) -> Noise | None:
         of_levels = np.diff([each.mean() for each in np.split(level, course.cuts)])
         if (medians * of_levels <= of_levels**2 / 2.0).any():
             return None
-    return Noise(error, freedom)
+    means_of = [float(each.mean()) for each in np.split(values, course.cuts)]
+    return Noise(error, freedom, list(zip([0, *course.cuts], means_of, strict=True)), course.is_drift)
 
 
 def _shared(left: Floats, fitted: int, blocks: int) -> float:

@@ -51,6 +51,11 @@ class Side:
         return sum(len(day.actual_s) for day in self.days)
 
     @property
+    def is_by_day(self) -> bool:
+        """Whether there are so many days that each counts as one block."""
+        return len(self.days) >= MANY_DAYS
+
+    @property
     def is_replayed(self) -> bool:
         """Whether all days were replayed."""
         return all(day.replayed_s is not None for day in self.days)
@@ -103,7 +108,7 @@ class Side:
 
     def noise(self) -> Noise | None:
         """Noise of the mean step time, about the course of the side; None with too few steps. [s]"""
-        if len(self.days) >= MANY_DAYS:
+        if self.is_by_day:
             of_days = np.array([day.actual_s.mean() for day in self.days])
             return noise_of(of_days, len(of_days))
         steps_s = np.concatenate([day.actual_s for day in self.days])

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.diff_runs import main
+from jobs.diff_runs import course, main
 from jobs.landing.one_run import runs_in
 from jobs.reading.analysis import analysis
+from jobs.reading.side import Day, Side
 from jobs.synthetic.job import recorded_job
 from jobs.synthetic.log_files import write_rank_logs
 from jobs.synthetic.mechanisms.workers import WeakGpu
@@ -22,6 +23,7 @@ from jobs.synthetic.shape import JobIdentity, JobShape
 from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
+from schemas.unit import Unit
 from schemas.vocabulary import JOB_SLOWDOWN, JOBS, RANK_STEPS, RESULT_TABLES, Exit
 from tests.jobs.conftest import Ask, Said
 from tests.jobs.landing.formats.test_megatron_console import console
@@ -117,6 +119,42 @@ def test_an_equal_run_is_no_failure_and_the_table_is_short(call: Ask, landing: P
     assert "B against A: no difference: a step takes " in said.out
     assert [line.split()[:2] for line in said.out.splitlines() if line.startswith(" step time")] == [
         ["step", "time"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("days_s", "said"),
+    [
+        ([[1.0] * 30], []),
+        (
+            [[1.0] * 12 + [1.5] * 8 + [1.25] * 10],
+            [
+                (
+                    "A takes 1 s a step, then 1.5 s from recorded step 13 on, "
+                    "then 1.25 s from recorded step 21 on, of 30."
+                )
+            ],
+        ),
+        ([[1.0] * 9, [2.0] * 9], ["A takes 1 s a step, then 2 s from recorded step 10 on, of 18."]),
+        ([[1.0]] * 3 + [[2.0]] * 4, ["A takes 1 s a step, then 2 s from day 4 on, of 7."]),
+        (
+            [[1.0 + 0.01 * step for step in range(30)]],
+            ["A takes 1.05 s a step in its first third, and 1.24 s in its last: it drifts."],
+        ),
+    ],
+)
+def test_the_course_of_a_side_is_said_where_it_is_not_steady(
+    days_s: list[list[float]], said: list[str]
+) -> None:
+    noise_s = 0.001 * np.array([0.0, 1.0, -1.0])
+    days = [
+        Day(
+            Unit(DAY + timedelta(days=number), "llm", "r"), {}, np.array(each) + np.resize(noise_s, len(each))
+        )
+        for number, each in enumerate(days_s)
+    ]
+    assert list(course("A", Side("a side", days))) == [
+        f"{each} The interval holds for this course." for each in said
     ]
 
 
