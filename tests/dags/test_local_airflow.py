@@ -18,9 +18,11 @@ def test_what_has_started_ends_if_the_rest_cannot_start(
     monkeypatch.setattr(local_airflow, "_airflow", lambda: str(tmp_path / "airflow"))
     (tmp_path / "home" / "scheduler.log").mkdir(parents=True)
     airflow = LocalAirflow(tmp_path / "home", 8080, {})
+    before = psutil.Process().children()
     with pytest.raises(IsADirectoryError), airflow:
         pytest.fail("the scheduler cannot write its log")
-    left = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
+    started = [each for each in psutil.Process().children() if each not in before]
+    left = [each for each in started if each.status() != psutil.STATUS_ZOMBIE]
     for each in left:
         each.send_signal(signal.SIGKILL)
     assert not left
