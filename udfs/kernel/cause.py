@@ -59,7 +59,7 @@ BOTH: Final = -1
 
 
 class Culprit(NamedTuple):
-    """What caused a slowdown, and since when: one worker, or a group that is slow together.
+    """Worker, or group of workers slow together, that caused a slowdown, and the steps in which it was slow.
 
     stage, dp_rank : of a worker; one is ALL of a stage or a replica, both of a host or a rack.
     effect         : how much longer its ops took, as a share of the usual time (0.3: 30 % longer); of pauses,
@@ -145,7 +145,7 @@ class TypeFactors(NamedTuple):
 
     @property
     def factor(self) -> Floats:
-        """Duration factor of each type relative to the fastest, 1 where not slower; shape (t, k)."""
+        """Duration factor of each GPU type relative to the fastest, 1 if it is not slower; shape (t, k)."""
         return np.where(self.is_slower[:, None], np.exp(self.measured), 1.0)
 
 
