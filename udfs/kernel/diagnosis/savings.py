@@ -96,7 +96,7 @@ def savings_of(
 
 
 def shapley(value_of: dict[Fixed, Number], players: Sequence[int]) -> dict[int, Number]:
-    """Shapley value of each player (Shapley 1953): its mean contribution over all orders.
+    """Return the Shapley value of each player (Shapley 1953): its mean contribution over all orders.
 
     value_of : value of every subset of the players: a number, or an array of them.
     """
