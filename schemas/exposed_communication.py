@@ -1,4 +1,4 @@
-"""Communication that delays the steps of a unit, and communication hidden behind computes."""
+"""The table exposed_communication: communication that delays steps, and communication behind computes."""
 
 from typing import Final
 

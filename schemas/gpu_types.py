@@ -1,4 +1,4 @@
-"""gpu_type_slowdown: what mixing types of GPU costs a unit whose logs state the type of each host."""
+"""gpu_type_slowdown: the slowdown from mixed types of GPU, for units whose logs state each host's type."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Facts about hosts from other sources: spans of failed checks (host_health), and those beside culprits."""
+"""Tables of host health from other sources: failed checks (host_health), and those near culprits."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Tables of runs in progress: live_slowdown, the last window of each; live_causes, those that began or ended.
+"""Tables of runs in progress: live_slowdown for the latest window, live_causes for causes as they come and go.
 
 Preliminary: no publication, sum or fingerprint has their rows, and the night reads none of them.
 """

@@ -1,4 +1,4 @@
-"""Slowdown caused by each op type, stage, dp rank and worker alone; also step times and host clocks."""
+"""Tables of the slowdown by each op type, stage, dp rank and worker alone, of steps, and of host clocks."""
 
 from typing import Final
 

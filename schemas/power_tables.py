@@ -1,4 +1,4 @@
-"""Power swings from computing and waiting: of each unit, of a day, and of units that swing in phase."""
+"""Tables of power swings, as workers compute and wait: of a unit, of a day, and of units in phase."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Runs that form one whole, such as the roles of RLHF: which role the others wait for."""
+"""Tables of runs with different roles in one job, as in RLHF: which role the others wait for."""
 
 from typing import Final
 
