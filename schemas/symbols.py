@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class Symbol(NamedTuple):
-    """A number that the paper defines, or this project if `equation` is empty.
+    """A number defined by the paper, or by this project if `equation` is empty.
 
     columns : its (table, column) pairs.
     """

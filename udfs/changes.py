@@ -275,7 +275,7 @@ Row = dict[str, Any]
 
 
 def points_of(tables: Mapping[str, pa.Table]) -> list[Point]:
-    """Return one point for each replayed unit; tables : those of READ, of the same units."""
+    """Return one point for each replayed unit, from the tables that READ names."""
     steps = _lists(tables[STEP_SLOWDOWN].sort_by("step"), "actual_step_s", "list")
     hosts = _lists(tables[WORKER_SLOWDOWN], "host", "distinct")
     causes: dict[Unit, list[Row]] = {}

@@ -1,4 +1,4 @@
-"""What-if scenarios of one unit, callable without Spark: chosen ops ideal or scaled, or a cause fixed.
+"""What-if scenarios of one unit, without Spark: chosen ops are made ideal or scaled, or causes are fixed.
 
 `replay_scenarios(rows, manifest, ["op_type = 'forward-compute' AND pp_rank = 3"]).answers[0].time_saved_s`
 """

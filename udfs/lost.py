@@ -1,4 +1,4 @@
-"""Time that a unit loses, split among its causes: the one figure for tables, pages and commands."""
+"""Time that a unit loses, split among its causes, as tables, pages and commands state it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum

@@ -1,4 +1,4 @@
-"""Ops of chosen rows as flat numpy arrays, and checks of such lists by their writer.
+"""Ops of chosen rows as flat numpy arrays, and checks of lists of ops by the code that writes them.
 
 Chosen without a copy if all rows are, in order. The checks are the SQL gate's conditions, at numpy's speed.
 """

@@ -1,4 +1,4 @@
-"""Culprits that have hosts, and the time since when each was slow.
+"""Culprits whose hosts are known, and the time at which each became slow.
 
 Equations: udfs/README.md, "Health of hosts".
 """
@@ -101,7 +101,7 @@ class Named:
                     yield Culprit(*facts, onset.slow_from, onset.course == _ALWAYS)
 
     def _beginning(self, row: Row, culprit: Row, earliest: date) -> tuple[date, _Onset | None]:
-        """Return the first day in a row that has a culprit, and its onset then; None in a log without times.
+        """Return the first of the consecutive days that have this culprit, and its onset; None without times.
 
         Days on which the run was not replayed do not count.
         """

@@ -49,7 +49,7 @@ class ComputingSums:
     high: Floats = field(default_factory=lambda: np.zeros(BINS))
 
     def add(self, block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> None:
-        """Add the steps of a block; arguments as of `shares`."""
+        """Add the steps of a block; arguments as in `shares`."""
         share = shares(block, end_s, began_s, step_s)
         self.steps += len(share)
         self.swing += float((share.max(axis=1) - share.min(axis=1)).sum())

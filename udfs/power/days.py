@@ -215,7 +215,7 @@ class Pairs(NamedTuple):
 
 
 def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
-    """Count pairs of units that swing in phase, and return the heaviest of them.
+    """Count pairs of units that swing in phase, and return the pairs with the largest weight.
 
     weight : float64, shape (unit,); that of a pair is the sum.
     most   : pairs that are returned, heaviest first, then in the order of the units. Others are not in memory

@@ -168,7 +168,7 @@ class _Known:
 
 
 def _as_measured(row: Row, gpu_hours: float | None) -> Row:
-    """Undo the revision of a job_causes row; hours follow from its fractions."""
+    """Undo the revision of a job_causes row, and recompute its hours from its fractions."""
     before = row["unrevised"]
     new = row if before is None else {**row, **before, "unrevised": None}
     hours = [in_gpu_hours(new, name, gpu_hours) for name in _MEASURED]
@@ -176,7 +176,7 @@ def _as_measured(row: Row, gpu_hours: float | None) -> Row:
 
 
 def _as_counted(revised: list[Row], stored: Sequence[Row]) -> list[Row]:
-    """Recompute losses as the stored rows count them: before 0.4.0, none beyond the fixes."""
+    """Recompute losses as the stored rows count them; before 0.4.0, losses beyond the fixes did not count."""
     lost = [row["lost_fraction"] for row in stored]
     fixed = max(0.0, fsum(row["attributed_fraction"] for row in stored))
     if None in lost or not isclose(fsum(lost), fixed, rel_tol=SAME_SUM):

@@ -83,7 +83,7 @@ class BlockColumns:
     workers: WorkerRows
 
     def __call__(self, name: str) -> OpColumn:
-        """Return one of COLUMNS by its name."""
+        """Return the column of this name, which is one of COLUMNS."""
         graph, lanes = self.block.graph, self.block.duration_s.shape[2]
         op_types = np.array(graph.op_types)[:, None, None]
         made: dict[str, Callable[[], OpColumn]] = {

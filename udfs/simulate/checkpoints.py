@@ -81,7 +81,7 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
 
 
 class _Work(NamedTuple):
-    """Working time and steps of an attempt, in all and up to its first named step after the first.
+    """Working time and steps of an attempt: in total, and up to the first named step after its first.
 
     What stood still before the first step is start-up.
     """

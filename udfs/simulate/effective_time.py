@@ -86,7 +86,7 @@ def time_rows(
 
 
 def shown_gpu_hours(facts: Mapping[str, Any], job: Mapping[str, Any], times: StepTimes) -> float:
-    """Return the GPU-hours that a unit's events show without outages; the manifest does not count. [GPU h]
+    """Return the GPU-hours that a unit's events show, without outages, whatever its manifest states. [GPU h]
 
     facts, job, times : as of time_rows
     """

@@ -251,7 +251,7 @@ def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | No
 
 
 def is_transposed(rows: ReplayedRows) -> bool:
-    """Return whether forward data arrive just where dp_rank, and not where the stage, is above 0."""
+    """Return whether forward data arrive exactly where dp_rank, and not the stage, is above 0."""
     row, codes, _ = rows.middle_step
     shape = rows.worker_rank.shape
     arriving = row[codes == ot.FORWARD_RECV]

@@ -33,7 +33,7 @@ class LayersError(ValueError):
 
 
 class _Saved(NamedTuple):
-    """One mitigation and its savings: saved_s per mean step, and gpu_s if GPUs save another time."""
+    """One mitigation and its savings: saved_s per mean step, and gpu_s if GPU time changes differently."""
 
     mitigation: str
     plan: str

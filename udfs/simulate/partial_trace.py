@@ -81,7 +81,7 @@ _Graphs = Sequence[tuple[OpGraph, int]]
 
 
 def _step_s(graphs: _Graphs, ideal_s: Floats, transfer_s: Floats) -> float:
-    """Return the mean step time with given ideal durations; both float64, shape (stage, op type). [s]"""
+    """Return the mean step time for these ideal durations; float64, shape (stage, op type). [s]"""
     times_s = []
     for graph, _ in graphs:
         moved_s = np.where(_has_peer(graph), ideal_of_ops(graph, transfer_s), 0.0)
@@ -117,7 +117,7 @@ def bounds(
 def _replayed(
     rows: ReplayedRows, layout: Layout, ops_together: int, *, has_gaps: bool
 ) -> tuple[float, list[tuple[OpGraph, Floats]]]:
-    """Replay with transfers of no length; mean step time [s], graphs and durations, (op, step, dp). [s]"""
+    """Return mean step time without transfer times [s], graphs and durations of shape (op, step, dp). [s]"""
     completed = CompletedRows.of(rows, layout, has_gaps=has_gaps)
     unheld = layout._replace(blocking=Blocking())
     blocks = read(completed, unheld, ops_together, diagnosed=False).blocks

@@ -41,7 +41,7 @@ _ALLOWED: Final = {
 
 
 class Span(NamedTuple):
-    """Time interval from begin to end. [s]"""
+    """Time interval from start to end. [s]"""
 
     begin_s: float
     end_s: float
@@ -53,7 +53,7 @@ class Span(NamedTuple):
 
     @property
     def length_s(self) -> float:
-        """Length of the interval; 0 if the clock at its end is behind the clock at its begin. [s]"""
+        """Length of the interval; 0 if its recorded end lies before its recorded start. [s]"""
         return max(self.end_s - self.begin_s, 0.0)
 
 
@@ -87,7 +87,7 @@ class Attempt:
             self.steps.append(step)
 
     def forget(self, marks: int) -> None:
-        """Drop all but the first `marks` marks."""
+        """Drop all marks of the attempt except the first `marks`."""
         del self.times_s[marks:], self.steps[marks:]
 
 

@@ -130,7 +130,7 @@ def simulate_unit(
 def ended_unit(
     facts: Mapping[str, Any], settings: SimulationSettings, why: str, traceback: str | None = None
 ) -> Results:
-    """Return the results of a unit whose simulation failed by a bug of this project, or killed its process.
+    """Return the results of a unit whose simulation failed by a bug or killed its process.
 
     why : in one line. traceback : None where there is none, but `why`
     """

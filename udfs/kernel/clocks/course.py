@@ -89,7 +89,7 @@ def course(ahead_s: Floats, time_s: Floats) -> Course:
 
 
 def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
-    """Return clock offsets relative to what most clocks of a part do, not to their mean; same shape. [s]
+    """Return clock offsets relative to the common motion of most connected clocks; same shape. [s]
 
     A clock that is set moves the mean, so that all the others seem to be set a little the other way. What
     most clocks do beside their drift, step by step, is the mean's doing; that is taken away. So is the drift

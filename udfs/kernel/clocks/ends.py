@@ -1,4 +1,4 @@
-"""Clock differences from recorded ends, step by step (udfs/README.md, clocks).
+"""Clock differences by step, from the recorded ends of ops (udfs/README.md, clocks).
 
 Both ends of a transfer, and all members of a collective, end at the same instant; each says what its clock
 read then. The differences are the clocks', beside what a transfer takes and how ends scatter.
@@ -187,7 +187,7 @@ def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
 
 
 def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
-    """Return the two-way connections between these workers, with workers given as places among them."""
+    """Return the two-way connections between some workers, numbered by their place among these."""
     place = np.full(layout.pp_size * layout.dp_size, -1)
     place[workers] = np.arange(len(workers))
     placed = [_Way(way.both, place[way.one], place[way.other]) for way in ways if len(way.both) > 1]

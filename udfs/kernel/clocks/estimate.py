@@ -193,7 +193,7 @@ class Listener:
         self._calls: dict[int, tuple[OpGraph, Ints]] = {}
 
     def hear(self, block: StepBlock, ends: Ends, first_step: int = 0) -> None:
-        """Record the clock differences that a block shows; its first step has the position first_step."""
+        """Record the clock differences that a block of steps shows; first_step : place of its first step."""
         steps = first_step + block.steps
         self._spans_s.append((ends.last_s - ends.first_s).max(axis=(0, 2)))
         if id(block.graph) not in self._calls:

@@ -42,7 +42,7 @@ class Joined(NamedTuple):
 
 
 class _System(NamedTuple):
-    """Normal equations of the ties without their weights.
+    """Normal equations of a least-squares fit to ties, without the weights of the ties.
 
     places : int, shape (4 * tie,); where weights are added in a matrix of the nodes.
     held   : float64, shape (node, node); 1 for clocks of one part, whose mean is zero, which changes no

@@ -126,7 +126,7 @@ def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
 
 
 def _is_shared(over: Tensor) -> Mask:
-    """Return where most stages and directions exceed the least pause together, as uneven data make them."""
+    """Return a mask of where most stages and directions exceed the least pause, as uneven data cause."""
     stages, directions, *lanes = over.shape
     of_most = medians_along(over.reshape(stages * directions, *lanes), 0, low=True)
     return np.asarray(of_most > LEAST_PAUSE)
@@ -228,7 +228,7 @@ def _is_calm(values: Floats) -> bool:
 
 
 def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Workers) -> Data:
-    """Compute microbatch weights from the residuals of stage and worker; overwrite rest.
+    """Compute microbatch weights from the residuals of stage and worker; overwrite `rest`.
 
     rest, usual, weight : logs.
     """

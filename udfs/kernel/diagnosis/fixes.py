@@ -152,7 +152,7 @@ def _put_computes(
 def _compute_times(
     found: Found, factors: Factors, work: Works, some: tuple[Index, ...], causes: Causes, out: Tensor
 ) -> None:
-    """Write compute durations with some causes left in to out. [s]"""
+    """Fill `out` with compute durations in which some causes remain. [s]"""
     # As is, data, stage, both: in the order of what is balanced.
     chosen = work[(cause.DATA_IMBALANCE not in causes) + 2 * (cause.STAGE_IMBALANCE not in causes)]
     np.multiply(chosen[some], factors.worker[some] if cause.SLOW_WORKER in causes else 1.0, out=out)

@@ -75,7 +75,7 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
 
 
 def is_skew(each: int, found: Found, saved: float, least: float) -> bool:
-    """Return whether clock skew alone could explain a fix's saving, except for less than `least`."""
+    """Return whether clock skew alone could explain a fix's saving, apart from a part below `least`."""
     waits = {cause.LAUNCH_DELAY: 4, cause.COMMUNICATION: 2 * found.microbatches}
     job = found.job
     may_be = job.skew_s > MOST_SKEW_S and saved * job.actual_s < waits.get(each, 0) * job.skew_s

@@ -30,7 +30,7 @@ step, and of the saving; more where slow workers and heavy data hide each other.
 def number_of_steps(
     numbers: Ints, actual_s: Floats, gpu_hours: float | None, world_size: int | None
 ) -> float:
-    """Return the number of steps of the day, by its GPU-hours, and at least by the step numbers.
+    """Return the number of steps of the day by its GPU-hours, or by the step numbers if these show more.
 
     Infinite where neither says: without GPU-hours, one stretch of steps may be all of a day or its start.
 

@@ -168,7 +168,7 @@ def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
 
 
 def scatter_over_steps(own: Floats) -> Floats:
-    """Return the typical standard deviation of a series over steps, shape (k,); half may be slow.
+    """Return the typical standard deviation of series over steps, shape (k,); half of them may be slow.
 
     own : shape (p, k, s, d).
     """

@@ -1,4 +1,4 @@
-"""Mitigations of one job: of its causes, or all mitigations that its log allows to compute."""
+"""Mitigations of one job: those of its causes, or all that can be computed from its log."""
 
 from collections.abc import Sequence
 from math import inf

@@ -111,7 +111,7 @@ def _over_usual(factors: Factors, factor: Floats) -> Floats:
 
 
 def _healthy(found: Found, cells: Mask) -> Found:
-    """Return the measured slowness without that of some workers. cells : bool, shape (p, d)."""
+    """Return the measured slowness as if some workers were healthy. cells : bool, shape (p, d)."""
     factors = found.factors
     if factors is not None:
         of_workers = cells[:, None, None, None, None, :]

@@ -167,7 +167,7 @@ def _parts(block: BlockTimes, layout: Layout, ops: Ints, values: Floats) -> Floa
 
 
 def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
-    """Return the values at an op's worker, shape (step, dp); values : of all workers, shape (p, step, d)."""
+    """Return values at an op's worker, shape (step, dp), from those of all workers, shape (p, step, d)."""
     if block.graph.has_dp_lanes:
         of_stage: Floats = values[block.graph.stages[op]]
         return of_stage
@@ -253,7 +253,7 @@ def _entries(blocks: Sequence[BlockTimes], layout: Layout) -> dict[int, Floats]:
 
 
 def by_worker(layout: Layout, block: BlockTimes, ops: Ints, values: Floats) -> tuple[Floats, Floats]:
-    """Sum over each worker's ops, and mark workers with any ops; shape (stage, step, dp_rank).
+    """Sum values over each worker's ops, and mark workers that have any; shape (stage, step, dp_rank).
 
     values : of the ops, shape (op, step, dp).
     """

@@ -142,7 +142,7 @@ def _usual(common: Floats, error: Floats) -> Floats:
 
 @cache
 def _sigmas_below(lowest: int, number: int) -> float:
-    """Return the expected depth of the lowest normal values below the mean, in standard deviations."""
+    """Return by how many standard deviations the lowest normal values are expected below the mean."""
     normal = NormalDist()
     places = [(rank + 1 - BLOM) / (number + 1 - 2 * BLOM) for rank in range(lowest)]
     return -sum(map(normal.inv_cdf, places)) / lowest

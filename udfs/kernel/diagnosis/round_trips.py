@@ -1,4 +1,4 @@
-"""Slowness of transfers by any clock: in round trips, clock offsets cancel (diagnosis, section 4).
+"""Slowness of transfers despite clock offsets, which cancel in round trips (diagnosis, section 4).
 
 A clock that is ahead makes transfers of one direction look longer, and those of the other as much shorter.
 Sends that are done when their data are copied do not say which clock is right; what both directions of a

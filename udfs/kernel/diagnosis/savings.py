@@ -1,4 +1,4 @@
-"""Time that fixes save: each alone, all together, and each cause's share of that."""
+"""Time that fixes save: each alone, all together, and each cause's share of the joint saving."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations

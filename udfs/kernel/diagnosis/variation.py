@@ -111,7 +111,7 @@ def levels_and_variation(logs: Tensor) -> Variation:
 
 
 def _by_light(apart: Floats, beside: Tensor, is_restless: Mask) -> Floats:
-    """Return levels in which steps of strong scatter rest on their light microbatches, (p, k, s, d).
+    """Return levels that rest on the light microbatches in steps of strong scatter, shape (p, k, s, d).
 
     Where half of a worker's ops are long in a step, their median is long or not by chance. What is slow
     itself lengthens the light ones too.

@@ -144,7 +144,7 @@ A plain tuple, because a graph has thousands of them and every job makes them an
 
 
 class Meetings(NamedTuple):
-    """Consecutive rendezvous of one kind.
+    """Consecutive rendezvous of ops, all of one kind.
 
     members   : for each member of a rendezvous its ops, one per rendezvous; all equally long.
     across_dp : whether they meet on all dp lanes.

@@ -179,7 +179,7 @@ def _tried(
 
 
 def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
-    """Lay out the steps in which blocking may be found; none if it is surely absent.
+    """Lay out the steps in which blocking may be found; return none if blocking is surely absent.
 
     Their times and meetings are the same, whatever blocks.
     """
@@ -226,7 +226,7 @@ def _is_ruled_out(
 
 
 def _is_near_in_all(replays: "_Replays") -> bool:
-    """Return whether every step replays as recorded, so that waits may show without any in a middle step."""
+    """Return whether every step replays as recorded; waits may then show even if a middle step has none."""
     apart = np.abs(replays.actual_s - replays.replayed_s)
     return bool((apart <= LEAST_GAIN / 2 * replays.actual_s).all())
 

@@ -72,7 +72,7 @@ def _parts(op_type: int, blocks: Sequence[StepBlock]) -> list[_Part]:
 
 
 def _are_early(parts: Sequence[_Part], clock: Callable[[StepBlock], Ints]) -> bool:
-    """Return whether enough sends end before their recv begins, without the step that has most of these."""
+    """Return whether enough sends end before their recv begins, even without the most affected step."""
     early = [_early(part, clock) for part in parts]
     if not any(each.any() for each in early):
         return False
@@ -119,7 +119,7 @@ def _in_calls(part: _Part, cell: int, ops: Sequence[int], others: tuple[int, ...
 
 
 def _end_long_before(forward: Sequence[_Part], backward: Sequence[_Part]) -> bool:
-    """Return whether sends end in the first half of a transfer, both ways summed so that clocks cancel.
+    """Return whether sends end in the first half of a transfer; both ways are summed to cancel clocks.
 
     Asked are the first transfer forward and the last one back, which are most often issued alone.
     """
@@ -145,7 +145,7 @@ def _times(part: _Part, place: int) -> Floats:
 
 
 def _is_in_call(part: _Part, place: int) -> Mask:
-    """Return a mask of where either end of a transfer was issued with others; shape (step, dp)."""
+    """Return a mask that is true where either end of a transfer was issued with others; (step, dp)."""
     (sender, receiver), send, recv = part.cells, part.sends[place], part.recvs[place]
     is_in_call: Mask = (_in_calls(part, sender, [send], RECVS) | _in_calls(part, receiver, [recv], SENDS))[0]
     return is_in_call

@@ -1,4 +1,4 @@
-"""Replays in which any set of ops is recorded, ideal or scaled, with several scenarios per pass.
+"""Replays in which chosen ops keep recorded durations, or get ideal or scaled ones; several per pass.
 
 The scenarios of section 5 have a faster way (`stacked`), which is proved against this one.
 """
@@ -67,7 +67,7 @@ def replay_masks(
 def replay_one_by_one(
     graph: OpGraph, layout: Layout, duration_s: Floats, ideal_of_op: Floats
 ) -> ScenarioTimes:
-    """Replay the scenarios of section 5 with separate lanes for each; slower than `stacked`.
+    """Replay the scenarios of section 5 of the model with separate lanes for each; slower than `stacked`.
 
     duration_s  : float64, shape (op, step, dp). [s]
     ideal_of_op : float64, shape (op,). [s]

@@ -137,7 +137,7 @@ def parts_of(
 
 
 def _step_times(block: Block, other_s: Floats, group: Ints, number: int) -> Floats:
-    """Return step times as more groups take the other durations; shape (2 * number, step). [s]
+    """Return step times as more groups take the other run's durations; shape (2 * number, step). [s]
 
     Row i to `number`: the groups below i; row `number` + i: those from i on.
     """

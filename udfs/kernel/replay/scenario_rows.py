@@ -44,12 +44,12 @@ class Replicas(NamedTuple):
 
     @property
     def partners(self) -> int:
-        """First row of the ideal partners."""
+        """Index of the first row of the ideal partners of the replicas."""
         return self.first + self.number
 
     @property
     def end(self) -> int:
-        """First row after all replicas and their partners."""
+        """Index of the first row after the replicas and their partners."""
         return self.first + 2 * self.number
 
 
@@ -93,7 +93,7 @@ class ScenarioRows:
 
 @once_per_graph
 def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
-    """Order the scenarios of section 5 by where they first differ from the ideal.
+    """Order the scenarios of section 5 of the model by where they first differ from the ideal.
 
     graph : with dp ranks as lanes.
     """

@@ -1,4 +1,4 @@
-"""Replay of all scenarios of section 5 in one pass over the graph, with lanes contiguous in memory.
+"""Replay of all scenarios of the model's section 5 in one pass over the graph, with contiguous lanes.
 
 Equal bit for bit to one-at-a-time replays, as tests show, at a fraction of the cost.
 """
