@@ -1,4 +1,4 @@
-"""Why a job is slow: each cause, declared once, with all that tables, pages and documents say of it.
+"""Causes of slowness, each declared once, with all that tables, pages and documents say about it.
 
 Standard library only, as the vocabulary, whose names of causes and flags come from here.
 """
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Cause(NamedTuple):
-    """A cause: its name in tables and commands, and what people read of it.
+    """A cause of slowness: its name in tables and commands, and the texts that people read about it.
 
     words     : what it is called in texts
     advice    : what fixes it
@@ -33,7 +33,7 @@ class Cause(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Its words, and in brackets its name, where that differs."""
+        """The cause in words, followed by its name in brackets if that differs."""
         return self.words + (f" ({self.name})" if self.words != self.name.replace("_", " ") else "")
 
 

@@ -1,4 +1,4 @@
-"""Parser of columns and rules declared as text; kinds of columns; columns that several tables share."""
+"""Parser of columns and rules declared as text, kinds of columns, and columns that several tables share."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -94,7 +94,7 @@ def _declared(text: str, own: Own, shared: Mapping[str, Column]) -> Iterator[Col
 
 
 def _kind(text: str, own: Own) -> dict[str, Any]:
-    """Arguments of Column for a kind; `text[]` is a list of texts, `text -> real` a map."""
+    """Return the arguments of Column for a kind; `text[]` is a list of texts, `text -> real` a map."""
     if text in own:
         return {"type": own[text]}
     if text.endswith("[]"):
@@ -104,7 +104,7 @@ def _kind(text: str, own: Own) -> dict[str, Any]:
 
 
 def rules(text: str) -> tuple[Expectation, ...]:
-    """Return the rules that a text declares, each `-- meaning`, and below it `name: condition`, which is SQL.
+    """Return the rules that a text declares, each as `-- meaning` and below it `name: condition` in SQL.
 
     With `name (warns): condition` a broken rule only warns. Either may go on: in lines of `--`, or indented.
     """
@@ -124,7 +124,7 @@ def rules(text: str) -> tuple[Expectation, ...]:
 
 
 def _unfolded(text: str) -> Iterator[str]:
-    """Lines of a text, each joined with the indented lines below it."""
+    """Yield the entries of a text, each joined with the indented lines below it."""
     for entry in re.split(r"\n(?! )", cleandoc(text)):
         yield " ".join(map(str.strip, entry.splitlines()))
 
@@ -164,7 +164,7 @@ _SHARED: Final[dict[str, Column]] = {
 
 
 def interval(*names: str, unit: str = "fraction") -> tuple[Column, ...]:
-    """Columns with the bounds of 90 % intervals around columns of these names."""
+    """Return columns for the bounds of the 90 % intervals around columns of these names."""
     ends = [(name, *end) for name in names for end in (("low", "lower end"), ("high", "upper end"))]
     said = "{} of a 90 % interval around {}; null where it has none"
     return tuple(

@@ -1,4 +1,4 @@
-"""Assumptions of the view and the command drain: days ahead, cost of a drain, and the prior."""
+"""Assumptions of the view drain and the command drain: days ahead, cost of a drain, and the prior."""
 
 from dataclasses import dataclass
 from typing import Final

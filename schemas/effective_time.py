@@ -8,12 +8,12 @@ from schemas.vocabulary import UNIT_KEY
 
 KNOWN_PARTS: Final = {
     "productive": "training at ideal speed: kept steps, at the ideal step time",
-    "straggling": "how much longer kept steps took than that, by their replay (T - T_ideal); negative where "
-    "the ideal takes longer",
+    "straggling": "how much longer kept steps took than at ideal speed, by replay (T - T_ideal); negative "
+    "where the ideal takes longer",
     "late_start": "how much longer kept steps took than their replay (T_actual - T): late starts; negative "
     "where the replay takes longer",
-    "lost_work": "steps that were done again after a restart, or have to be",
-    "outage": "from a failure to the next start, as far as the manifest's GPU-hours leave room for it",
+    "lost_work": "steps that were repeated after a restart, or have to be repeated",
+    "outage": "time from a failure to the next start, as far as the manifest's GPU-hours leave room for it",
     "startup": "GPU-hours from a start to the first step",
     "checkpoint": "GPU-hours in which training stood still to save a checkpoint",
     "evaluation": "GPU-hours in which training stood still for an evaluation",
@@ -42,22 +42,22 @@ JOB_TIME: Final = Table(
             )
         ),
         *col.declared("""
-            unknown_gpu_hours (real [GPU h]): the rest, 0 where only rounding is left; negative, by 1 % at
-                most, where events show more than was allocated
+            unknown_gpu_hours (real [GPU h]): rest of the GPU-hours, 0 where only rounding is left; negative,
+                by 1 % at most, where events show more than was allocated
             ettr (fraction): effective training time ratio: kept steps, stragglers and late starts included,
                 over scheduled_gpu_hours; a lower bound, as unknown time counts as not effective. Over several
                 units: the sums of both over rows of this table
             productive_fraction (fraction): productive_gpu_hours over scheduled_gpu_hours
-            lost_to_causes_gpu_hours (gpu_hours >= 0): the lost part of productive, straggling and late
-                starts, unexplained included, as lost_fraction of job_causes sums it; null: no causes were
+            lost_to_causes_gpu_hours (gpu_hours >= 0): lost part of productive, straggling and late-start
+                hours, unexplained included, as lost_fraction of job_causes sums it; null: no causes were
                 looked for. A slow worker is part of the usual time, and so of ideal speed: here it counts as
                 lost
             steps_kept (real [steps] >= 0): steps done on this day that stayed, by marks in the events
-            steps_lost (real [steps] >= 0): steps done on this day that were done again, or have to be
-            outage_s (seconds >= 0): from failures to the next starts, by the events alone
-            queued_gpu_hours (gpu_hours >= 0): what the run waited for before its starts on this day, from
-                submission to start, in full; not part of scheduled_gpu_hours; null: a start has no submission
-                event
+            steps_lost (real [steps] >= 0): steps done on this day that were repeated, or have to be repeated
+            outage_s (seconds >= 0): time from failures to the next starts, by the events alone
+            queued_gpu_hours (gpu_hours >= 0): GPU-hours for which the run waited before its starts on this
+                day, from submission to start, in full; not part of scheduled_gpu_hours; null: a start has no
+                submission event
             starts (count): starts and restarts
             failures (count): failures
             checkpoints (count): checkpoints

@@ -1,4 +1,4 @@
-"""Communication that delays the steps of a unit, and communication hidden behind computes."""
+"""The table exposed_communication: communication that delays steps, and communication behind computes."""
 
 from typing import Final
 
@@ -14,15 +14,15 @@ EXPOSED_COMMUNICATION: Final = Table(
     columns=col.declared(
         f"""
         log_date, job_id, run_id
-        scope (text of SCOPES): whose communication: of the whole job, one stage, one op type
+        scope (text of SCOPES): what the communication belongs to: the whole job, one stage, or one op type
         op_type (text of OP_TYPES): op type, with send and recv of one direction as one type; '{ALL_OP_TYPES}'
             for the job and stages
         pp_rank (number32 >= {ALL_STAGES}): pipeline stage; {ALL_STAGES} for the job and op types
         busy_s (seconds >= 0): time that the worker with most of this communication spends in it, its streams
             added up; exposed_s in steps in which that is longer: transfers of several workers in turn. May be
             longer than the step, because streams of a worker run at the same time
-        exposed_s (seconds >= 0): by how much it lengthens the step: T less the replay in which this
-            communication takes no time
+        exposed_s (seconds >= 0): time by which this communication lengthens the step: T less the replay in
+            which this communication takes no time
         hidden_s (seconds >= 0): busy_s - exposed_s: the part that lengthens no step
         overlap_saved_s (seconds): the step gets at most this much shorter if this communication overlaps
             perfectly: T less the longer of the replay without it and the busiest stream of it on one worker

@@ -1,4 +1,4 @@
-"""The fleet on one log date: as a whole, and by cause, host, status, group and op type."""
+"""Tables of the fleet on one log date: as a whole, and by cause, host, status, group and op type."""
 
 from typing import Final
 
@@ -73,12 +73,15 @@ CAUSE_DAY: Final = Table(
             replayed (count): units of the day that were replayed, the same for all causes
             jobs (count): replayed units with the cause (is_cause), flagged or not
             flagged_jobs (count): units with the cause in which it is flagged
-            attributed_gpu_hours (gpu_hours): its share of what all fixes together save; null if no unit that
-                has the cause, or where none has it no unit, states GPU-hours
-            recoverable_gpu_hours (gpu_hours): GPU-hours saved by fixing this cause alone; null as before
+            attributed_gpu_hours (gpu_hours): share of the cause in what all fixes together save; null if no
+                unit with the cause states GPU-hours, or, if no unit has the cause, no unit of the day states
+                any
+            recoverable_gpu_hours (gpu_hours): GPU-hours saved by fixing this cause alone; null as for
+                attributed_gpu_hours
             analysed_jobs (count?): analysed units with the cause
-            lost_gpu_hours (gpu_hours >= 0): GPU-hours that analysed units lose to it: see job_causes; null if
-                no unit that loses to it, or where none does no unit, states them
+            lost_gpu_hours (gpu_hours >= 0): GPU-hours that analysed units lose to the cause: see job_causes;
+                null if no unit that loses to it states them, or, if no unit loses to it, no unit of the day
+                states any
             lost_s
             """),
         *col.interval("attributed_gpu_hours", "recoverable_gpu_hours", "lost_gpu_hours", unit="GPU h"),

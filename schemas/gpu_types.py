@@ -1,4 +1,4 @@
-"""gpu_type_slowdown: what mixing types of GPU costs a unit whose logs state the type of each host."""
+"""gpu_type_slowdown: the slowdown from mixed types of GPU, for units whose logs state each host's type."""
 
 from typing import Final
 
@@ -19,24 +19,24 @@ GPU_TYPE_SLOWDOWN: Final = Table(
     grain=(*UNIT_KEY, "gpu_type"),
     columns=col.declared(f"""
         log_date, job_id, run_id
-        gpu_type (text): as the log spells it; {NOT_STATED}: not known, or not of the {MOST_TYPES} with most
-            workers
+        gpu_type (text): type of GPU as the log spells it; {NOT_STATED}: unknown, or not among the
+            {MOST_TYPES} types with most workers
         workers (size >= 1): workers of the type
         hosts (size >= 0): hosts of their replayed ranks, where logged
         forward_ideal_s (seconds? >= 0): mean forward-compute of its workers: the paper's ideal for them
             alone; null without any
-        backward_ideal_s (seconds? >= 0): the same of backward-computes
+        backward_ideal_s (seconds? >= 0): mean backward-compute of its workers; null without any
         factor (ratio? >= 1): how many times as long its usual computes take as those of the fastest type in
             the same stages, geometric mean of both directions; null if unknown
         forward_factor (ratio? >= 0): factor of forward-computes alone
         backward_factor (ratio? >= 0): factor of backward-computes alone
-        is_slower (flag): the factor is beyond doubt: its log is above 0.03 and 3.5 standard errors
+        is_slower (flag): whether the factor is beyond doubt: its log is above 0.03 and 3.5 standard errors
         slowdown (ratio): step time with all ops of its workers as recorded and all else ideal, over T_ideal
             (S_type, like Eq. 2)
         time_saved_fraction (share?): (T_with - T') / T_actual of the unit: T_with is its replay as it ran, T'
             the same with computes of types with is_slower divided by their factor, as if all were on the
             fastest type. As in job_causes, of mixed_hardware; null without factors
-        saved_gpu_hours (gpu_hours): gpu_hours of the unit x time_saved_fraction; null if either is
+        saved_gpu_hours (gpu_hours): gpu_hours of the unit x time_saved_fraction; null if either is null
         """),
     expectations=col.rules("""
         -- a type has all three factors or none

@@ -1,4 +1,4 @@
-"""Facts about hosts from other sources: spans of failed checks (host_health), and those beside culprits."""
+"""Tables of host health from other sources: failed checks (host_health), and those near culprits."""
 
 from typing import Final
 
@@ -22,14 +22,15 @@ NO_DEVICE: Final = -1
 _OF_SPANS: Final = {
     column.name: column
     for column in col.declared(f"""
-        component (text of HEALTH_COMPONENTS): what was checked
-        device (integer >= {NO_DEVICE}): its number on the host, as in gpu 3 or port 1; {NO_DEVICE}: the host
-            has only one
+        component (text of HEALTH_COMPONENTS): component of the host that was checked
+        device (integer >= {NO_DEVICE}): number of the component on the host, as in gpu 3 or port 1;
+            {NO_DEVICE}: the host has only one
         check_name (text): name of the check, as the landing's file says
         peer (text): host at the other end of a link; empty for other components, and if not known
-        severity (text of HEALTH_SEVERITIES): the worst of its events
-        began_before (flag): it had begun before the day's first event: first_at is only when it was seen
-        is_open (flag): no event of the day ends it: last_at is only when it was last seen
+        severity (text of HEALTH_SEVERITIES): worst severity of the span's events
+        began_before (flag): whether the span had begun before the day's first event; first_at is then only
+            when it was first seen
+        is_open (flag): whether no event of the day ends the span; last_at is then only when it was last seen
         """)
 }
 (_IN_ORDER,) = col.rules("""
@@ -48,8 +49,8 @@ HOST_HEALTH: Final = Table(
         log_date
         host (text): machine, as rank logs name it
         component, device, check_name, peer, severity
-        first_at (instant): time of its first event
-        last_at (instant): time of its last event
+        first_at (instant): time of the span's first event
+        last_at (instant): time of the span's last event
         began_before, is_open
         events (count): events of the log in this span
         value_min (real? [as stated]): smallest value stated; null: none
@@ -85,7 +86,7 @@ CAUSE_EVIDENCE: Final = Table(
         f"""
         log_date, job_id, run_id
         cause (text of CAUSES): see job_causes
-        culprit (integer >= 0): its place in job_causes.culprits, from 0
+        culprit (integer >= 0): place of the culprit in job_causes.culprits, from 0
         culprit_host (text?): host of the culprit; null: several
         host (text): host of the span
         component, device, check_name, peer, severity
@@ -104,7 +105,7 @@ CAUSE_EVIDENCE: Final = Table(
             1/2) / (slow_host_days + 1) over (other_host_days_with + 1/2) / (other_host_days + 1)
         chance (fraction >= 0 <= 1): how many unrelated spans, of checks that fail as rarely, are this near a
             culprit by chance; 1 at most
-        explains (flag): chance is at most {EXPLAINS_CHANCE} and lift at least {LEAST_LIFT:g}, and no
+        explains (flag): whether chance is at most {EXPLAINS_CHANCE} and lift at least {LEAST_LIFT:g}, and no
             other span of the culprit has a chance {MOST_WORSE:g} times as small
         """,
         own=_OF_SPANS,

@@ -70,8 +70,8 @@ JOBS: Final = Table(
         gpu_hours
         restarts (size?): restarts of the run
         labels (text -> text?): free labels, as text
-        manifest_status (text? of MANIFEST_STATUSES): null: the manifest is good; otherwise the status that
-            it, or an unusable log, gives its unit
+        manifest_status (text? of MANIFEST_STATUSES): status that the manifest, or an unusable log, gives the
+            unit; null: the manifest is valid
         manifest_detail (text?): what is wrong with the manifest or the log; null if manifest_status is
         source_format (text?): format of the log: rank-log/1, published-trace, or the tool that wrote it;
             null without a log and in rows of an earlier version
@@ -90,9 +90,9 @@ JOBS: Final = Table(
         role (text?): what the run does in that whole, such as actor or rollout
         iterations (integer -> integer?): iteration of the whole that each step with rows belongs to, by
             step number
-        step_times (step_times?): of a log with step times and no ops, in its order: step, its time in s (or
-            the mean of those since the line before), and the time of day as logged, in a zone that the log
-            does not state; null for all others
+        step_times (step_times?): for a log with step times but no ops, in the log's order: step, its time in
+            s (or the mean of those since the line before), and the time of day as logged, in a zone that the
+            log does not state; null for all other logs
         refused_claims (text[]?): claims of the manifest or the logs that are not believed, and fields of
             job.json whose names look misspelt, in sentences; null: none
         """,
@@ -140,12 +140,12 @@ SOURCE_FILES: Final = Table(
         log_date, job_id, run_id, source_file
         bytes (count [B]): size of the file
         lines (count?): lines that are not blank; null: not readable to its end, or not made of lines
-        rows (count): rows of rank_steps that came from it; of a file of events, rows of run_events
-        rejects (count): rows of rejects that name it
-        modified_at (instant?): when it was last changed; null where its store does not say, as in rows of an
-            earlier version
-        owner_uid (integer? >= 0): number of the user who owns it; null in stores, and in rows of an earlier
-            version
+        rows (count): rows of rank_steps from this file; for a file of events, rows of run_events
+        rejects (count): rows of rejects that name this file
+        modified_at (instant?): when the file was last changed; null where its store does not say, and in rows
+            of an earlier version
+        owner_uid (integer? >= 0): number of the user who owns the file; null in object stores, and in rows of
+            an earlier version
         hard_links (count?): names of the file in its filesystem: more than one are usual where backups are
             made by links; null as for owner_uid
         """),
@@ -165,16 +165,16 @@ COLLECTIVE_ARRIVAL: Final = Table(
     grain=(*UNIT_KEY, "communicator", "rank"),
     columns=col.declared("""
         log_date, job_id, run_id
-        communicator (text): as the tool names it: NCCL's hash, or a process group
-        rank (number32 >= 0): as the tool numbers it: NCCL within the communicator, torch.profiler within the
-            job
+        communicator (text): communicator as the tool names it: NCCL's hash, or a process group
+        rank (number32 >= 0): rank as the tool numbers it: NCCL within the communicator, torch.profiler within
+            the job
         host
         collectives (count): collectives recorded by all ranks of the communicator
         times_last (count): collectives to which this rank came last; ties to the lower rank
-        mean_late_us (real [us] >= 0): how long after the first rank it came, on average
-        mean_wait_us (real [us] >= 0): how long it waited for the last rank, on average
-        unrecorded_ranks (number32? >= 0): ranks of the communicator without any record: the last is then the
-            last of the others; null in rows of an earlier version, in which there were none
+        mean_late_us (real [us] >= 0): how long after the first rank this rank came, on average
+        mean_wait_us (real [us] >= 0): how long this rank waited for the last rank, on average
+        unrecorded_ranks (number32? >= 0): ranks of the communicator without any record; the last rank is then
+            the last of the recorded ones; null in rows of an earlier version, which had no such ranks
         """),
     expectations=col.rules("""
         -- no rank is last in more collectives than it takes part in
@@ -196,8 +196,8 @@ RUN_EVENTS: Final = Table(
             after that begins; step: a step begins; checkpoint, evaluation, data_loading: training stands
             still to save, to evaluate, to load data; failure: training ends without being asked to; stop: it
             ends for good; submitted: the run begins to wait for GPUs
-        at_us (integer [us] >= 0): Unix time at which it happened, or began
-        step (integer?): the next step: all before it are done; null if not logged
+        at_us (integer [us] >= 0): Unix time at which the event happened, or began
+        step (integer?): next step, before which all steps are done; null if not logged
         duration_us (real? [us] >= 0): how long training stood still; null: not logged
         """),
 )

@@ -1,4 +1,4 @@
-"""Sums of 90 % intervals, as SQL: Student's quantile falls as more stretches of steps make a sum.
+"""SQL for 90 % intervals of sums, which narrow as a sum covers more stretches of steps.
 
 The square of a half width has two parts: what the diagnosis does not know, and Student's quantile squared
 times a variance. Variances of runs and days add up, and with them their degrees of freedom (Welch and
@@ -18,7 +18,7 @@ def _squared(few: str) -> str:
 
 
 def variance(half: str, shared: str) -> str:
-    """SQL of the variance of a row with interval_freedom; null of that: of many stretches, or of all steps.
+    """Return SQL of the variance of a row; a null interval_freedom counts as infinitely many degrees.
 
     half, shared : SQL of the half width, and of the part of it that the diagnosis does not know.
     """
@@ -27,7 +27,7 @@ def variance(half: str, shared: str) -> str:
 
 
 def half_of_sum(variances: str, fourths: str, shared: str) -> str:
-    """SQL of half of the interval of a sum.
+    """Return SQL of half of the width of a sum's interval.
 
     variances, fourths : SQL of the sum of variance, and of variance^2 / interval_freedom.
     shared             : of the sum of the squares of what the diagnosis does not know.

@@ -1,4 +1,4 @@
-"""job_causes: why a unit is slow, cause by cause; job_baseline: its usual times, which judge later units."""
+"""job_causes: why a unit is slow, by cause; job_baseline: usual times, by which other units are judged."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ _HAS_PART: Final = {
 
 
 def sum_of_stated(hours: str, has_part: str) -> str:
-    """Return SQL of a sum of GPU-hours over the rows that state them.
+    """Return SQL of a sum of GPU-hours over the rows that state any.
 
     It is null, not the 0 of the other rows, where rows have a part of it and none of these states any.
     """
@@ -137,15 +137,15 @@ JOB_CAUSES: Final = Table(
             f"""
             log_date, job_id, run_id
             cause (text of CAUSES): why the unit may be slow
-            is_cause (flag): its fix alone saves enough, with enough evidence
+            is_cause (flag): whether the fix of this cause alone saves enough, with enough evidence
             time_saved_fraction (share): (T_actual - step time with this cause alone fixed) / T_actual
-            attributed_fraction (fraction): its share of what all fixes together save, over T_actual (Shapley
-                value)
+            attributed_fraction (fraction): share of the cause in what all fixes together save, over T_actual
+                (Shapley value)
             recoverable_gpu_hours (gpu_hours): gpu_hours x time_saved_fraction; null without gpu_hours
             attributed_gpu_hours (gpu_hours): gpu_hours x attributed_fraction; null without gpu_hours
-            lost_fraction (share? >= 0): its part of what the unit loses, over T_actual; null unless the unit
-                is analysed
-            lost_gpu_hours (gpu_hours >= 0): gpu_hours x lost_fraction; null if either is
+            lost_fraction (share? >= 0): part of the unit's loss that is due to the cause, over T_actual; null
+                unless the unit is analysed
+            lost_gpu_hours (gpu_hours >= 0): gpu_hours x lost_fraction; null if either is null
             flag_reason (text? of FLAGS): why to trust the row less than others; null: no reason.
                 {JUDGED_BY_HISTORY}: decided by other jobs or earlier days, as the unit's steps could not;
                 {NOBODY_LATE}: see nobody_late_steps of job_slowdown
@@ -161,17 +161,18 @@ JOB_CAUSES: Final = Table(
         ),
         *col.interval(*HOURS_OF),
         *col.declared("""
-            diagnosis_error_fraction (fraction? >= 0): part of the half width of these intervals that the
-                diagnosis's own error makes, whatever was recorded: the same on all days of a run, so that it
-                adds up; null where there is no interval
-            interval_freedom (real? [count] >= 1): degrees of freedom of the other part: with few stretches of
-                steps it is wide because its size is not known well, which that of a sum is better; null
-                where there is no such part, or an earlier version wrote the row
+            diagnosis_error_fraction (fraction? >= 0): part of the half width of these intervals that is due
+                to the diagnosis's own error, however much was recorded; it is the same on all days of a run,
+                and so adds up over days; null where there is no interval
+            interval_freedom (real? [count] >= 1): degrees of freedom of the other part, which is wide if it
+                rests on few stretches of steps; a sum has more of them; null where there is no such part, or
+                an earlier version wrote the row
             """),
         *col.interval(*HOURS_OF.values(), unit="GPU h"),
         *col.declared(
             """
-            unrevised (unrevised?): the row's values before history revised it; null if it did not
+            unrevised (unrevised?): values of the row before history revised it; null if history did not
+                revise it
             """,
             own={"unrevised": UNREVISED},
         ),
@@ -210,7 +211,7 @@ JOB_BASELINE: Final = Table(
         log_date, job_id, run_id
         status (text of REPLAYED_STATUSES): as in job_slowdown
         model (text?): model being trained, from the manifest
-        gpu_type (text?): from the manifest; all types where workers are on several
+        gpu_type (text?): type of the GPUs, from the manifest; all types where workers are on several
         dp_size (size >= 1): replicas
         pp_size (size >= 1): stages
         cp_size (size >= 1): context-parallel size

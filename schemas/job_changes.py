@@ -1,4 +1,4 @@
-"""job_changes: since which day a job takes longer or loses more, and what else changed then."""
+"""job_changes: the days since which a job takes longer or loses more, and what else changed on them."""
 
 from typing import Final
 

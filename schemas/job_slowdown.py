@@ -54,42 +54,43 @@ STAGE_GAPS: Final = pa.list_(
 
 _WHEN_TIMED: Final = col.declared("""
     recorded_step_s (seconds? >= 0): recorded step time, median over the steps of a unit that was not
-        replayed: of step_times_only as its log prints it, of some_ranks from the first start to the last end
-        on the recorded ranks; null for all others
+        replayed: with status step_times_only as the log prints it, with some_ranks from the first start to
+        the last end on the recorded ranks; null for all others
     recorded_steps (count?): number of steps, or of averages over some steps, in recorded_step_s
     """)
 _OF_SOME_RANKS: Final = col.declared("""
-    recorded_ranks (count?): of some_ranks: ranks with ops, of world_size; null for all others
-    recorded_exposed_s (seconds? >= 0): of some_ranks: communication with no compute of the same rank beside
-        it, in a step, mean over recorded ranks and steps, including waits for other ranks; without
+    recorded_ranks (count?): with status some_ranks: number of ranks with ops, out of world_size; null for all
+        other units
+    recorded_exposed_s (seconds? >= 0): with status some_ranks: communication with no compute of the same rank
+        beside it, in a step, mean over recorded ranks and steps, including waits for other ranks; without
         collectives that jobs.left_out counts; null for all others
     """)
 
 _COLUMNS: Final = (
     *col.declared("""
         log_date, job_id, run_id
-        status (text of STATUSES): how far the analysis of the unit came, the first that applies
-        status_detail (text?): the facts behind the status, in a line; of steps longer than their replay by
-            2 % or more also where no op runs, if that explains it; null: none needed
+        status (text of STATUSES): how far the analysis of the unit came: the first status that applies
+        status_detail (text?): facts behind the status, in a line; if steps take 2 % or more longer than their
+            replay, also where no op runs in them, if that explains it; null: no facts are needed
         failure_traceback (text?): of a failed unit: where this software failed
         """),
     *(replace(column, nullable=True) for column in _WHEN_REPLAYED),
     *col.declared(
         """
-        slow_worker_share (fraction?): part of the loss by the slowest 3 % of workers (M_W, Eq. 5); null
-            where T - T_ideal < 1e-9 T
-        last_stage_share (fraction?): part of the loss by the last stage (M_S); 0 without a pipeline; null
-            like slow_worker_share
-        forward_backward_correlation (ratio?): Pearson, of forward and backward times of the same
-            microbatch within each worker, median over workers; null if no worker has two different values
-            of both
+        slow_worker_share (fraction?): part of the loss caused by the slowest 3 % of workers (M_W, Eq. 5);
+            null where T - T_ideal < 1e-9 T
+        last_stage_share (fraction?): part of the loss caused by the last stage (M_S); 0 without a pipeline;
+            null like slow_worker_share
+        forward_backward_correlation (ratio?): Pearson correlation of forward and backward times of the same
+            microbatch within each worker, median over workers; null if no worker has two different values of
+            both
         discrepancy_nonblocking (fraction? >= 0): median over compared steps of |T_actual - T| / T_actual
             with no transfer blocking; null without a pipeline
-        discrepancy_blocking (fraction? >= 0): the same with blocking transfers; null where they were not
-            tried
+        discrepancy_blocking (fraction? >= 0): discrepancy_nonblocking, but with blocking transfers; null
+            where blocking was not tried
         world_size (size?): ranks of the run, from the manifest
         gpu_hours
-        wasted_gpu_hours (gpu_hours): gpu_hours x waste_fraction; null if either is
+        wasted_gpu_hours (gpu_hours): gpu_hours x waste_fraction; null if either is null
         odd_ranks (count?): ranks with times in another unit, or ranks that were exchanged; null without
             recorded ops
         other_day_lines (count?): lines with times of another day: left out, unless all are; null without
@@ -101,27 +102,27 @@ _COLUMNS: Final = (
         slowdown_high (ratio?): of a partial trace: the greatest slowdown, if transfers took all gaps as
             recorded and no time in the ideal, and 0.5 % more; null for all others
         slow_computes (slow_computes?): of a partial trace: computes at least 1.1 times as long as usual,
-            worst first. dp_rank: null if all of the stage are; duration_s: median; usual_s: lower median
-            of all stages and chunks, or of the stage's other dp ranks
-        stage_gaps (stage_gaps?): of a partial trace: least time in a step from the end of a compute to
-            the start of the one of the next stage that works on its output, mean over steps and dp ranks,
-            by boundary and direction, largest first; usual_s: lower median of all. It is an upper bound for
-            the transfer's time. Null for all others, and in rows of an earlier version
-        blocking (text[]?): op types of transfers that workers wait for before they go on; empty: each has
-            a stream of its own; null unless replayed, and in rows of an earlier version
+            worst first. dp_rank: null if all dp ranks of the stage are slow; duration_s: median; usual_s:
+            lower median of all stages and chunks, or of the stage's other dp ranks
+        stage_gaps (stage_gaps?): of a partial trace: least time in a step from the end of a compute to the
+            start of the one of the next stage that works on its output, mean over steps and dp ranks, by
+            boundary and direction, largest first; usual_s: lower median of all gaps. A gap is an upper bound
+            for the time of a transfer. Null for all other units, and in rows of an earlier version
+        blocking (text[]?): op types of transfers that workers wait for before they go on; empty: each
+            transfer has a stream of its own; null unless replayed, and in rows of an earlier version
         """,
         own={"slow_computes": SLOW_COMPUTES, "stage_gaps": STAGE_GAPS},
     ),
     *_WHEN_TIMED,
     *_OF_SOME_RANKS,
     *col.declared("""
-        nobody_late_steps (count?): replayed steps in which all workers of a stage scatter gradients for
-            far longer than usual, though none comes late: time that no worker's own ops explain, such as
-            of one that is slow within its reduce-scatter; null unless replayed, and in rows of an earlier
+        nobody_late_steps (count?): replayed steps in which all workers of a stage scatter gradients for far
+            longer than usual, though none comes late: time that no worker's own ops explain, such as time of
+            a worker that is slow within its reduce-scatter; null unless replayed, and in rows of an earlier
             version
-        slower_than_usual (ratio?): actual_step_s over that of earlier days: lower median of the same model,
-            layout and ops per step, else of the same run; for every status. Null without earlier days, and
-            until causes are revised
+        slower_than_usual (ratio?): actual_step_s over its usual value on earlier days: lower median of the
+            same model, layout and ops per step, else of the same run; for every status. Null without earlier
+            days, and until causes are revised
         simulator_version (text): version of the simulator that wrote the row
         simulation_settings (text): settings that the row was written with, as JSON, without those that
             change results by no more than rounding

@@ -1,4 +1,4 @@
-"""Tables of runs in progress: live_slowdown, the last window of each; live_causes, those that began or ended.
+"""Tables of runs in progress: live_slowdown for the latest window, live_causes for causes that come and go.
 
 Preliminary: no publication, sum or fingerprint has their rows, and the night reads none of them.
 """
@@ -20,7 +20,7 @@ LIVE_SLOWDOWN: Final = Table(
     columns=col.declared("""
         log_date, job_id, run_id
         status (text of STATUSES): how far the analysis of the window came, as in job_slowdown
-        status_detail (text?): the facts behind the status, in a line; null: none needed
+        status_detail (text?): facts behind the status, in a line; null: no facts are needed
         steps (count): steps of the window that were replayed; 0 if none was
         first_step (integer?): first step of the window; null without any
         last_step (integer?): last step of the window; null without any
@@ -55,18 +55,19 @@ LIVE_CAUSES: Final = Table(
             """
             log_date, job_id, run_id
             cause (text of FIXABLE_CAUSES): as in job_causes
-            first_step (integer): in which its culprits were first slow in the window where it began, else
-                that window's first
+            first_step (integer): step in which the culprits were first slow in the window where the cause
+                began, else that window's first step
             first_time (instant?): when that step began; null where the log has no times of day
             last_step (integer): step in which it was last seen; before first_step if the run went back since
-            last_time (instant?): when that step began; null likewise
-            is_now (flag): it holds in the last window that was analysed
+            last_time (instant?): when that step began; null where the log has no times of day
+            is_now (flag): whether the cause holds in the last window that was analysed
             lost_fraction (share >= 0): as in job_causes, in the last window in which it held
             """,
         ),
         replace(CULPRITS, meaning="as in job_causes, in the last window in which it held"),
         *col.declared("""
-            is_warned (flag): a warning was sent for its beginning or, once is_now is false, for its end
+            is_warned (flag): whether a warning was sent for its beginning or, once is_now is false, for its
+                end
             """),
     ),
     expectations=CULPRIT_RULES,

@@ -68,7 +68,7 @@ PIPELINE_RUNS: Final = Table(
     columns=col.declared(
         """
         pipeline_run_id (text): UUID of the run
-        entry_point (text): which entry point, by module name
+        entry_point (text): entry point, by module name
         arguments (text): its arguments, as a shell would take them
         log_date (day?): the log date of its work; null unless exactly one
         started_at (instant): when it started
@@ -87,7 +87,7 @@ PIPELINE_RUNS: Final = Table(
         accepted (text[]?): of release_night: refusals (table.expectation) that no longer stop the log date;
             else null
         accepted_by (text?): who released them; else null
-        accepted_because (text?): why; else null
+        accepted_because (text?): why they were released; else null
         """,
         own={
             "stages": pa.list_(col.struct(f"stage text, {_WORK}")),

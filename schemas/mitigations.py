@@ -1,4 +1,4 @@
-"""mitigations: what can be done about the causes of a unit, and what that would save, by replay."""
+"""mitigations: remedies for the causes of a unit, and the time that each would save, by replay."""
 
 from typing import Final
 

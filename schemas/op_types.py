@@ -1,4 +1,4 @@
-"""What a rank records: each op type, declared once, with all that tables and pages say of it.
+"""Op types of rank logs, each declared once, with all that tables and pages say about it.
 
 Standard library only, as the vocabulary, whose names of op types come from here.
 """

@@ -1,4 +1,4 @@
-"""Slowdown caused by each op type, stage, dp rank and worker alone; also step times and host clocks."""
+"""Tables of the slowdown by each op type, stage, dp rank and worker alone, of steps, and of host clocks."""
 
 from typing import Final
 
@@ -70,7 +70,8 @@ WORKER_SLOWDOWN: Final = Table(
         slowdown (ratio): step time with this worker alone as recorded, over T_ideal (exact S_w, Eq. 4)
         slowdown_approx (ratio): the paper's shortcut: the lower one of the slowdowns of the worker's stage
             and dp rank
-        is_slowest (flag): one of the 3 % of workers that slow_worker_share uses, by slowdown_approx
+        is_slowest (flag): whether the worker is one of the 3 % of workers that slow_worker_share uses, by
+            slowdown_approx
         step_slowdowns (real32[]? [ratio] >= 0): slowdown of each replayed step, in the order of
             step_slowdown.step: the step with this worker alone as recorded, over the step's T_ideal; null in
             rows of an earlier version
@@ -86,7 +87,7 @@ HOST_CLOCK: Final = Table(
     grain=(*UNIT_KEY, "clock"),
     columns=col.declared("""
         log_date, job_id, run_id
-        clock (text): the host; without a logged host, its rank
+        clock (text): name of the host; the rank, where no host is logged
         host (text?): machine of the clock; null if not logged
         rank (number32 >= 0): lowest replayed rank whose times are from this clock
         part (count): clocks with equal numbers are joined by transfers or collectives

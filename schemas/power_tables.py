@@ -1,4 +1,4 @@
-"""Power swings from computing and waiting: of each unit, of a day, and of units that swing in phase."""
+"""Tables of power swings, as workers compute and wait: of a unit, of a day, and of units in phase."""
 
 from typing import Final
 
@@ -17,8 +17,10 @@ JOB_POWER: Final = Table(
         actual_step_s (seconds): recorded step time, mean over the replayed steps (T_actual)
         computing_share (real32[] [fraction] >= 0 <= 1): share of workers that compute in each 128th of the
             step, mean over steps
-        computing_share_low (real32[] [fraction] >= 0 <= 1): the same, the smallest value of any step
-        computing_share_high (real32[] [fraction] >= 0 <= 1): the same, the largest value of any step
+        computing_share_low (real32[] [fraction] >= 0 <= 1): smallest share of any step in each 128th of the
+            step
+        computing_share_high (real32[] [fraction] >= 0 <= 1): largest share of any step in each 128th of the
+            step
         mean_share (fraction >= 0 <= 1): mean of computing_share
         low_share (fraction >= 0 <= 1): smallest value of computing_share
         high_share (fraction >= 0 <= 1): largest value of computing_share
@@ -61,12 +63,12 @@ JOB_MEGAWATTS: Final = Table(
     grain=UNIT_KEY,
     columns=col.declared("""
         log_date, job_id, run_id
-        gpu_type (text?): of all its GPUs, from the manifest; null if it states none, or several
+        gpu_type (text?): type of all GPUs of the unit, from the manifest; null if it states none, or several
         world_size (size >= 1): GPUs of the run, from the manifest
-        hours (real? [h] >= 0 <= 24): how long it ran on its log date: gpu_hours / world_size, else from
+        hours (real? [h] >= 0 <= 24): how long the unit ran on its log date: gpu_hours / world_size, else from
             started_at to ended_at, in UTC; null: the manifest does not say
-        computing_w (real? [W] >= 0): of one GPU while it computes; null: not in the settings
-        otherwise_w (real? [W] >= 0): of one GPU while it does not compute; null: not in the settings
+        computing_w (real? [W] >= 0): power of one GPU while it computes; null: not in the settings
+        otherwise_w (real? [W] >= 0): power of one GPU while it does not compute; null: not in the settings
         mean_mw (real? [MW] >= 0): power of all GPUs at mean_share; null without computing_w
         low_mw (real? [MW] >= 0): power of all GPUs at low_share; null without computing_w
         high_mw (real? [MW] >= 0): power of all GPUs at high_share; null without computing_w
@@ -126,11 +128,11 @@ POWER_IN_PHASE: Final = Table(
         other_job_id (text): job of the other unit
         other_run_id (text): run of the other unit
         period_s (seconds): step_every_s / dominant_harmonic of the unit
-        other_period_s (seconds): the same of the other unit
-        common_s (seconds >= 0): time in which both were recorded
+        other_period_s (seconds): period of the other unit, computed in the same way
+        common_s (seconds >= 0): time in which both units were recorded
         drift (fraction >= 0 <= 0.25): periods by which the two units drift apart in that time
-        phase_difference (fraction >= -0.125 <= 0.125): how much later the other peaks, in the middle of that
-            time, in periods
+        phase_difference (fraction >= -0.125 <= 0.125): how much later the other unit peaks, in the middle of
+            that time, in periods
         swing_gpus (real [GPU] >= 0): by how many GPUs their dominant components swing together
         swing_mw (real? [MW] >= 0): the same in megawatts; null if the settings have no watts of a type
         """),

@@ -1,4 +1,4 @@
-"""Runs that form one whole, such as the roles of RLHF: which role the others wait for."""
+"""Tables of runs with different roles in one job, as in RLHF: which role the others wait for."""
 
 from typing import Final
 
@@ -65,7 +65,7 @@ ROLE_ITERATION: Final = Table(
             slightly negative where clocks differ; null: it waits for none
         waited_for_s (seconds >= 0): its span where it is on the longest path, else 0: the time that others
             wait for
-        is_waited_for (flag): the whole waits longest for this role in this iteration
+        is_waited_for (flag): whether the whole waits longest for this role in this iteration
         """,
         own=_OF_WHOLES,
     ),

@@ -1,4 +1,4 @@
-"""SQL files: templates filled in from the vocabulary; the comment at the top of each is its meaning."""
+"""SQL templates filled in from the vocabulary; the comment at the top of each file is its meaning."""
 
 import re
 from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class Symbol(NamedTuple):
-    """One number defined in the paper, or by this project if equation is empty.
+    """A number defined by the paper, or by this project if `equation` is empty.
 
     columns : its (table, column) pairs.
     """

@@ -1,4 +1,4 @@
-"""Declaration of a table: columns with type, unit and meaning, and the rules that its rows must keep.
+"""Declaration of a table: columns with type, unit and meaning, and the rules that its rows must obey.
 
 tables.py is the index of all. Gates, writers and the data dictionary all derive from these declarations.
 """
@@ -17,12 +17,12 @@ Severity: TypeAlias = Literal["refuses", "warns"]
 
 
 class SchemaError(ValueError):
-    """Raised when data lacks the columns and types of its table; the message lists every difference."""
+    """Raised when data lack columns or types of their table; the message lists every difference."""
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """A SQL condition that every row must meet; a row for which it is null breaks it.
+    """An SQL condition that every row must meet; a row for which it is null violates it.
 
     The meaning of a rule that only warns says what stays right when it is broken.
     """
@@ -100,7 +100,7 @@ class Column:
         return found
 
     def _bounds(self, low: str, high: str) -> tuple[str, str]:
-        """SQL condition and wording for minimum and maximum; both empty if neither is set."""
+        """Return the SQL condition and wording for minimum and maximum; both empty if neither is set."""
         parts = []
         if self.minimum is not None:
             parts.append((f"{low} >= {self.minimum!r}", f"at least {self.minimum:g}"))
@@ -119,7 +119,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One table of the warehouse. `grain` is its primary key; null counts as a value in it.
+    """A table of the warehouse. `grain` is its primary key, in which null counts as a value.
 
     alike : columns whose lists are equally long in every row
     """
@@ -148,7 +148,7 @@ class Table:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """Arrow schema of all columns, every one nullable.
+        """Arrow schema of all columns, each of them nullable.
 
         Spark trusts a schema that forbids nulls and drops the check that would find one, so that the
         gate alone forbids them (Column.nullable).
@@ -157,11 +157,11 @@ class Table:
 
     @cached_property
     def value_schema(self) -> pa.Schema:
-        """Arrow schema without log_date, job_id and run_id: a function of one unit does not know them."""
+        """Arrow schema without log_date, job_id and run_id, which a function of one unit does not know."""
         return pa.schema([field for field in self.arrow_schema if field.name not in UNIT_KEY])
 
     def all_expectations(self) -> tuple[Expectation, ...]:
-        """Return the rules of every row: those of the columns, then those of the table; without its keys."""
+        """Return the rules for each row, without keys: those of the columns, then those of the table."""
         of_arrays = [each for column in self.columns if column.is_numbers for each in column.expectations()]
         if self.alike:
             first, *others = self.alike
@@ -203,7 +203,7 @@ class Table:
 
 
 def same_type(wanted: pa.DataType, got: pa.DataType) -> bool:
-    """Whether two types are equal, apart from nullability and names of list elements and map entries."""
+    """Return whether two types are equal, except for nullability and names in lists and maps."""
     if pa.types.is_list(wanted) and pa.types.is_list(got):
         return same_type(wanted.value_type, got.value_type)
     if pa.types.is_map(wanted) and pa.types.is_map(got):

@@ -1,4 +1,4 @@
-"""Index of all declared tables, by name; table.py says how to declare one."""
+"""Index of all declared tables by name; table.py explains how to declare a table."""
 
 from typing import Final
 

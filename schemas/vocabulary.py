@@ -11,12 +11,12 @@ from schemas import causes, op_types
 
 
 def _values(names: type) -> tuple[str, ...]:
-    """Values of a class's constants, in the order of their definition."""
+    """Return the values of a class's constants, in the order of their definition."""
     return tuple(value for name, value in vars(names).items() if not name.startswith("_"))
 
 
 def _since(first: str) -> tuple[str, ...]:
-    """Names above, from this one on: those of a kind stand together, so that each is named once."""
+    """Return the text constants defined so far in this module, from the one with this value on."""
     names = [value for name, value in globals().items() if name.isupper() and isinstance(value, str)]
     return tuple(names[names.index(first) :])
 
@@ -51,7 +51,7 @@ HEALTH_FORMAT: Final = "health/1"
 
 
 class RunEvent:
-    """What happens to a run, as its events file spells it."""
+    """Events in the course of a run, as its events file spells them."""
 
     START: Final = "start"
     FIRST_STEP: Final = "first_step"
@@ -91,7 +91,7 @@ TRANSFER_OPS: Final = tuple(OP_TYPE_GROUPS)
 
 
 class Transfers:
-    """Sources of a unit's transfers: recorded, inferred from the gaps between computes, or absent."""
+    """Sources of a unit's transfers: measured, inferred from the gaps between computes, or absent."""
 
     MEASURED: Final = "measured"
     INFERRED: Final = "inferred"
@@ -102,7 +102,7 @@ TRANSFERS: Final = _values(Transfers)
 
 
 class Status(StrEnum):
-    """How far the analysis of a unit came, in the order of the tests: the first that applies.
+    """How far the analysis of a unit came; the first status that applies, in the order of the tests.
 
     words  : what pages say of it
     advice : what to do about it; `again` is what then follows
@@ -112,7 +112,7 @@ class Status(StrEnum):
     advice: str
 
     def __new__(cls, name: str, words: str = "", advice: str = "") -> Self:
-        """Make the name a status, with what is said of it."""
+        """Create a status from its name, with the texts that explain it."""
         made = str.__new__(cls, name)
         made._value_, made.words, made.advice = name, words, advice
         return made
@@ -166,7 +166,7 @@ TIMED_STATUSES: Final = (Status.STEP_TIMES_ONLY, Status.SOME_RANKS)
 
 
 class Reason:
-    """Why a line or a file was not stored, in the order of the tests."""
+    """Reasons why a line or a file was not stored, in the order of the tests."""
 
     LINE_TOO_LONG: Final = "line_too_long"
     NOT_JSON: Final = "not_json"
@@ -290,7 +290,7 @@ TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS, *LIVE_TABL
 
 
 class Phase:
-    """The phases of a night, in the order in which they build on each other."""
+    """Phases of the nightly run, in the order in which they build on each other."""
 
     INGEST: Final = "ingest"
     SIMULATE: Final = "simulate"
@@ -333,7 +333,7 @@ NOT_STATED: Final = "(not stated)"
 
 
 class Exit:
-    """Exit statuses of every entry point; a retry can help only after FAILED.
+    """Exit statuses of all entry points; only after FAILED can a retry help.
 
     SLOWER belongs to `diff` alone. INTERRUPTED and UNREAD are as of a process that SIGINT (Ctrl-C) or SIGPIPE
     ends: its reader stopped.

@@ -39,7 +39,7 @@ FACTS: Final = (
 
 
 class Point(NamedTuple):
-    """Summary of a unit: one day of a run.
+    """Summary of one unit, that is, of one day of a run.
 
     step_s  : mean recorded step time. [s]
     error   : its standard error within the day, as a share of it.
@@ -58,7 +58,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """A new level that holds from a day on.
+    """A new level of a job's step time or loss, and the days on which it holds.
 
     since, run_id : first day, and run, of the new level.
     until         : its last day; days, days_before: how many units have it, and the level before.
@@ -84,7 +84,7 @@ class Change:
 
 
 def change_points(values: Floats, errors: Floats, spread: float, smallest: float) -> list[int]:
-    """Find the positions at which a new level begins.
+    """Find the positions in a series at which a new level begins.
 
     The levels that leave least, each change paid for; then the smallest change goes until none is too small.
 
@@ -118,12 +118,12 @@ def change_points(values: Floats, errors: Floats, spread: float, smallest: float
 
 
 def _price(days: int) -> float:
-    """Squared errors that a change must explain, by the number of days."""
+    """Return the decrease of squared errors that justifies a change, by the number of days in the series."""
     return PENALTY + 2 * log(days)
 
 
 def least_change(days: int, of: str) -> float:
-    """Return the least change that a number of days can show, if days differ by no more than usual.
+    """Return the smallest change that a number of days can show, if days scatter no more than usual.
 
     returns : infinite for fewer than LEAST_DAYS; of OF_STEP a share of the step time, else a part of the step
     """
@@ -135,13 +135,13 @@ def least_change(days: int, of: str) -> float:
 
 
 def block_means(values: Floats, most: int = MOST_BLOCKS) -> list[float]:
-    """Means of blocks of consecutive values, at least two in each and at most `most` blocks."""
+    """Return the means of at most `most` blocks of consecutive values, with at least two values each."""
     number = max(1, min(most, len(values) // 2))
     return [float(each.mean()) for each in np.array_split(values, number)]
 
 
 def _spread(values: Floats, errors: Floats, least: float) -> float:
-    """Standard deviation between neighbouring values beyond their errors; robust to a few changes."""
+    """Return the standard deviation between neighbours beyond their errors, robust to a few changes."""
     least = least * 2 if len(values) < FEW_DAYS else least
     steps = np.sort(np.abs(np.diff(values)))
     squared = (MAD_TO_SIGMA * float(steps[(len(steps) - 1) // 2])) ** 2 / 2 - float(np.mean(errors**2))
@@ -149,7 +149,7 @@ def _spread(values: Floats, errors: Floats, least: float) -> float:
 
 
 def levels_of(values: Floats, weight: Floats, found: Sequence[int]) -> Floats:
-    """Weighted mean of each stretch between changes."""
+    """Return the weighted mean of each stretch of values between two changes."""
     parts = zip(np.split(values, found), np.split(weight, found), strict=True)
     return np.array([np.average(each, weights=of_each) for each, of_each in parts])
 
@@ -178,14 +178,14 @@ def point_of(
 
 
 def by_job(points: Iterable[Point]) -> Iterator[list[Point]]:
-    """Yield the points of each job, by day."""
+    """Yield the points of each job, ordered by day."""
     ordered = sorted(points, key=lambda point: (point.unit.job_id, point.unit))
     for _, of_job in groupby(ordered, key=lambda point: point.unit.job_id):
         yield list(of_job)
 
 
 def changes_of(points: Sequence[Point]) -> list[Change]:
-    """All changes of one job's step time, loss and causes, the latest first.
+    """Return all changes of one job's step time, loss and causes, the latest first.
 
     points : its units by day.
     """
@@ -236,7 +236,7 @@ def _changes(points: Sequence[Point], of: str, values: Floats, errors: Floats) -
 
 
 def _cause(before: Sequence[Point], after: Sequence[Point], difference_s: float) -> str:
-    """Cause that explains at least half of a change in step time, or NO_CAUSE."""
+    """Return the cause that explains at least half of a change in step time, or NO_CAUSE."""
 
     def lost_s(points: Sequence[Point], cause: str) -> float:
         return float(np.mean([_part(point, cause) * point.step_s for point in points]))
@@ -249,7 +249,7 @@ def _cause(before: Sequence[Point], after: Sequence[Point], difference_s: float)
 
 
 def also_changed(before: Point, after: Point) -> Iterator[str]:
-    """Yield descriptions of other facts that differ from the day before."""
+    """Yield a description of each run, fact or host that differs between two days of a job."""
     if before.unit.run_id != after.unit.run_id:
         yield f"run {before.unit.run_id} -> {after.unit.run_id}"
     for name in (*before.facts, *(name for name in after.facts if name not in before.facts)):
@@ -275,7 +275,7 @@ Row = dict[str, Any]
 
 
 def points_of(tables: Mapping[str, pa.Table]) -> list[Point]:
-    """Points of all units that were replayed; tables : those of READ, of the same units."""
+    """Return one point for each replayed unit, from the tables that READ names."""
     steps = _lists(tables[STEP_SLOWDOWN].sort_by("step"), "actual_step_s", "list")
     hosts = _lists(tables[WORKER_SLOWDOWN], "host", "distinct")
     causes: dict[Unit, list[Row]] = {}
@@ -290,7 +290,7 @@ def points_of(tables: Mapping[str, pa.Table]) -> list[Point]:
 
 
 def job_changes(points: Sequence[Point], log_dates: Iterable[date], days: int) -> pa.Table:
-    """Rows of job_changes of these days.
+    """Return the rows of job_changes for the given days.
 
     points : of these days and of the days before each; days : how many of those count
     """
@@ -307,6 +307,6 @@ def job_changes(points: Sequence[Point], log_dates: Iterable[date], days: int) -
 
 
 def _lists(table: pa.Table, column: str, how: str) -> dict[Unit, list[Any]]:
-    """Values of a column by unit, in the order of the rows where that matters."""
+    """Return the values of a column as one list per unit, in row order if `how` is "list"."""
     grouped = pa.TableGroupBy(table, UNIT_KEY, use_threads=False).aggregate([(column, how)])
     return {Unit.of(row): row[f"{column}_{how}"] for row in grouped.to_pylist()}

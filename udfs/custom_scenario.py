@@ -1,4 +1,4 @@
-"""What-if scenarios of one unit, callable without Spark: chosen ops ideal or scaled, or a cause fixed.
+"""What-if scenarios of one unit, without Spark: chosen ops are made ideal or scaled, or causes are fixed.
 
 `replay_scenarios(rows, manifest, ["op_type = 'forward-compute' AND pp_rank = 3"]).answers[0].time_saved_s`
 """
@@ -107,7 +107,7 @@ def replay_scenarios(
 def _masks(
     blocks: Sequence[Block], rows: ReplayedRows, predicates: Sequence[OpPredicate]
 ) -> Iterator[list[Mask]]:
-    """Yield for each block the mask of ops that each scenario changes, and of several also their union."""
+    """Yield for each block the ops that each scenario changes, and the union of several scenarios."""
     workers = WorkerRows.of(rows)
     for block in blocks:
         columns = BlockColumns(block, rows.steps, workers)

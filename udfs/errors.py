@@ -18,4 +18,4 @@ class NothingToReplayError(ValueError):
 
 
 class NoSuchStepError(ValueError):
-    """Raised when a unit has no such replayable step; the message names the nearest ones."""
+    """Raised when a unit has no replayable step of the wanted number; the message names the nearest ones."""

@@ -1,4 +1,4 @@
-"""Figures as columns have them: without nan, and with intervals of 90 % around savings and GPU-hours."""
+"""Conversions of figures for table columns: null for nan, and 90 % intervals of savings and GPU-hours."""
 
 from collections.abc import Mapping
 from math import isnan
@@ -10,18 +10,18 @@ Row = Mapping[str, Any]
 
 
 def or_null(value: float) -> float | None:
-    """Return a figure as its column has it: null instead of nan."""
+    """Return a figure as a table column stores it: null instead of nan."""
     return None if isnan(value) else float(value)
 
 
 def half_width(row: Row, name: str) -> float | None:
-    """Half of the interval around a column of a row; None if it has none."""
+    """Return half of the width of the interval around a column of a row, or None without an interval."""
     low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
     return None if low is None or high is None else max(high - row[name], row[name] - low)
 
 
 def around(name: str, value: float | None, half: float | None) -> dict[str, float | None]:
-    """Columns with the bounds of a fraction: no fix saves more than the step, and no loss is below 0."""
+    """Return the columns with the bounds of a fraction, limited to values that are possible for it."""
     if value is None or half is None:
         return {f"{name}_low": None, f"{name}_high": None}
     low = value - half
@@ -32,7 +32,7 @@ def around(name: str, value: float | None, half: float | None) -> dict[str, floa
 
 
 def in_gpu_hours(row: Row, name: str, gpu_hours: float | None) -> dict[str, float | None]:
-    """Columns with a fraction and its bounds as GPU-hours of the unit; None where either is not known."""
+    """Return a fraction and its bounds as GPU-hours of the unit; None where either factor is unknown."""
     ends = {end: row.get(f"{name}{end}") for end in ("", "_low", "_high")}
     return {
         f"{HOURS_OF[name]}{end}": None if gpu_hours is None or fraction is None else gpu_hours * fraction

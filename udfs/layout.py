@@ -18,7 +18,7 @@ class LayoutError(ValueError):
 
 
 def read_layout(manifest: Mapping[str, object]) -> Layout:
-    """Read the layout of a run; published traces call cp_size dsp_size.
+    """Read the layout of a run from its manifest; published traces name cp_size dsp_size.
 
     raises : LayoutError.
     """
@@ -37,7 +37,7 @@ def read_layout(manifest: Mapping[str, object]) -> Layout:
 
 
 def _blocking(manifest: Mapping[str, object]) -> Blocking | None:
-    """Blocking transfer types stated in the manifest; None if it states none."""
+    """Return the transfer types that block according to the manifest, or None if it states none."""
     stated = manifest.get("blocking_transfers")
     if stated is None:
         return None
@@ -47,12 +47,12 @@ def _blocking(manifest: Mapping[str, object]) -> Blocking | None:
 
 
 def is_partial(manifest: Mapping[str, object]) -> bool:
-    """Whether the manifest says that the unit's transfers were not measured."""
+    """Return whether the manifest says that the unit's transfers were not measured."""
     return manifest.get("transfers") in (Transfers.ABSENT, Transfers.INFERRED)
 
 
 def is_foreign(manifest: Mapping[str, object]) -> bool:
-    """Whether the manifest says that another tool recorded the unit."""
+    """Return whether the manifest says that another tool recorded the unit."""
     return manifest.get("source_format") not in (None, RANK_LOG_FORMAT, PUBLISHED_TRACE_FORMAT)
 
 

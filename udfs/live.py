@@ -1,4 +1,4 @@
-"""A run in progress: its last window as rows of the live tables, and when its causes begin and end."""
+"""Live tables of a run in progress: its latest window of steps, and when its causes begin and end."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ _OF_RESULTS: Final = (
 
 
 def window_row(results: Mapping[str, pa.Table], rows: pa.Table) -> Row:
-    """Row of live_slowdown for a window, without the run's key and the columns about what was read.
+    """Return the live_slowdown row of a window, without the run's key and the columns on what was read.
 
     results : of the simulation. rows : those of rank_steps that it was of
     """
@@ -45,7 +45,7 @@ def window_row(results: Mapping[str, pa.Table], rows: pa.Table) -> Row:
 
 
 def _began(rows: pa.Table, step: int | None) -> datetime | None:
-    """When a step began, on the first of its ranks."""
+    """Return the time at which a step began on the rank that began first, or None if it is unknown."""
     at_us = None if step is None else pc.min(rows.filter(pc.equal(rows["step"], step))["t0_us"]).as_py()
     try:
         return datetime.fromtimestamp(at_us / 1e6, UTC) if at_us else None
@@ -54,7 +54,7 @@ def _began(rows: pa.Table, step: int | None) -> datetime | None:
 
 
 def causes_after(window: Row, causes: Iterable[Row], before: Sequence[Row]) -> list[Row]:
-    """Rows of live_causes for a run after another window.
+    """Return the rows of live_causes that one more window adds for a run.
 
     window, causes : its row of live_slowdown, and rows of job_causes
     before : rows of live_causes so far. A cause that held and does not, or the reverse, is to be warned of
@@ -80,7 +80,7 @@ def causes_after(window: Row, causes: Iterable[Row], before: Sequence[Row]) -> l
 
 
 def _edge(cause: Row, window: Row, which: Literal["first", "last"]) -> Row:
-    """First or last step of a cause in a window, and when it began."""
+    """Return the first or last step of a cause within a window, and the time at which this step began."""
     step, sign = f"{which}_step", 1 if which == "first" else -1
     known = [each for each in cause["culprits"] if each[step] is not None]
     edge = min(known, key=lambda each: sign * each[step], default=window)

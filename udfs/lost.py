@@ -1,4 +1,4 @@
-"""Time that a unit loses, split among its causes: the one figure for tables, pages and commands."""
+"""Time that a unit loses, split among its causes, as tables, pages and commands state it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
@@ -9,7 +9,7 @@ from udfs.intervals import around, half_width, in_gpu_hours
 
 
 def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the share of T_actual lost to each row of a unit's job_causes, in their order.
+    """Return the share of T_actual that each row of a unit's job_causes accounts for, in row order.
 
     causes  : all rows of one unit; of each its cause, is_cause, attributed_fraction and time_saved_fraction.
     returns : never negative. They sum to what all fixes together save, or to 0 where that is less than
@@ -51,7 +51,7 @@ def lost_columns(
 
 
 def _half_widths(causes: Sequence[Mapping[str, Any]], lost: Sequence[float | None]) -> Iterator[float | None]:
-    """Half of the interval of what is lost to each row.
+    """Yield the half width of the interval of each row's lost fraction.
 
     The errors of one unit's causes come from the same steps: what causes that do not hold leave to
     `unexplained` adds up linearly.

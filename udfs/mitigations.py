@@ -58,7 +58,7 @@ def mitigated(
     settings: SimulationSettings | None = None,
     memory: float = inf,
 ) -> Mitigations:
-    """Replay each mitigation of one unit, as a night does for the unit's causes.
+    """Replay each mitigation of one unit, as the nightly run does for the unit's causes.
 
     rank_steps, manifest, settings : as custom_scenario.replay_scenarios takes them; it raises what that does.
     layers : of the model: one number, that are spread evenly; or as many as it has chunks, in the model's
@@ -87,7 +87,7 @@ def mitigated(
 
 
 def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
-    """Reasons why each mitigation may have no answer, by mitigation."""
+    """Return, for each mitigation, the reason why it may have no answer."""
     computes = "steps, stages or chunks differ in their numbers of computes, or a chunk hardly takes time"
     no_layers = "how many layers the model has is not known (--layers)" if layers is None else computes
     none_slow = "no worker is slow"

@@ -1,4 +1,4 @@
-"""How far the mean step time of a run may be off by chance, given the course that the run had."""
+"""Standard error of a run's mean step time, given how the level of its step time developed."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -22,7 +22,7 @@ _PLACES: Final = 100
 
 
 class Noise(NamedTuple):
-    """Standard error of a mean by noise, in the unit of the values, and its degrees of freedom.
+    """Standard error of a mean due to noise, in the unit of the values, and its degrees of freedom.
 
     levels   : of the course, for each the position of its first value and its mean; one if it is steady. Of a
                drift, those of its three thirds.
@@ -36,7 +36,7 @@ class Noise(NamedTuple):
 
 
 class _Course(NamedTuple):
-    """What a run may have done beside keeping its level.
+    """A possible development of a run's level: changes at some places, or a drift.
 
     columns : one for each change, shape (value, change).
     cuts    : places that divide it into stretches with clearly different levels.
@@ -48,7 +48,7 @@ class _Course(NamedTuple):
 
 
 def noise_of(values: Floats, blocks: int) -> Noise | None:
-    """Noise of the mean of values in order, about their course: a level, up to three, or a drift.
+    """Estimate the noise of a mean of ordered values around a constant, stepwise or drifting level.
 
     How far levels of a run are apart is its course, not chance. A course counts if it is sure, and if most
     values show it: rare pauses are noise, as is what comes and goes more often. Noise is measured between
@@ -76,7 +76,7 @@ def _courses(values: Floats) -> Iterator[_Course]:
 
 
 def _about(course: _Course, values: Floats, blocks: int) -> Noise | None:
-    """Noise about a course; None if it is not sure that the run had it."""
+    """Return the noise around a course, or None if the values do not clearly follow that course."""
     number = len(values)
     columns = np.column_stack([np.ones(number), course.columns])
     fitted = np.linalg.lstsq(columns, values, rcond=None)[0]
@@ -98,7 +98,7 @@ def _about(course: _Course, values: Floats, blocks: int) -> Noise | None:
 
 
 def _shared(left: Floats, fitted: int, blocks: int) -> float:
-    """By how much the variance of the mean exceeds that by independent blocks.
+    """Return the variance of the mean relative to its variance if blocks were independent.
 
     Each value carries a part of the one before it; that part is measured too low, the more is fitted.
     """
@@ -115,7 +115,7 @@ def _shared(left: Floats, fitted: int, blocks: int) -> float:
 
 
 def _best_cuts(values: Floats, cuts: int) -> list[int]:
-    """Places of one or two changes of the level that leave least squares: coarse ones, then near these."""
+    """Return one or two level changes with the least squared errors, by a coarse and then a fine search."""
     number = len(values)
     total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
     places = np.unique(np.linspace(0, number - 1, min(number, _PLACES + 1)).astype(np.int64))
@@ -128,7 +128,7 @@ def _best_cuts(values: Floats, cuts: int) -> list[int]:
 
 
 def _best(total: Floats, first: Ints, second: Ints) -> tuple[int, int]:
-    """Pair of cuts that explains most, each stretch long enough; a second at the end is none.
+    """Return the pair of cuts that explains most with stretches of sufficient length.
 
     total : sums of the values before each place, shape (value + 1,).
     """

@@ -1,4 +1,4 @@
-"""Ops of chosen rows as flat numpy arrays, and checks of such lists by their writer.
+"""Ops of chosen rows as flat numpy arrays, and checks of lists of ops by the code that writes them.
 
 Chosen without a copy if all rows are, in order. The checks are the SQL gate's conditions, at numpy's speed.
 """
@@ -59,13 +59,13 @@ def stage_rows(table: pa.Table, rows: Ints, zero_us: Floats) -> list[StageRows]:
 
 
 def list_lengths(table: pa.Table) -> Ints:
-    """Number of ops in each row."""
+    """Return the number of ops in each row."""
     parts = [np.diff(chunk.offsets.to_numpy()) for chunk in table.column("op").chunks]
     return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64)
 
 
 def flat_codes(table: pa.Table) -> npt.NDArray[np.int8]:
-    """Op codes of all rows, concatenated."""
+    """Return the op codes of all rows, concatenated."""
     return op_codes(pc.list_flatten(table.column("op")).combine_chunks())
 
 
@@ -84,7 +84,7 @@ class RowLists(NamedTuple):
 
 
 def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
-    """Ops of a few rows: position of each op's row among the requested ones, op code, and duration [us]."""
+    """Return the ops of a few rows: each op's row as a position in `rows`, op code, and duration [us]."""
     lists = lists_of_rows(table, rows, ("op", "duration_us"))
     if lists is None:
         raise TraceError("the lists op and duration_us of a row differ in length")
@@ -93,7 +93,7 @@ def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8]
 
 
 def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists | None:
-    """Lists of a few rows of a table; None if the lists of one row differ in length.
+    """Return the concatenated lists of a few table rows; None if lists of one row differ in length.
 
     Batch by batch, so that no column of a large unit is copied whole. Ops as codes.
     """
@@ -139,7 +139,7 @@ def _of_lists(values: pa.Array, first: Ints, lengths: Ints, *, are_ops: bool) ->
 
 
 def _flatten(table: pa.Table) -> _Flat:
-    """Ops of all rows, concatenated; without a copy if a column is one chunk."""
+    """Return the ops of all rows, concatenated; without a copy if a column consists of one chunk."""
     first_op = np.empty(0, dtype=np.int64)
     lists = {}
     for name in LISTS:
@@ -161,7 +161,7 @@ def _flatten(table: pa.Table) -> _Flat:
 
 
 def _choose(flat: _Flat, rows: Ints) -> _Flat:
-    """Ops of some rows, in their order; views if all rows are chosen."""
+    """Return the ops of some rows, in the order of these rows; views if all rows are chosen."""
     if len(rows) == len(flat.first_op) - 1 and (np.diff(rows) == 1).all():
         return flat
     first_op, at = kept_ops(flat.first_op, rows)
@@ -188,7 +188,7 @@ def op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
 
 
 def arrays_valid(table: Table, rows: pa.Table) -> bool:
-    """Whether all lists of numbers in `rows` obey the rules of the table's columns and of its `alike`.
+    """Return whether all numeric lists obey the bounds of their columns and the equal lengths of `alike`.
 
     The rest of what must hold is Table.expectations_of_scalars.
     """

@@ -36,7 +36,7 @@ def simulate_job(
     settings: SimulationSettings | None = None,
     before_s: Mapping[str, float] | None = None,
 ) -> dict[str, pa.Table]:
-    """What-if results of one unit (model, section 5): result tables by name.
+    """Simulate one unit in every what-if scenario (model, section 5), and return the result tables by name.
 
     rank_steps : rows of one unit in any order, columns as in the table rank_steps; `op` as names or codes.
     manifest   : the unit's job.json as a dict; None or empty without any. With log_date, a date,
@@ -67,7 +67,7 @@ def simulate_job(
 
 
 def _refused(refused: Refused, facts: Row, settings: SimulationSettings) -> dict[str, pa.Table]:
-    """Result tables of a unit that is not replayed."""
+    """Return the result tables of a unit that is not replayed."""
     return empty_results(job_row(facts, settings.text, refused.status, refused.detail) | refused.left_out)
 
 
@@ -135,7 +135,7 @@ def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> 
 
 
 def _gap(found: WhatIf, rows: ReplayedRows) -> str | None:
-    """Return where no op runs in steps that take longer than their replay; None if that explains nothing."""
+    """Find where no op runs in steps that take longer than their replay; None if no gap explains that."""
     recorded = found.recorded
     gap = gap_of(recorded.gaps, recorded.actual_s, found.times.recorded)
     if gap is None:
@@ -169,7 +169,7 @@ def _what_is_unknown(clocks: Clocks, rows: ReplayedRows) -> str:
 
 @contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Pause garbage collection: the objects have no cycles, and collections caused latency outliers."""
+    """Pause garbage collection within a block: the objects have no cycles, and collections cause outliers."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

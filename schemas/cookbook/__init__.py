@@ -1,4 +1,4 @@
-"""The cookbook: common questions, one .sql file each; its first comment is the question.
+"""The cookbook: common questions with one .sql file each, whose first comment is the question.
 
 README.md beside them holds the answers that the demo's fleet gives; `straggler cookbook` writes it.
 """

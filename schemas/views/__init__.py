@@ -1,4 +1,4 @@
-"""The views: one .sql template each, filled in from the vocabulary; the comment at its top is its meaning."""
+"""Views, each an .sql template filled in from the vocabulary; the comment at its top is its meaning."""
 
 import re
 from datetime import date
@@ -19,13 +19,13 @@ VIEWS: Final[dict[str, SqlFile]] = {
 
 
 def drain_by(terms: DrainTerms, as_of: date | None = None) -> str:
-    """SQL of the view drain under other assumptions, optionally as if the data ended with the day `as_of`."""
+    """Return SQL of the view drain under other assumptions, optionally as if the data ended on `as_of`."""
     first_day = None if as_of is None else date.fromordinal(max(as_of.toordinal() - HISTORY_DAYS + 1, 1))
     return load(__name__, "drain", **within(OF_PERIOD), **terms.words).over(first_day, as_of)
 
 
 def mentioned(sql: str) -> set[str]:
-    """Return the tables and views that a query names, and all that those read.
+    """Return the tables and views that a query names, and all tables and views that these read.
 
     All names if it names no table.
     """

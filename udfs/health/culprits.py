@@ -1,4 +1,4 @@
-"""Culprits with hosts, and since when their run named them.
+"""Culprits whose hosts are known, and the time at which each became slow.
 
 Equations: udfs/README.md, "Health of hosts".
 """
@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 
 class Culprit(NamedTuple):
-    """A culprit, and when it became slow.
+    """One culprit of a cause, and the time at which it became slow.
 
     number : its place among the culprits of its cause
     host : set if the culprit is one host
@@ -43,14 +43,14 @@ class Culprit(NamedTuple):
 
 
 class _Onset(NamedTuple):
-    """When a culprit was first slow on a day, and how that went on."""
+    """Time at which a culprit was first slow on a day, and its course from then on."""
 
     slow_from: datetime
     course: str
 
 
 class Named:
-    """Culprits of causes that hold.
+    """Culprits of all causes that hold, by day.
 
     causes : job_causes; units without a cause that holds say that a run was replayed and named nobody
     """
@@ -72,11 +72,11 @@ class Named:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Hosts of all culprits of all days."""
+        """Hosts of all culprits on all days."""
         return frozenset().union(*(hosts for each in self._onsets.values() for hosts in each))
 
     def slow(self, days: list[date]) -> set[HostDay]:
-        """Hosts that were named, by day."""
+        """Return the pairs of host and day for all hosts of culprits on the given days."""
         return {
             (host, day)
             for day in days
@@ -86,7 +86,7 @@ class Named:
         }
 
     def on(self, day: date, earliest: date) -> Iterator[Culprit]:
-        """Culprits of a day that have hosts, and whose beginning is known.
+        """Yield the culprits of a day that have hosts and a known beginning.
 
         earliest : first of the days looked back on: who was slow then may have been slow before
         """
@@ -101,7 +101,7 @@ class Named:
                     yield Culprit(*facts, onset.slow_from, onset.course == _ALWAYS)
 
     def _beginning(self, row: Row, culprit: Row, earliest: date) -> tuple[date, _Onset | None]:
-        """First of the days in a row, and when the culprit was slow then; None in a log without times.
+        """Return the first of the consecutive days that have this culprit, and its onset; None without times.
 
         Days on which the run was not replayed do not count.
         """
@@ -122,12 +122,12 @@ def _onsets(culprit: Row) -> Iterator[_Onset]:
 
 
 def _key(row: Row, day: date) -> tuple[Any, ...]:
-    """A cause of a run on a day."""
+    """Return the key of a row's cause and run on a day."""
     return day, row["job_id"], row["run_id"], row["cause"]
 
 
 def _hosts(culprit: Row) -> frozenset[str]:
-    """Hosts that certainly belong to a culprit."""
+    """Return the hosts that certainly belong to a culprit."""
     if culprit["reach"] not in _REACHES:
         return frozenset()
     held = [worker["host"] for worker in culprit["workers"] or ()]

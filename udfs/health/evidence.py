@@ -1,4 +1,4 @@
-"""Spans of health beside culprits, and whether they explain them: the table cause_evidence.
+"""Failed health checks near culprits, and whether they explain these: the table cause_evidence.
 
 Equations: udfs/README.md, "Health of hosts".
 """
@@ -62,7 +62,7 @@ Seen = tuple[Any, ...]
 
 
 class _Rate(NamedTuple):
-    """How often a check fails on slow host-days and on others.
+    """Frequency of a failed check on slow host-days and on other host-days.
 
     spans_a_day : on hosts on which it fails
     rare_days, rare_hosts : host-days that are not slow, and hosts that never are, with a check that fails as
@@ -83,7 +83,7 @@ class _Rate(NamedTuple):
         return _share(self.slow_with, self.slow) / _share(self.other_with, self.other)
 
     def by_chance(self, *, is_lasting: bool) -> float:
-        """Mean number of failing spans of equally rare or rarer checks on a host and day.
+        """Return the mean number of failing spans per host and day of checks that are equally rare or rarer.
 
         Of one that goes on for days, hosts count and not host-days: that is one coincidence, however long.
         """
@@ -92,14 +92,14 @@ class _Rate(NamedTuple):
 
 
 class _Health(NamedTuple):
-    """A day's health: how many spans of each check failed on each host, and spans beside culprits' hosts."""
+    """Health checks of one day: failed spans by check and host, and spans near the hosts of culprits."""
 
     counted: pa.Table
     spans: pa.Table
 
 
 class _Failures(NamedTuple):
-    """Failures over the days looked back on: rates by check; checks of a host that fail on several days."""
+    """Failed checks of the preceding days: rates by check, and the checks that fail on a host for days."""
 
     rates: Mapping[Kind, _Rate]
     lasting: frozenset[tuple[str, str, str]]
@@ -112,7 +112,7 @@ def cause_evidence(
     log_dates: Iterable[date],
     days: int,
 ) -> pa.Table:
-    """Rows of cause_evidence of these days, from tables of these days and of the `days` before each.
+    """Return the rows of cause_evidence for some days; tables also cover the `days` before each.
 
     health : rows of host_health of a day: a day's may be many, and few of them stand beside a culprit
     causes : job_causes;  hosts : host_day
@@ -150,13 +150,13 @@ def _near(spans: pa.Table, hosts: pa.Array) -> pa.Table:
 
 
 def _by_host(health: pa.Table) -> pa.Table:
-    """How many spans of each check failed on each host and day."""
+    """Count the failed spans of each check on each host and day."""
     failed = health.filter(pc.not_equal(health["severity"], HEALTH_OK))
     return failed.group_by(_COUNTED).aggregate([([], "count_all")])
 
 
 def _failures(failing: pa.Table, slow: Collection[HostDay], trained: pa.Table, beside: pa.Array) -> _Failures:
-    """How often each check fails beside slow hosts and beside others.
+    """Return how often each check fails on slow hosts and on other hosts.
 
     failing : of the days looked back on, as _by_host counts;  trained : host-days
     beside  : hosts of which the checks that fail on several days are wanted
@@ -186,7 +186,7 @@ def _of_day(on_day: Iterable[Row], culprits: Iterable[Culprit], failures: _Failu
 
 
 def _on_day(day: date, spans: Sequence[Row]) -> Iterator[Row]:
-    """Failing spans of a day, and those that were open at the end of the day before and did not fail since.
+    """Yield the failing spans of a day, and spans left open by the day before that did not fail again.
 
     Where such a check was seen to pass on the day, its span has ended then.
     """
@@ -204,7 +204,7 @@ def _on_day(day: date, spans: Sequence[Row]) -> Iterator[Row]:
 
 
 def _beside(culprit: Culprit, beside: Mapping[str, Sequence[Row]], failures: _Failures) -> Iterator[Row]:
-    """Spans beside a culprit; which of them explain it is decided once all are known."""
+    """Yield a row for each span near a culprit, and mark the spans that explain the culprit."""
     midnight = datetime.combine(culprit.first_day, time(), UTC)
     spans = {id(span): span for host in culprit.hosts for span in beside.get(host, ())}
     rows = []

@@ -16,14 +16,14 @@ Values = TypeVar("Values", Floats, Ints)
 
 
 def sorted_by(values: Values, order: Ints) -> Values:
-    """`np.take_along_axis(values, order, axis=0)` of two axes, in a third of its time."""
+    """Return `np.take_along_axis(values, order, axis=0)` for two axes, in a third of its time."""
     columns = values.shape[1]
     ordered: Values = values.take(order * columns + np.arange(columns))
     return ordered
 
 
 def common_order(*keys: npt.NDArray[Any]) -> Ints:
-    """`np.lexsort(keys, axis=0)`, as one column where all columns are in one order, as most are; faster.
+    """Return `np.lexsort(keys, axis=0)`, as a single column if all columns have the same order.
 
     keys : shape (value, column), at least one; or (value, 1) where all columns agree.
     """
@@ -44,7 +44,7 @@ def common_order(*keys: npt.NDArray[Any]) -> Ints:
 
 
 def latest(times_s: Floats, members: Iterable[int | slice | Ints]) -> Floats:
-    """Latest of the times of several ops, or of each member of rendezvous. [s]
+    """Return the latest time of several ops, or of the members of each rendezvous. [s]
 
     members : indices of ops, at least one.
     """
@@ -52,7 +52,7 @@ def latest(times_s: Floats, members: Iterable[int | slice | Ints]) -> Floats:
 
 
 def alike(rows: npt.NDArray[np.generic]) -> list[Ints]:
-    """Ascending positions of equal rows, one array per distinct row. rows : shape (row, value)."""
+    """Return the ascending positions of equal rows, per distinct row. rows : shape (row, value)."""
     if (rows == rows[:1]).all():
         return [np.arange(len(rows))]
     _, inverse = np.unique(rows, axis=0, return_inverse=True)
@@ -61,5 +61,5 @@ def alike(rows: npt.NDArray[np.generic]) -> list[Ints]:
 
 
 def common(columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The first column, shape (row, 1), if all columns are equal; else all columns."""
+    """Return the first column, shape (row, 1), if all columns are equal; else return all columns."""
     return columns[:, :1] if (columns == columns[:, :1]).all() else columns

@@ -1,4 +1,4 @@
-"""Causes of a slowdown as the diagnosis finds them; integer codes, because the kernel has no strings."""
+"""Causes of a slowdown as the diagnosis finds them, with integer codes because the kernel has no strings."""
 
 from typing import Final, NamedTuple
 
@@ -59,7 +59,7 @@ BOTH: Final = -1
 
 
 class Culprit(NamedTuple):
-    """What caused a slowdown, and since when: one worker, or a group that is slow together.
+    """A worker, or a group of workers, that caused a slowdown, and the steps in which it was slow.
 
     stage, dp_rank : of a worker; one is ALL of a stage or a replica, both of a host or a rack.
     effect         : how much longer its ops took, as a share of the usual time (0.3: 30 % longer); of pauses,
@@ -89,7 +89,7 @@ class Culprit(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Size, error and sample behind a cause; nan where a number does not exist.
+    """Effect size, standard error and sample size behind a cause; nan where a number does not exist.
 
     effect         : size of the largest effect, in the unit of `Culprit.effect`.
     standard_error : of that effect.
@@ -145,7 +145,7 @@ class TypeFactors(NamedTuple):
 
     @property
     def factor(self) -> Floats:
-        """Duration factor of each type relative to the fastest, 1 where not slower; shape (t, k)."""
+        """Duration factor of each GPU type relative to the fastest, 1 if it is not slower; shape (t, k)."""
         return np.where(self.is_slower[:, None], np.exp(self.measured), 1.0)
 
 

@@ -19,7 +19,7 @@ CONSTANT: Final = 1e-12
 
 
 def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forwards: int) -> Ints:
-    """Backward compute with the same microbatch and model chunk as each forward compute.
+    """Find the backward compute that has the same microbatch and model chunk as each forward compute.
 
     microbatch : int32, shape (compute op, row), forward before backward.
     chunks     : int64, shape (compute op,); model chunk of each.
@@ -35,7 +35,7 @@ def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forward
 
 @lru_cache(maxsize=CACHED)
 def _partners_of_one(microbatch: tuple[int, ...], chunks: tuple[int, ...], forwards: int) -> Ints:
-    """Partners where all rows agree: many jobs, and stages, have one schedule. Not to be written to."""
+    """Return partners where all rows agree, cached because many jobs share a schedule; do not modify."""
     of_row = np.array(microbatch, dtype=np.int32)[:, None]
     partners = _partners(of_row, np.array(chunks, dtype=np.int64), forwards)
     partners.flags.writeable = False
@@ -56,7 +56,7 @@ def _partners(microbatch: npt.NDArray[np.int32], chunks: Ints, forwards: int) ->
 
 
 def paired_times(compute_s: Floats, partner: Ints, forwards: int) -> tuple[Floats, Floats]:
-    """Forward and backward times of each microbatch; nan where one of them is missing.
+    """Return the forward and backward times of each microbatch; nan where one of them is missing.
 
     compute_s : float64, shape (compute op, row), forward before backward. [s]
     partner   : from `backward_of_forward`.
@@ -90,7 +90,7 @@ class Moments(NamedTuple):
     longest_s: Floats
 
     def joined(self, other: "Moments") -> "Moments":
-        """Pooled moments of both (Chan, Golub, LeVeque, The American Statistician 37, 1983)."""
+        """Pool two sets of moments (Chan, Golub, LeVeque, The American Statistician 37, 1983)."""
         count = self.pairs + other.pairs
         weight = other.pairs / np.maximum(count, 1.0)
         apart_s, cross = other.mean_s - self.mean_s, self.pairs * weight
@@ -103,7 +103,7 @@ class Moments(NamedTuple):
         )
 
     def correlation(self) -> Floats:
-        """Pearson correlation, shape (worker,); nan with fewer than two pairs or a constant side."""
+        """Return Pearson correlations, shape (worker,); nan with fewer than two pairs or constant values."""
         norm = np.sqrt(self.squares)
         varies = (self.pairs >= 2.0) & (norm > CONSTANT * self.longest_s).all(axis=0)
         correlation = np.full(varies.shape, np.nan)
@@ -112,7 +112,7 @@ class Moments(NamedTuple):
 
 
 def worker_moments(forward_s: Floats, backward_s: Floats) -> Moments:
-    """Moments of each worker's pairs of forward and backward times.
+    """Compute the moments of each worker's pairs of forward and backward times.
 
     forward_s, backward_s : float64, shape (pair, step, worker); nan in backward_s for incomplete pairs. [s]
     """
@@ -140,13 +140,13 @@ def worker_moments(forward_s: Floats, backward_s: Floats) -> Moments:
 
 
 def _per_worker(values: Floats) -> Floats:
-    """Sum over pairs and steps; the longer axis first, along contiguous memory. Shape (worker,)."""
+    """Sum over pairs and steps, first along the longer axis, contiguous in memory. Shape (worker,)."""
     summed: Floats = values.sum(axis=0).sum(axis=0)
     return summed
 
 
 def median_correlation(correlation: Floats) -> float:
-    """Median correlation over workers, ignoring nan; nan if no worker has one.
+    """Return the median correlation over workers, ignoring nan; nan if no worker has a correlation.
 
     correlation : float64, any shape; nan where it does not exist.
     """

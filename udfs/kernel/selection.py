@@ -30,7 +30,7 @@ SORTED: Final = 1024
 
 
 def neighbours(values: Floats, rank: int) -> tuple[float, float]:
-    """Order statistics of a rank and the next one; values : shape (value,); the last rank repeats."""
+    """Return the sorted values at a rank and the next rank, the last one twice; values : shape (value,)."""
     following = min(rank + 1, values.size - 1)
     if values.size > MANY:
         sample = np.sort(values[:: values.size // SAMPLE])
@@ -50,7 +50,7 @@ def neighbours(values: Floats, rank: int) -> tuple[float, float]:
 
 
 def medians_of_rows(rows: Floats, *, low: bool = False) -> Floats:
-    """Median of each row, or the lower of its two middle values; rows : shape (row, value)."""
+    """Return the median of each row, or the lower of two middle values; rows : shape (row, value)."""
     size = rows.shape[1]
     if size > MANY:
         middles = np.array([neighbours(row, (size - 1) // 2) for row in rows])
@@ -59,25 +59,25 @@ def medians_of_rows(rows: Floats, *, low: bool = False) -> Floats:
 
 
 def median_of_all(values: Floats) -> float:
-    """Median of a flat array, shape (value,)."""
+    """Return the median of a flat array, shape (value,)."""
     lower, upper = neighbours(values, (values.size - 1) // 2)
     return lower if values.size % 2 else (lower + upper) / 2
 
 
 def deviation_of_all(values: Floats) -> float:
-    """Median absolute deviation of a flat array, shape (value,)."""
+    """Return the median absolute deviation of a flat array, shape (value,)."""
     return median_of_all(np.abs(values - median_of_all(values)))
 
 
 def quantile_of_all(values: Floats, share: float) -> float:
-    """Quantile of a flat array, shape (value,), with linear interpolation."""
+    """Return a quantile of a flat array, shape (value,), with linear interpolation."""
     at = (values.size - 1) * share
     lower, upper = neighbours(values, floor(at))
     return _between(lower, upper, at - floor(at))
 
 
 def ascending(values: Floats, *axes: int) -> Floats:
-    """Copy with the given axes flattened into the last one and sorted along it.
+    """Return a copy with the given axes flattened into the last axis and sorted along it.
 
     Sorting all of a short and contiguous axis takes less than selecting along another.
     """
@@ -91,7 +91,7 @@ def ascending(values: Floats, *axes: int) -> Floats:
 
 @cache
 def _axes_last(axes: int, moved: tuple[int, ...]) -> tuple[int, ...]:
-    """Order of axes with some of them moved to the end."""
+    """Return the order of axes with some axes moved to the end."""
     return (*(axis for axis in range(axes) if axis not in moved), *moved)
 
 
@@ -102,7 +102,7 @@ def evenly(size: int, most: int) -> tuple[int, ...]:
 
 
 def medians_along(values: Floats, axis: int, *, low: bool = False) -> Floats:
-    """Median along an axis, or the lower of the two middle values."""
+    """Return the median along an axis, or the lower of the two middle values."""
     size = values.shape[axis]
     ranks = ((size - 1) // 2,) if low or size % 2 else (size // 2 - 1, size // 2)
     middles = ranked(values, ranks, axis)
@@ -110,7 +110,7 @@ def medians_along(values: Floats, axis: int, *, low: bool = False) -> Floats:
 
 
 def ranked(values: Floats, ranks: tuple[int, ...], axis: int = 0) -> list[Floats]:
-    """Order statistics of the given ranks along an axis."""
+    """Return the order statistics of the given ranks along an axis."""
     size = values.shape[axis]
     if size > FEW or values.size < ENOUGH:
         if size > SORTED:
@@ -124,7 +124,7 @@ def ranked(values: Floats, ranks: tuple[int, ...], axis: int = 0) -> list[Floats
 
 
 def sorted_rows(values: Floats) -> Floats:
-    """`np.sort(values, axis=0)` of values without NaN; values : shape (few, many)."""
+    """Return `np.sort(values, axis=0)` of values without NaN; values : shape (few, many)."""
     size = len(values)
     if size > FEW or values.size < ENOUGH:
         return np.sort(values, axis=0)
@@ -132,7 +132,7 @@ def sorted_rows(values: Floats) -> Floats:
 
 
 def _compared(rows: list[Floats], ranks: tuple[int, ...]) -> list[Floats]:
-    """Rows, sorted only as far as the wanted ranks need."""
+    """Sort rows by comparisons of pairs of rows, only as far as the wanted ranks need."""
     for first, second, is_lower_wanted, is_upper_wanted in _network(len(rows), ranks):
         lower, upper = rows[first], rows[second]
         if is_lower_wanted:
@@ -144,7 +144,7 @@ def _compared(rows: list[Floats], ranks: tuple[int, ...]) -> list[Floats]:
 
 @cache
 def _network(size: int, ranks: tuple[int, ...]) -> list[tuple[int, int, bool, bool]]:
-    """Comparators that sort `size` values (Batcher 1968), pruned to those that the wanted ranks need.
+    """Return comparators that sort `size` values (Batcher 1968), pruned to what the wanted ranks need.
 
     returns : positions of two values, and whether the lower, or the upper, of them is wanted there.
     """
@@ -167,19 +167,19 @@ def _network(size: int, ranks: tuple[int, ...]) -> list[tuple[int, int, bool, bo
 
 
 def median(ordered: Floats) -> Floats:
-    """Median along the last axis, which must be sorted."""
+    """Return the median along the last axis, which must be sorted."""
     half = ordered.shape[-1] // 2
     middle: Floats = ordered[..., half]
     return middle if ordered.shape[-1] % 2 else (ordered[..., half - 1] + middle) / 2
 
 
 def quantile(ordered: Floats, share: float) -> Floats:
-    """Quantile along the last axis, which must be sorted, with linear interpolation."""
+    """Return a quantile along the last axis, which must be sorted, with linear interpolation."""
     at = (ordered.shape[-1] - 1) * share
     upper = min(floor(at) + 1, ordered.shape[-1] - 1)
     return _between(ordered[..., floor(at)], ordered[..., upper], at - floor(at))
 
 
 def _between(lower: Values, upper: Values, part: float) -> Values:
-    """Linear interpolation, rounded as NumPy's quantile does."""
+    """Interpolate linearly between two values, rounded as NumPy's quantile does."""
     return upper - (upper - lower) * (1 - part) if part >= 0.5 else lower + (upper - lower) * part

@@ -1,4 +1,4 @@
-"""Share of the workers that compute over the step, how it swings, and whether steps start at equal intervals.
+"""Share of workers that compute at each phase of a step, its swing, and regularity of step starts.
 
 udfs/README.md, "Power", has the equations.
 """
@@ -40,7 +40,7 @@ class Computing(NamedTuple):
 
 @dataclass
 class ComputingSums:
-    """Running sums from which Computing is made, block by block."""
+    """Running sums over blocks from which Computing is made."""
 
     steps: int = 0
     swing: float = 0.0
@@ -49,7 +49,7 @@ class ComputingSums:
     high: Floats = field(default_factory=lambda: np.zeros(BINS))
 
     def add(self, block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> None:
-        """Add the steps of a block; arguments as of `shares`."""
+        """Add the steps of a block; arguments as in `shares`."""
         share = shares(block, end_s, began_s, step_s)
         self.steps += len(share)
         self.swing += float((share.max(axis=1) - share.min(axis=1)).sum())
@@ -58,12 +58,12 @@ class ComputingSums:
         np.maximum(self.high, share.max(axis=0), out=self.high)
 
     def of_all_steps(self) -> Computing:
-        """Share of computing workers over all blocks added so far."""
+        """Return the share of computing workers over all blocks added so far."""
         return Computing(self.total / self.steps, self.low, self.high, self.swing / self.steps)
 
 
 def shares(block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> Floats:
-    """Share of the workers that compute in each bin of each step; shape (step, bin).
+    """Return the share of the workers that compute in each bin of each step; shape (step, bin).
 
     end_s   : float64, shape (op, step, dp); recorded. [s]
     began_s : float64, shape (step,); earliest recorded start. [s]
@@ -80,12 +80,12 @@ def shares(block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> 
 
 @once_per_graph
 def _computing_ops(graph: OpGraph) -> Ints:
-    """Numbers of the ops that compute."""
+    """Return the numbers of the ops that compute."""
     return np.flatnonzero(np.isin(graph.op_types, COMPUTING))
 
 
 def _behind(at_s: Floats, began_s: Floats, step_s: Floats) -> Floats:
-    """Total part of each bin that lies after the given times; shape (step, bin + 1).
+    """Return the total part of each bin that lies after the given times; shape (step, bin + 1).
 
     at_s : float64, shape (op, step, dp). [s]
     """
@@ -121,7 +121,7 @@ IN_BEAT: Final = 1 / 8
 
 
 class Swing(NamedTuple):
-    """Fourier components of a share over the step.
+    """Fourier components, over one step, of the share of workers that compute.
 
     amplitudes : float64, shape (HARMONICS,); of the components with periods step, step / 2, ...
     dominant   : how many periods of the largest component a step has; 0 where nothing swings.
@@ -136,7 +136,7 @@ class Swing(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """Regular starts of steps, fitted by least squares: interval `every_s`. [s]
+    """Regular starts of steps, fitted by least squares, with interval `every_s`. [s]
 
     scatter_s : root mean square of the distance from that. [s]
     middle_s  : when the middle step began, by the fit. [s]
@@ -148,7 +148,7 @@ class Beat(NamedTuple):
 
 
 def swing(share: Floats) -> Swing:
-    """Fourier components of the share of workers that compute, over one step; share of shape (bin,)."""
+    """Compute Fourier components of the computing share over one step; share of shape (bin,)."""
     bins = len(share)
     components = np.fft.rfft(share)[1 : bins // 2] * _half_a_bin(bins) * 2 / bins
     amplitude = np.abs(components)
@@ -161,7 +161,7 @@ def swing(share: Floats) -> Swing:
 
 @cache
 def _half_a_bin(bins: int) -> npt.NDArray[np.complex128]:
-    """Phase factors that shift each component by half a bin, to the middles of the bins."""
+    """Return phase factors that shift each component by half a bin, to the middles of the bins."""
     turned: npt.NDArray[np.complex128] = np.exp(-1j * np.pi * np.arange(1, bins // 2) / bins)
     return turned
 

@@ -1,4 +1,4 @@
-"""All scenarios of section 5 of the model for one job, from its recorded rows."""
+"""All what-if scenarios (model, section 5) of one job, replayed from its recorded rows."""
 
 from collections.abc import Mapping, Sequence
 from math import inf, nan
@@ -42,7 +42,7 @@ NO_WASTE: Final = 1e-9
 
 
 class How(NamedTuple):
-    """Options of an analysis.
+    """Options of a what-if analysis.
 
     ideal        : how ideal durations are chosen.
     ops_together : ops per block; a step is never divided.
@@ -105,7 +105,7 @@ class WhatIf(NamedTuple):
 
     @property
     def last_stage_share(self) -> float:
-        """M_S: share of the loss that disappears if the last stage is ideal; 0 without a pipeline."""
+        """M_S: share of the loss that vanishes if the last stage is ideal; 0 without a pipeline."""
         return _share(self.times, self.times.last_stage_ideal) if len(self.times.by_stage) > 1 else 0.0
 
     @property
@@ -205,7 +205,7 @@ def _diagnosed(
 
 
 class _Replay(NamedTuple):
-    """Second pass over one block: its replays."""
+    """Replays of one block in the second pass over a job."""
 
     block: Block
     ideal_of_op: Floats
@@ -227,11 +227,11 @@ class _Replay(NamedTuple):
         return cls(block, ideal_of_op, shortest_s, is_last, times)
 
     def exposed(self) -> ExposedTimes | None:
-        """Replay without communication; None if the block has none."""
+        """Replay without communication; return None if the block has no communication."""
         return replay_exposed(self.block.graph, self.block.duration_s, self.shortest_s, self.is_last)
 
     def without(self, slow: Mask) -> Floats:
-        """Step times with the slow workers ideal and all else as recorded (Eq. 5); shape (step,). [s]
+        """Return step times with slow workers ideal and all else as recorded (Eq. 5); shape (step,). [s]
 
         slow : bool, shape (stage, dp_rank).
         """
@@ -242,7 +242,7 @@ class _Replay(NamedTuple):
 
 
 class _Replayed(NamedTuple):
-    """Second pass over all blocks: ideal durations, the replays of each block, and their step times."""
+    """Results of the second pass over all blocks: ideal durations, replays by block, and step times."""
 
     ideal_s: Floats
     replays: list[_Replay]

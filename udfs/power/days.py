@@ -1,4 +1,4 @@
-"""Power tables of some days: megawatts of each unit, the fleet's sum, and units in phase.
+"""Power tables of some days: megawatts of each unit, their sum over the fleet, and units in phase.
 
 udfs/README.md, "Power", has the conditions. Arrays over units; no loop over pairs.
 """
@@ -68,13 +68,13 @@ def power_tables(units: pa.Table, watts: Mapping[str, Watts]) -> dict[str, pa.Ta
 
 
 def _gpu_type(row: Row) -> str | None:
-    """Type of all GPUs of a unit; None if unknown or mixed, because shares are not known by type."""
+    """Return the GPU type of all GPUs of a unit; None if unknown or mixed."""
     types = {row["gpu_type"], *(row["gpu_types"] or {}).values()} - {None}
     return types.pop() if len(types) == 1 else None
 
 
 def _megawatts(row: Row, watts: Watts | None) -> Row:
-    """Columns of job_megawatts other than the key and those of the manifest."""
+    """Return the columns of job_megawatts other than the key and the manifest's columns."""
     found: Row = {"hours": _hours(row)}
     if watts is None:
         return found
@@ -92,7 +92,7 @@ def _megawatts(row: Row, watts: Watts | None) -> Row:
 
 
 def _hours(row: Row) -> float | None:
-    """Hours that the unit ran on its log date (UTC), from its GPU-hours, else from start and end. [h]"""
+    """Return the hours that a unit ran on its log date (UTC), from GPU-hours, else from its start and end."""
     if row["gpu_hours"] is not None:
         return min(float(row["gpu_hours"] / row["world_size"]), _DAY_H)
     if row["started_at"] is None or row["ended_at"] is None:
@@ -103,7 +103,7 @@ def _hours(row: Row) -> float | None:
 
 
 def _sums(rows: list[Row]) -> Row:
-    """Columns of power_day: expected values at a random moment, each unit running for its part of the day."""
+    """Return columns of power_day: expected values at a random moment of the day."""
     timed = [row for row in rows if row["hours"] is not None]
     part = _column(timed, "hours") / _DAY_H
     gpus = _column(timed, "world_size")
@@ -136,7 +136,7 @@ def _column(rows: list[Row], name: str) -> Floats:
 
 
 def _pairs(rows: list[Row]) -> tuple[int, list[Row]]:
-    """Number of in-phase pairs on a day, and rows of power_in_phase for the MOST_PAIRS largest swings."""
+    """Return the number of in-phase pairs on a day, and power_in_phase rows of the largest swings."""
     rows = [row for row in rows if row["peak_us"] is not None]
     if not rows:
         return 0, []
@@ -199,7 +199,7 @@ class Swings(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Pairs of units that swing in phase; arrays of shape (pair,).
+    """Pairs of units whose power swings in phase; arrays of shape (pair,).
 
     one, other       : positions of the units.
     common_s         : time in which both were recorded.
@@ -215,7 +215,7 @@ class Pairs(NamedTuple):
 
 
 def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
-    """Count pairs of units that swing in phase, and return the heaviest of them.
+    """Count pairs of units that swing in phase, and return the pairs with the largest weight.
 
     weight : float64, shape (unit,); that of a pair is the sum.
     most   : pairs that are returned, heaviest first, then in the order of the units. Others are not in memory
@@ -233,7 +233,7 @@ def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
 
 
 def _with_like_periods(period_s: Floats) -> Iterator[tuple[Ints, Ints]]:
-    """Yield pairs whose periods may be equal: a difference would show within LEAST_PERIODS."""
+    """Yield pairs with equal periods, as far as a difference would show within LEAST_PERIODS."""
     rate = 1 / period_s
     order = np.argsort(rate, kind="stable")
     rising = rate[order]
@@ -248,7 +248,7 @@ def _with_like_periods(period_s: Floats) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _of(swings: Swings, one: Ints, other: Ints) -> Pairs:
-    """Select those of these pairs of units that are in phase."""
+    """Select the pairs that swing in phase from candidate pairs of units."""
     first_s = np.maximum(swings.first_s[one], swings.first_s[other])
     common_s = np.minimum(swings.last_s[one], swings.last_s[other]) - first_s
     period_s = swings.period_s

@@ -1,4 +1,4 @@
-"""Revision: correct a unit's causes by other runs and jobs; plain Python over a few figures per unit."""
+"""Revision of a unit's causes by comparison with other runs and jobs; plain Python on a few figures."""
 
 from typing import Final
 

@@ -62,7 +62,7 @@ class History(NamedTuple):
 
 
 class Revised(NamedTuple):
-    """Revised rows of one unit, transfers excepted, and what other runs show about its transfers.
+    """Revised rows of one unit except for transfers, and what other runs show about its transfers.
 
     transfers : None if history cannot decide.
     """
@@ -72,7 +72,7 @@ class Revised(NamedTuple):
 
 
 def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs: int) -> Revised:
-    """Revise one unit's rows of job_causes, except by a replay: see with_usual_transfers.
+    """Revise one unit's rows of job_causes as far as no replay is needed; see with_usual_transfers.
 
     causes       : with the evidence as a dict.
     minimum_runs : of the same model; from fewer nothing is concluded.
@@ -93,7 +93,7 @@ def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs
 def with_usual_transfers(
     rows: Sequence[Row], found: SlowTransfers | None, unit: Measured, replayed: Sequence[Row]
 ) -> list[Row]:
-    """Return the rows with what usual transfers would save, according to a replay.
+    """Return the rows with the savings that a replay with usual transfer times shows.
 
     replayed : rows of the unit, its transfers measured by found.usual_s; none where no type became slow, or
                where the unit cannot be replayed any more.
@@ -121,19 +121,19 @@ def with_usual_transfers(
 
 
 def _beside(rows: Iterable[Row]) -> float:
-    """Share of T_actual lost beyond all fixes, which no revision may assign to a fix."""
+    """Return the share of T_actual that is lost beyond all fixes, so that no fix may claim it."""
     return fsum(
         max(0.0, row["time_saved_fraction"]) for row in rows if row["cause"] == vocabulary.CAUSE_UNEXPLAINED
     )
 
 
 def _is_open(row: Row, flags: Sequence[str]) -> bool:
-    """Whether other runs may decide: not with too few steps, nor if the replay does not match."""
+    """Return whether other runs may revise a unit: with enough steps, and if its replay matches."""
     return row["flag_reason"] is None or row["flag_reason"] in flags
 
 
 def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> dict[str, Row]:
-    """Move slowness of hosts to slow_worker, and leave uneven work in stage_imbalance."""
+    """Reassign losses by stages: slow hosts to slow_worker, uneven work to stage_imbalance."""
     worker, stage = rows[SLOW_WORKER], rows[STAGE_IMBALANCE]
     # Only what the unit's own fixes leave of a step is left to save.
     together = fsum(row["attributed_fraction"] for row in rows.values())
@@ -177,7 +177,7 @@ def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> di
 
 
 def _moved(row: Row, name: str, moved: float, origin: Row | None = None) -> Row:
-    """Return a fraction of a row and its bounds after something moved to it, with the error of its origin.
+    """Return a fraction and its bounds after a part is moved to it from the row `origin`.
 
     Errors of one unit are of the same steps, and add up.
     """
@@ -185,7 +185,7 @@ def _moved(row: Row, name: str, moved: float, origin: Row | None = None) -> Row:
 
 
 def _around(row: Row, name: str, value: float, origin: Row | None = None) -> Row:
-    """Bounds around another value, as far away as the row's from its own, plus the origin's error."""
+    """Return bounds around a new value, with the row's half width plus that of the row `origin`."""
     halves = [half_width(each, name) for each in (row, origin) if each is not None]
     known = [half for half in halves if half is not None]
     return around(name, value, fsum(known) if len(known) == len(halves) else None)
@@ -205,7 +205,7 @@ def _revised(row: Row, unit: Measured, changes: Row, evidence: Mapping[str, floa
 
 
 def _is_on(culprit: Row, stages: Container[int]) -> bool:
-    """Whether a culprit, or one of its workers, is on one of these stages."""
+    """Return whether a culprit, or one of its workers, is on one of the given stages."""
     return any(each["pp_rank"] in stages for each in (culprit, *(culprit["workers"] or ())))
 
 
@@ -215,7 +215,7 @@ def _share(row: Row) -> float:
 
 
 def _workers(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
-    """Name workers of slow stages as culprits; a host whose workers are all slow becomes one culprit."""
+    """Return the workers of slow stages as culprits; a host that is slow as a whole is one culprit."""
     by_host: defaultdict[object, list[Row]] = defaultdict(list)
     for worker in unit.workers():
         by_host[worker["host"]].append({name: worker[name] for name in _WORKER})
@@ -231,7 +231,7 @@ def _workers(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
 
 
 def _culprit(effect: float, reach: int) -> Row:
-    """Make a culprit that is slow in all steps; step numbers stay null."""
+    """Return a culprit that is slow in all steps; its step numbers stay null."""
     return dict.fromkeys(CULPRIT.names) | {
         "effect": effect,
         "share_of_steps": 1.0,
@@ -244,7 +244,7 @@ def _culprit(effect: float, reach: int) -> Row:
 
 
 def _heavy(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
-    """Stages heavier than the mean stage, if all hosts had the same speed."""
+    """Return the stages that would be heavier than the mean stage if all hosts had the same speed."""
     work_s = [stage.compute_s / factors.get(number, 1.0) for number, stage in enumerate(unit.run.stages)]
     mean_s = sum(work_s) / len(work_s)
     heavy = [

@@ -1,4 +1,4 @@
-"""Compare a unit with other runs: which of its stages or transfers take longer than theirs.
+"""Comparison of a unit with other runs, to find stages or transfers that take longer than theirs.
 
 A stage that is one worker, or that lies on one host whole, looks the same whether the host is slow or the
 work is heavy. Other runs of the same model decide: the work moves with the stage, slowness stays with the
@@ -37,7 +37,7 @@ _TRAFFIC: Final = {group for code, group in enumerate(GROUPS) if code not in AVE
 
 
 class Stage(NamedTuple):
-    """Usual compute time of one stage per step [s], and its hosts; no hosts if unknown."""
+    """Usual compute time per step [s] of one stage, and its hosts; without hosts if any is unknown."""
 
     compute_s: float
     hosts: frozenset[str]
@@ -59,14 +59,14 @@ class Run(NamedTuple):
 
     @property
     def hosts(self) -> frozenset[str]:
-        """All hosts; empty if those of any stage are unknown."""
+        """Hosts of all stages; empty if the hosts of any stage are unknown."""
         if not all(stage.hosts for stage in self.stages):
             return frozenset()
         return frozenset().union(*(stage.hosts for stage in self.stages))
 
 
 class SlowHost(NamedTuple):
-    """A host that was slow in other jobs: in how many, and by what share (0.3: 30 % longer)."""
+    """A host that was slow in other jobs: the number of jobs, and its excess time (0.3: 30 % longer)."""
 
     jobs: int
     effect: float
@@ -132,7 +132,7 @@ def slow_stages(
 
 
 def slow_transfers(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowTransfers | None:
-    """Find transfers slower than in other runs of the same work; None if those cannot decide."""
+    """Find transfers slower than in other runs of the same work; None if other runs cannot decide."""
     if len(runs) < minimum_runs or unit.ideal_step_s <= 0.0:
         return None
     work = max(_ratios(unit, runs, _COMPUTES, 0.0).values(), default=1.0)
@@ -155,7 +155,7 @@ def _whole_job(unit: Run, elsewhere: Sequence[Run]) -> SlowStages | None:
 
 
 def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStages | None:
-    """Stages slower than in other runs; if all are equally slow, it counts only against other hosts."""
+    """Find stages slower than in other runs; a slowdown of all stages counts only against other hosts."""
     if len(runs) < minimum_runs:
         return None
     factors, base, on_others = [], [], True
@@ -180,7 +180,7 @@ def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStag
 
 
 def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages | None:
-    """Heavy stages alone on a host that is slow in other jobs too, limited to its slowness there."""
+    """Find heavy stages that are alone on a host that other jobs found slow, limited to that slowness."""
     slow, jobs = {}, 0
     for number, stage in enumerate(unit.stages):
         others = [other for place, other in enumerate(unit.stages) if place != number]
@@ -195,7 +195,7 @@ def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages 
 
 
 def _without(unit: Run, factors: Mapping[int, float], largest: float, runs: int, jobs: int) -> SlowStages:
-    """Savings if slow stages ran as fast as elsewhere; the slowest stage sets a pipeline's pace."""
+    """Compute what is saved if slow stages run as fast as in other runs; the slowest sets the pace."""
     as_is_s = [stage.compute_s for stage in unit.stages]
     fixed_s = [time_s / factors.get(number, 1.0) for number, time_s in enumerate(as_is_s)]
     uneven_s, left_s = (max(times) - sum(times) / len(times) for times in (as_is_s, fixed_s))
@@ -212,7 +212,7 @@ def _ratio(unit: Run, runs: Sequence[Run], number: int) -> float:
 
 
 def _ratios(unit: Run, runs: Sequence[Run], op_types: Collection[str], least_s: float) -> dict[str, float]:
-    """Duration of each op type relative to other runs, without types that a run lacks."""
+    """Return each op type's duration relative to other runs, without types that a run lacks."""
     found = {}
     for op_type, time_s in unit.op_types_s.items():
         others = [run.op_types_s.get(op_type, 0.0) for run in runs]

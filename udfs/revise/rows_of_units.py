@@ -1,4 +1,4 @@
-"""Rows of many units, as Python objects for only a few at a time: these take ten times the memory."""
+"""Rows of many units, converted to Python objects for a few units at a time to limit memory."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 class RowsOfUnits:
-    """Rows of a table by unit.
+    """Rows of a table, grouped by unit.
 
     order : columns by which the rows of a unit are sorted; else they are as in the table
     """
@@ -33,7 +33,7 @@ class RowsOfUnits:
         self._found = {Unit.of(row): (row[f"{_AT}_min"], row[f"{_AT}_count"]) for row in found.to_pylist()}
 
     def __iter__(self) -> Iterator[tuple[Unit, list[Row], list[int]]]:
-        """Yield every unit, in order, with its rows and their positions in the table."""
+        """Yield every unit, in order, with its rows and the rows' positions in the table."""
         units = [*self._found.items()]
         for first in range(0, len(units), _UNITS_AT_A_TIME):
             some = units[first : first + _UNITS_AT_A_TIME]
@@ -44,7 +44,7 @@ class RowsOfUnits:
                 yield unit, own, places
 
     def of(self, unit: Unit) -> list[Row]:
-        """Rows of a unit, if it has any."""
+        """Return the rows of a unit; none if the table has no row of it."""
         return self._read(self._rows.drop_columns([_PLACE]), *self._found.get(unit, (0, 0)))
 
     @staticmethod

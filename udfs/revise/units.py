@@ -1,4 +1,4 @@
-"""Revise the causes of many units by earlier runs of their models and by hosts slow in other jobs.
+"""Revise the causes of many units by earlier runs of their models and by hosts that were slow in other jobs.
 
 Tables in, a table out. A few numbers per stage and op type of each unit and day (job_baseline) are all
 that is looked at; ops are replayed once more only of units whose transfers became slow.
@@ -48,7 +48,7 @@ _Key = tuple[Any, ...]
 
 
 class _Slow(NamedTuple):
-    """A host found slow by one job on one day."""
+    """A host that one job found slow on one day."""
 
     log_date: date
     job_id: str
@@ -74,11 +74,11 @@ class _Concluded(NamedTuple):
 
     @property
     def usual_s(self) -> Mapping[str, float]:
-        """Usual transfers by op type [s], if a replay with them has to decide; else empty."""
+        """Usual transfer time by op type [s] if a replay with these times has to decide; else empty."""
         return self.found.transfers.usual_s if self.found.transfers is not None else {}
 
     def changed(self, replayed: Sequence[Row]) -> dict[int, Row]:
-        """Rows that differ from the stored ones, with losses recomputed, by position."""
+        """Return the changed rows by position, with losses recomputed."""
         rows = with_usual_transfers(*self.found, self.unit, replayed)
         lost = lost_columns(_as_counted(rows, self.stored), self.unit.gpu_hours, is_analysed=self.is_analysed)
         new = map(_with_columns, rows, lost)
@@ -148,7 +148,7 @@ class _Known:
             self._runs[kind] += [(Unit.of(row), _run(row)) for row in reversed(some)]
 
     def beside(self, baseline: Row, run: Run) -> History:
-        """History for a unit from the days before its own.
+        """Return the evidence for a unit from the days before its own.
 
         Not of its own: a unit's rows would then depend on which others of its day were late, or corrected.
         """
@@ -168,7 +168,7 @@ class _Known:
 
 
 def _as_measured(row: Row, gpu_hours: float | None) -> Row:
-    """Undo a revision of a job_causes row; hours follow from its fractions."""
+    """Undo the revision of a job_causes row, and recompute its hours from its fractions."""
     before = row["unrevised"]
     new = row if before is None else {**row, **before, "unrevised": None}
     hours = [in_gpu_hours(new, name, gpu_hours) for name in _MEASURED]
@@ -176,7 +176,7 @@ def _as_measured(row: Row, gpu_hours: float | None) -> Row:
 
 
 def _as_counted(revised: list[Row], stored: Sequence[Row]) -> list[Row]:
-    """Count losses as the stored rows do: before 0.4.0, none beyond the fixes."""
+    """Recompute losses as the stored rows count them; before 0.4.0, losses beyond the fixes did not count."""
     lost = [row["lost_fraction"] for row in stored]
     fixed = max(0.0, fsum(row["attributed_fraction"] for row in stored))
     if None in lost or not isclose(fsum(lost), fixed, rel_tol=SAME_SUM):
@@ -188,7 +188,7 @@ def _as_counted(revised: list[Row], stored: Sequence[Row]) -> list[Row]:
 
 
 def _with_columns(row: Row, columns: Row) -> Row:
-    """Return a row with these columns; the same object if it has them already."""
+    """Return a row with the given columns added; the same object if it has them already."""
     return row if all(_agree(row[name], columns[name]) for name in columns) else {**row, **columns}
 
 
@@ -210,7 +210,7 @@ def _run(row: Row) -> Run:
 
 
 def _kind(row: Row) -> _Key:
-    """Model and layout, which must agree for two units to be compared."""
+    """Return the model and layout of a unit, which must agree for two units to be compared."""
     return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _KIND))
 
 

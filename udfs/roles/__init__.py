@@ -1,1 +1,1 @@
-"""Runs that form one whole: which role the others wait for, and what a faster role would save."""
+"""Groups of runs with different roles: which role waits for which, and what a faster role would save."""

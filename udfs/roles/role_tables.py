@@ -25,7 +25,7 @@ _US: Final = 1e-6
 
 
 def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
-    """Compute the role tables of the wholes on some days.
+    """Compute the role tables of all groups of runs on some days.
 
     role_steps : rows of role_step of these days
     runs       : their units with part_of: columns log_date, job_id, run_id, part_of, role, gpu_hours, and
@@ -54,7 +54,7 @@ def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
 
 
 def _by_whole(table: pa.Table) -> Iterator[tuple[tuple[date, str], pa.Table]]:
-    """Yield the rows of each whole; one at a time, because rows are large as Python objects."""
+    """Yield the rows of each group of runs, one group at a time, because rows are large as Python objects."""
     names = ("log_date", "part_of")
     ordered = table.take(pc.sort_indices(table, [(name, "ascending") for name in names]))
     if not ordered.num_rows:
@@ -74,7 +74,7 @@ def _grouped(rows: Iterable[Row], key: Callable[[Row], Group]) -> dict[Group, li
 
 
 def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
-    """Number of runs and iterations of each role."""
+    """Count the runs and the iterations of each role."""
     with_steps = {Unit.of(step) for step in steps}
     runs = Counter(role_of.values())
     left_out = Counter(role for unit, role in role_of.items() if unit not in with_steps)
@@ -91,7 +91,7 @@ def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
 
 
 def _with_hours(effect: Row, gpu_hours: float | None) -> Row:
-    """Add the saved fractions as GPU-hours of the whole. [GPU h]"""
+    """Add the saved fractions as GPU-hours of the whole group of runs. [GPU h]"""
     row = effect | {"gpu_hours": gpu_hours}
     for name in ("if_fixed", "if_ideal", "if_twice_as_fast"):
         fraction = row.get(f"saved_fraction_{name}")
@@ -101,7 +101,7 @@ def _with_hours(effect: Row, gpu_hours: float | None) -> Row:
 
 
 def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[list[Row], dict[str, Row]]:
-    """Rows of role_iteration, and figures of role_effect by role, without the key of the whole.
+    """Return the rows of role_iteration, and the figures of role_effect by role, without their key.
 
     lost : lost_fraction of each unit
     """
@@ -154,7 +154,7 @@ def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[
 def whole_of(
     steps: Sequence[Row], roles: Sequence[str], first_us: int, lost: Mapping[Unit, float | None]
 ) -> Whole:
-    """Build a whole's recorded iterations from its rows of role_step; times count from first_us.
+    """Build the recorded iterations of a group of runs from role_step; times count from first_us.
 
     lost : lost_fraction of each unit
     """
@@ -189,7 +189,7 @@ def whole_of(
 
 
 def _part(steps: Sequence[Row], first_us: int) -> tuple[float, float, float, float]:
-    """First start, last end, busy time [s] and ideal over recorded time of a run in one iteration."""
+    """Return a run's first start, last end, busy time [s], and ideal over recorded time, in an iteration."""
     start_us, end_us = min(step["start_us"] for step in steps), max(step["end_us"] for step in steps)
     actual_s = sum(step["actual_step_s"] for step in steps)
     ideal = sum(step["ideal_step_s"] for step in steps) / actual_s if actual_s else 1.0  # nothing to save
@@ -197,14 +197,14 @@ def _part(steps: Sequence[Row], first_us: int) -> tuple[float, float, float, flo
 
 
 def _joined_s(steps: Sequence[Row], first_us: int) -> float:
-    """Time in which at least one of the steps runs. [s]"""
+    """Return the time in which at least one of the steps runs. [s]"""
     times_s = (np.array(sorted((step["start_us"], step["end_us"]) for step in steps)) - first_us) * _US
     reached_s = np.maximum.accumulate(np.concatenate([[-np.inf], times_s[:-1, 1]]))
     return float(np.maximum(times_s[:, 1] - np.maximum(times_s[:, 0], reached_s), 0.0).sum())
 
 
 def _waiting_s(whole: Whole) -> Floats:
-    """Wait from a role's previous end to its start, nan without one; (role, iteration). [s]"""
+    """Compute each role's wait from its previous end to its start, nan without one; (role, iteration). [s]"""
     waiting_s = np.full(whole.start_s.shape, np.nan)
     now = np.flatnonzero(whole.follows)
     waiting_s[:, now] = np.maximum(whole.start_s[:, now] - whole.end_s[:, now - 1], 0.0)
@@ -212,7 +212,7 @@ def _waiting_s(whole: Whole) -> Floats:
 
 
 def _names_of(waits: Waits, role: int, roles: Sequence[str]) -> dict[str, list[str]]:
-    """Names of the roles that a role waits for, in the same iteration and in the previous one."""
+    """Return the names of the roles that a role waits for, in the same and in the previous iteration."""
     both = {"waits_for": waits.within, "waits_for_before": waits.before}
     return {
         name: [roles[other] for other in np.flatnonzero(are[:, role]).tolist()] for name, are in both.items()

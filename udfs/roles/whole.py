@@ -1,4 +1,4 @@
-"""Replay of a whole of several roles: who waits for whom, faster roles, and the longest path.
+"""Replay of a job of several roles: who waits for whom, faster roles, and the longest path.
 
 Equations: udfs/README.md, "Jobs of several roles". Axes: (role, iteration); times are float64 seconds.
 """
@@ -15,7 +15,7 @@ SHORTEST: Final = 0.1
 
 
 class Whole(NamedTuple):
-    """Recorded iterations of a whole.
+    """Recorded iterations of a job that consists of runs with several roles.
 
     number   : int64, shape (iteration,); ascending.
     start_s, end_s : shape (role, iteration); first start and last end of the role's steps, nan without any.
@@ -43,16 +43,16 @@ class Whole(NamedTuple):
 
     @property
     def is_there(self) -> Mask:
-        """Mask of (role, iteration) in which the role has a step."""
+        """Mask of (role, iteration), true where the role has a step."""
         return ~np.isnan(self.start_s)
 
     @property
     def follows(self) -> Mask:
-        """Whether each iteration directly follows the recorded one before it, shape (iteration,)."""
+        """Mask of the iterations that directly follow the one recorded before them, shape (iteration,)."""
         return np.concatenate([[False], np.diff(self.number) == 1])
 
     def lengths_s(self, role: int | None = None, factor: Floats | float = 1.0) -> Floats:
-        """Length of each role's iteration with one role's steps scaled by factor; (role, iteration). [s]"""
+        """Compute each role's iteration length, one role's steps scaled by factor; (role, iteration). [s]"""
         factors = np.where(self.role == role, factor, 1.0)
         ends_s = self.offset_s + self.run_s - self.run_busy_s * (1.0 - factors)
         lengths_s = np.full(self.start_s.shape, -np.inf)
@@ -61,7 +61,7 @@ class Whole(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """Masks of which role waits for which; bool, shape (role waited for, role that waits).
+    """Masks that say which role waits for which; bool, shape (role waited for, role that waits).
 
     within : in the same iteration
     before : in the iteration before
@@ -71,7 +71,7 @@ class Waits(NamedTuple):
     before: Mask
 
     def reduced(self) -> "Waits":
-        """Transitive reduction: drop waits that follow from others."""
+        """Return the transitive reduction: drop waits that follow from other waits."""
         within, before = (each.astype(np.int64) for each in self)
         return Waits(
             self.within & ~(within @ within > 0), self.before & ~(within @ before + before @ within > 0)
@@ -79,7 +79,7 @@ class Waits(NamedTuple):
 
 
 def waits_of(whole: Whole) -> Waits:
-    """Infer waits: a role waits for another if it never begins before the other's end."""
+    """Infer the waits: a role waits for another if it never begins before the other role ends."""
     follows = whole.follows
     within = _never_before(whole.start_s, whole.end_s, whole.start_s, whole.end_s)
     now, ago = np.flatnonzero(follows), np.flatnonzero(follows) - 1
@@ -91,7 +91,7 @@ def waits_of(whole: Whole) -> Waits:
 
 
 def _never_before(first_s: Floats, end_s: Floats, start_s: Floats, last_s: Floats) -> Mask:
-    """Whether spans [start_s, last_s] never begin before spans [first_s, end_s] end; (role, role)."""
+    """Return whether spans [start_s, last_s] never begin before spans [first_s, end_s] end; (role, role)."""
     found = np.zeros((len(end_s), len(start_s)), dtype=bool)
     for role, ends_s in enumerate(end_s):  # one at a time, so that no array has two axes of roles
         shorter_s = np.minimum(ends_s - first_s[role], last_s - start_s)
@@ -102,7 +102,7 @@ def _never_before(first_s: Floats, end_s: Floats, start_s: Floats, last_s: Float
 
 
 class Chain(NamedTuple):
-    """Spans in order of their starts, as the replay visits them.
+    """Spans of all roles in order of their starts, as the replay visits them.
 
     spans : int64, shape (span, 2); role and iteration.
     waited_for : for each, places of the spans that it waits for.
@@ -115,7 +115,7 @@ class Chain(NamedTuple):
 
 
 def chain_of(whole: Whole, waits: Waits) -> Chain:
-    """Order the spans of a whole, and find what each waits for, for its replay."""
+    """Order the spans of all roles by start, and find the spans that each of them waits for."""
     spans = np.argwhere(whole.is_there)
     spans = spans[np.argsort(whole.start_s[tuple(spans.T)], kind="stable")]
     place = np.full(whole.start_s.shape, -1)
@@ -133,7 +133,7 @@ def chain_of(whole: Whole, waits: Waits) -> Chain:
 
 
 def replayed_s(whole: Whole, chain: Chain, lengths_s: Floats) -> float:
-    """Time of the whole with spans of these lengths: the longest path through spans and gaps. [s]
+    """Replay all spans with given lengths; returns the longest path through spans and gaps. [s]
 
     lengths_s : shape (role, iteration).
     """
@@ -173,7 +173,7 @@ def longest_path(whole: Whole, chain: Chain) -> tuple[Mask, Floats]:
 
 
 def _stretches(whole: Whole, chain: Chain) -> list[Ints]:
-    """Positions of the spans in each stretch of consecutive iterations, by start."""
+    """Return the positions of the spans in each stretch of consecutive iterations, sorted by start."""
     stretch = np.cumsum(~whole.follows)[chain.spans[:, 1]]
     places = np.argsort(stretch, kind="stable")
     return np.split(places, np.flatnonzero(np.diff(stretch[places])) + 1)

@@ -25,7 +25,7 @@ _ALWAYS: Final = np.ones((1, 1, 1), dtype=bool)
 
 
 class OpColumn(NamedTuple):
-    """One column for all ops of a block.
+    """Values of one column for all ops of a block.
 
     values   : int, broadcastable to (op, step, dp_rank); numbers, or positions in `words`.
     is_known : bool, likewise; False where the column is null.
@@ -56,7 +56,7 @@ class WorkerRows:
 
     @classmethod
     def of(cls, rows: ReplayedRows) -> "WorkerRows":
-        """Read rank and host of the replayed rows."""
+        """Return the rank and host of all replayed rows."""
         at = pa.array(rows.replayed_row.ravel())
         shape = rows.replayed_row.shape
         rank = rows.table.column("rank").take(at).to_numpy().astype(np.int64).reshape(shape)
@@ -83,7 +83,7 @@ class BlockColumns:
     workers: WorkerRows
 
     def __call__(self, name: str) -> OpColumn:
-        """Return one of COLUMNS by its name."""
+        """Return the column of this name, which is one of COLUMNS."""
         graph, lanes = self.block.graph, self.block.duration_s.shape[2]
         op_types = np.array(graph.op_types)[:, None, None]
         made: dict[str, Callable[[], OpColumn]] = {
@@ -116,7 +116,7 @@ class BlockColumns:
         return known[:, None, None]
 
     def _loads(self) -> tuple[list[int], list[int]]:
-        """Data-load ops and the forward-computes that wait for them."""
+        """Return the data-load ops, and the forward-compute that waits for each of them."""
         graph = self.block.graph
         pairs = [
             (first + cell.program.first_ops[ot.DATA_LOAD] + place, first + forward)

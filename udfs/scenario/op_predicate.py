@@ -55,7 +55,7 @@ class OpPredicate:
     names: tuple[str, ...]
 
     def chosen(self, columns: Columns) -> Mask:
-        """Mask of a block's ops for which the predicate is true; broadcastable to (op, step, dp_rank)."""
+        """Return the mask of ops for which the predicate is true; broadcastable to (op, step, dp_rank)."""
         found = {name: columns(name) for name in self.names or COLUMNS[:1]}
         shape = np.broadcast_shapes(*(axes.shape for column in found.values() for axes in column[:2]))
         mask = np.empty(shape, dtype=bool)
@@ -95,7 +95,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _array(name: str, column: OpColumn, shape: tuple[int, ...], part: slice) -> pa.Array:
-    """Part of a column as an Arrow array, one row per op."""
+    """Return part of a column as an Arrow array with one row per op."""
     values, is_known, words = column
     nulls = ~np.broadcast_to(is_known, shape)[part].ravel()
     found = pa.array(np.broadcast_to(values, shape)[part].ravel(), mask=nulls)
@@ -103,7 +103,7 @@ def _array(name: str, column: OpColumn, shape: tuple[int, ...], part: slice) -> 
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Columns used in SQL text, which must be a single condition."""
+    """Return the columns used in SQL text, which must be a single condition."""
     query = "SELECT unnest([json_serialize_sql(?), json_serialize_sql('SELECT TRUE')])"
     rows = _database().cursor().execute(query, [f"SELECT {text}"]).fetchall()
     read, plain = (json.loads(row[0]) for row in rows)
@@ -128,7 +128,7 @@ def _parts(found: object) -> Iterator[Node]:
 
 
 def _kind(node: Node, text: str, names: list[str]) -> str | None:
-    """Type of an expression: condition, text, number, or None for NULL; appends its columns to names."""
+    """Return an expression's type (condition, text, number; None for NULL); add its columns to names."""
     if node["type"] == "COLUMN_REF":
         names.append(_known("column", ".".join(node["column_names"]).lower(), COLUMNS))
         return _TEXT if names[-1] in TEXT_COLUMNS else _NUMBER
@@ -150,7 +150,7 @@ def _kind(node: Node, text: str, names: list[str]) -> str | None:
 
 
 def _known(what: str, name: str, there_are: Sequence[str]) -> str:
-    """Return the name if it exists; else raise PredicateError with the closest known name."""
+    """Return a column name if it exists; else raise PredicateError with the closest known name."""
     if name in there_are:
         return name
     column = _COLUMN_OF.get(name, *get_close_matches(name, (*COLUMNS, *_QUOTED), n=1))

@@ -1,4 +1,4 @@
-"""Checkpoint interval by Young and Daly, from the failures and checkpoints that events show.
+"""Best checkpoint interval by Young and Daly, from the failures and checkpoints that events show.
 
 The best interval is that of J. T. Daly, "A higher order estimate of the optimum checkpoint interval for
 restart dumps", FGCS 22 (2006), Eq. 37; its first order is Young's. What it saves is what the run would have
@@ -23,7 +23,7 @@ MOST_TIMES: Final = 700.0
 
 
 class Interval(NamedTuple):
-    """Checkpoint intervals now and best.
+    """Present and best interval between two checkpoints.
 
     now_s, best_s : work from one checkpoint to the next. [s]
     stall_s       : for how long one stops the work. [s]
@@ -40,7 +40,7 @@ class Interval(NamedTuple):
 
 
 def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
-    """Find the interval.
+    """Find the best checkpoint interval of a run.
 
     None where the events show fewer than two failures or no interval, or where the best one would save more
     than all that the run lost: then its failures did not come at random, as in a loop of crashes.
@@ -81,7 +81,7 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
 
 
 class _Work(NamedTuple):
-    """Time at work of an attempt, and its steps; both also up to its first named step after the first.
+    """Working time and steps of an attempt: in total, and up to the first named step after its first.
 
     What stood still before the first step is start-up.
     """
@@ -104,7 +104,7 @@ def _work_of(attempt: Attempt) -> _Work:
 
 
 def _late_s(works: Sequence[_Work]) -> list[float]:
-    """How much longer the first steps of each attempt took than as many later ones. [s]
+    """Return how much longer the first steps of each attempt took than the same number of later steps. [s]
 
     Later ones of the same attempt, as its hosts may be slow, if it names any; else of all.
     """
@@ -120,13 +120,13 @@ def _late_s(works: Sequence[_Work]) -> list[float]:
 
 
 def _own_s(attempt: Attempt, span: Span) -> float:
-    """Time in a span in which training did not stand still. [s]"""
+    """Return the time in a span during which training did not stand still. [s]"""
     still = (stall for kind in attempt.stalls.values() for stall in kind)
     return span.length_s - sum(stall.within(span).length_s for stall in still)
 
 
 def _kept_share(steps: Sequence[int], kept_below: float) -> float:
-    """Part of an attempt's steps that no later attempt repeats. steps : those of its marks, if any."""
+    """Return the share of an attempt's steps that no later attempt repeats. steps : those of its marks."""
     if not steps:
         return 0.0
     done = steps[-1] - steps[0]
@@ -134,7 +134,7 @@ def _kept_share(steps: Sequence[int], kept_below: float) -> float:
 
 
 def daly(stall_s: float, between_s: float) -> float:
-    """Daly's interval between checkpoints (Eq. 37): Young's, sqrt(2 C M), with two higher orders. [s]"""
+    """Return Daly's interval between checkpoints (Eq. 37): sqrt(2 C M) with two higher-order terms. [s]"""
     if stall_s >= 2 * between_s:
         return between_s
     part = stall_s / (2 * between_s)
@@ -142,7 +142,7 @@ def daly(stall_s: float, between_s: float) -> float:
 
 
 def _worked_s(kept_s: float, every_s: float, between_s: float) -> float:
-    """Mean working time until this much of it is saved, if failures come at random.
+    """Return the mean working time until a given amount of it is saved, if failures are random.
 
     What is behind the last checkpoint is a shorter stretch, which is less often done again.
     """

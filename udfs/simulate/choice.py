@@ -1,4 +1,4 @@
-"""Choose the rows of a unit that count, once for tables, what-if answers and timelines.
+"""Choice of a unit's rows to replay, made once for tables, what-if answers and timelines.
 
 Defects that the kernel finds in them are raised in the log's terms: step, rank, op type.
 """
@@ -55,7 +55,7 @@ def defects_named(rows: ReplayedRows) -> Iterator[None]:
 
 
 def refuse_endless(actual_s: Floats, rows: ReplayedRows) -> None:
-    """Refuse steps longer than LONGEST_STEP_S. actual_s : shape (step,). [s]
+    """Raise TraceError for steps longer than LONGEST_STEP_S. actual_s : shape (step,). [s]
 
     raises : TraceError naming the longest step.
     """
@@ -66,7 +66,7 @@ def refuse_endless(actual_s: Floats, rows: ReplayedRows) -> None:
 
 
 class Refused(NamedTuple):
-    """A unit that is not replayed, and why.
+    """Status and detail of a unit that is not replayed.
 
     status, detail : as in job_slowdown.
     left_out       : columns of job_slowdown, as in Choice, and what is known without a replay; of an unread
@@ -79,7 +79,7 @@ class Refused(NamedTuple):
 
 
 class ExchangedError(NothingToReplayError):
-    """Raised for a unit whose ranks or stages are swapped, with its refusal."""
+    """Raised for a unit whose ranks or stages are swapped; carries the reason in `refused`."""
 
     def __init__(self, refused: Refused) -> None:
         super().__init__(refused)
@@ -90,7 +90,7 @@ class ExchangedError(NothingToReplayError):
 
 
 class Choice(NamedTuple):
-    """The rows of a unit to replay, and how to read their times.
+    """Rows of a unit to replay, and how to read their times.
 
     rows       : those that count, every step complete.
     layout     : sizes of the run, and which transfers block where the manifest says so; else the replay of
@@ -144,7 +144,7 @@ class Choice(NamedTuple):
 def choose(
     rank_steps: pa.Table, facts: Mapping[str, object], settings: SimulationSettings
 ) -> Choice | Refused:
-    """Choose the rows of a unit that count.
+    """Choose the rows of a unit to replay, or return the reason why it is not replayed.
 
     rank_steps, facts : rows and manifest, as simulate_job takes them.
     raises : TraceError where a row contradicts the layout.
@@ -178,7 +178,7 @@ def choose(
 
 
 def chosen(rank_steps: pa.Table, facts: Mapping[str, object], settings: SimulationSettings) -> Choice:
-    """Choose the rows of a unit that count, or raise if it cannot be replayed.
+    """Choose the rows of a unit to replay, or raise an error if it cannot be replayed.
 
     raises : NothingToReplayError where its tables say why it is not, TraceError as choose does.
     """
@@ -192,7 +192,7 @@ def chosen(rank_steps: pa.Table, facts: Mapping[str, object], settings: Simulati
 
 
 def _layout(facts: Mapping[str, object], settings: SimulationSettings) -> Layout | Refused:
-    """Layout of a unit, if it is not refused for its manifest alone."""
+    """Return the layout of a unit, or a refusal if its manifest alone rules out a replay."""
     if not facts:
         return Refused(Status.NO_MANIFEST, "job.json is missing or not JSON", {})
     if facts.get("manifest_status") is not None:
@@ -211,7 +211,7 @@ def _layout(facts: Mapping[str, object], settings: SimulationSettings) -> Layout
 def _nothing(
     rows: ReplayedRows, layout: Layout, facts: Mapping[str, object], other_days: int
 ) -> tuple[str, str, Row]:
-    """Status, detail and figures of a unit without a complete step."""
+    """Return the status, detail and figures of a unit without a complete step."""
     if not rows.recorded:
         detail = f"all {other_days} lines are of other days" if other_days else "no rank recorded an op"
         return Status.NO_OPS, detail, {}

@@ -1,4 +1,4 @@
-"""Rows of the tables beside job_slowdown: causes, clocks, and the baseline for other units.
+"""Rows of the tables that accompany job_slowdown: causes, clocks, and the baseline for other units.
 
 Codes of the kernel become names, cells become ranks and hosts.
 """
@@ -48,7 +48,7 @@ _NS: Final = 1e-9
 
 
 def cause_rows(found: WhatIf, rows: ReplayedRows, job: Row, racks: WorkerGroups | None) -> list[Row]:
-    """One row per cause that the log can show, in the order of CAUSES; none where no diagnosis was wanted.
+    """Return one row per cause that the log can show, in the order of CAUSES; none without a diagnosis.
 
     rows  : those that were diagnosed; they know ranks and hosts of the culprits.
     job   : the unit's row of job_slowdown: status, gpu_hours, world_size.
@@ -70,7 +70,7 @@ def cause_rows(found: WhatIf, rows: ReplayedRows, job: Row, racks: WorkerGroups 
 
 
 def _half_widths(diagnosis: Diagnosis, actual_s: Floats, rows: ReplayedRows, job: Row) -> Floats:
-    """Half widths of two intervals of each cause: of what its fix saves over the day, and of its attribution.
+    """Return half widths of each cause's intervals: of the saving over the day, and of its attribution.
 
     returns : shape (4, cause): these, what the diagnosis adds to the first, and the degrees of freedom of
               the rest; nan where none is known.
@@ -103,7 +103,7 @@ class _Names:
         }
 
     def when(self, first: int, last: int) -> Row:
-        """Numbers and start times of the first and last step; null times if the log has no time of day."""
+        """Return the numbers and start times of the first and last step; times may be null."""
         steps, began_us = self._rows.steps, self._began_us
         first_time, last_time = (None if began_us is None else _moment(began_us[at]) for at in (first, last))
         return {
@@ -115,7 +115,7 @@ class _Names:
 
 
 def _moment(unix_us: float) -> datetime | None:
-    """Convert Unix time to a datetime; None outside the years that datetime supports."""
+    """Convert Unix time to a datetime; return None outside the years that datetime supports."""
     try:
         return _EPOCH + timedelta(microseconds=unix_us)
     except OverflowError:
@@ -123,7 +123,7 @@ def _moment(unix_us: float) -> datetime | None:
 
 
 def _hidden(diagnosis: Diagnosis) -> set[int]:
-    """Causes that may hide where all wait and no worker is late: a worker slow in its own collective.
+    """Return the causes that may be hidden because a worker can be slow inside its own collective.
 
     Not those that hold by a worker's own ops, or by reduce-scatters that take less in other steps.
     """
@@ -196,7 +196,7 @@ def _pattern(culprit: Culprit) -> str:
 
 
 def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object]:
-    """Clock columns of job_slowdown; zeros with only one clock."""
+    """Return the clock columns of job_slowdown; zeros with only one clock."""
     mean_s = np.zeros(1) if clocks is None else clocks.ahead_s.mean(axis=1)
     return {
         "clocks": len(rows.clock_names),
@@ -208,7 +208,7 @@ def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object
 
 
 def clock_columns(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, Any]:
-    """Columns of host_clock; a clock connected to no other gets zeros and a null error."""
+    """Return the columns of host_clock; zeros and a null error for a clock without a link to any other."""
     number = np.arange(len(rows.clock_names))
     names = {"clock": rows.clock_names, "host": rows.host_of_clock, "rank": rows.rank_of_clock}
     if clocks is None:
@@ -238,7 +238,7 @@ def baseline_row(
     causes: Iterable[Row],
     types: WorkerGroups | None,
 ) -> Row:
-    """Row of job_baseline, without the columns shared with job_slowdown.
+    """Return the row of job_baseline, without the columns that it shares with job_slowdown.
 
     facts  : the manifest.
     causes : rows of job_causes.
@@ -266,13 +266,13 @@ def _text(value: object) -> str | None:
 
 
 def _gpu_type(facts: Mapping[str, object], types: WorkerGroups | None) -> str | None:
-    """GPU type of a unit; mixed types are joined, so that it is not compared with pure units."""
+    """Return the GPU type of a unit; joined if mixed, so that it is not compared with units of one type."""
     stated = _text(facts.get("gpu_type"))
     return stated if types is None or (stated and not types.is_mixed) else " + ".join(types.names)
 
 
 def _stages(found: WhatIf, rows: ReplayedRows) -> list[Row]:
-    """Usual compute time per step of each stage, scaled to the fastest GPU type [s], and its hosts."""
+    """Return each stage's usual compute time per step, scaled to the fastest GPU type [s], and its hosts."""
     by_worker_s = medians_along(found.recorded.compute_ns * _NS, 1)
     if found.diagnosis is not None and found.diagnosis.types is not None:
         by_worker_s = by_worker_s / found.diagnosis.types.of_workers.mean(axis=1)[:, 0, 0, 0]
@@ -284,7 +284,7 @@ def _stages(found: WhatIf, rows: ReplayedRows) -> list[Row]:
 
 
 def _slow_hosts(cause: Row) -> list[Row]:
-    """Hosts of always slow workers, each with its largest effect; empty if the cause is doubtful."""
+    """Return the hosts of always slow workers with the largest effect; empty if the cause is doubtful."""
     if not cause["is_cause"] or cause["flag_reason"] is not None:
         return []
     effects: dict[str, float] = {}
@@ -296,7 +296,7 @@ def _slow_hosts(cause: Row) -> list[Row]:
 
 
 def _op_types_s(ideal_s: Floats) -> dict[str, float]:
-    """Mean ideal duration by op type, send and recv merged; without types never recorded. [s]
+    """Return the mean ideal duration by op type, send and recv merged; omit types never recorded. [s]
 
     ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
     """
@@ -309,7 +309,7 @@ def _op_types_s(ideal_s: Floats) -> dict[str, float]:
 
 
 def _hosts(rows: ReplayedRows, stage: int) -> list[str] | None:
-    """Distinct hosts of a stage's workers; None if any is unknown."""
+    """Return the distinct hosts of a stage's workers, or None if any host is unknown."""
     dp_ranks = rows.worker_row.shape[1]
     of_workers = rows.hosts[stage * dp_ranks :][:dp_ranks]
     known = {host for host in of_workers if host is not None}

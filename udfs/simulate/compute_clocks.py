@@ -1,4 +1,4 @@
-"""Clocks of a job without recorded transfers: no compute can begin before its input exists.
+"""Clocks of a job without recorded transfers, from the rule that no compute begins before its input exists.
 
 The least gap forward between two workers is what a transfer takes plus how far the receiver's clock is ahead;
 the least gap backward is the same less that. So each pair has a range of offsets that make all its transfers
@@ -33,7 +33,7 @@ SLOWER: Final = 1.5
 
 
 class _Pairs(NamedTuple):
-    """Pairs of workers, stage * dp_size + dp_rank, one working on the other's output.
+    """Pairs of workers (stage * dp_size + dp_rank), one of which works on the output of the other.
 
     up_s, down_s : float64, shape (pair, step); least gap to `other`, and to `one`; inf: unknown. [s]
     """
@@ -45,7 +45,7 @@ class _Pairs(NamedTuple):
 
     @property
     def is_off(self) -> Mask:
-        """Pairs whose clocks must differ, because data would otherwise arrive before it is sent."""
+        """Mask of pairs whose clocks must differ, because data would else arrive before they are sent."""
         wanted_s = np.minimum(self.up_s, self.down_s) + LEAST_FLOOR_S
         is_impossible: Mask = (wanted_s < 0.0).mean(axis=1) > MOST_EARLY
         # No offset makes both ways possible: then it is the order of stages, which is refused later.
@@ -53,7 +53,7 @@ class _Pairs(NamedTuple):
         return is_impossible & is_possible
 
     def heard(self, steps: Ints, time_s: Floats) -> Heard:
-        """Clock differences in some steps: the middle of the possible range if that excludes 0, else 0.
+        """Return the clock differences in some steps: 0 if possible, else the middle of the possible range.
 
         In steps in which a way there and back takes far longer than in others, a link became slow, and which
         of the two is not known: there it is what lies in the range and goes on best from other steps.
@@ -71,7 +71,7 @@ class _Pairs(NamedTuple):
 
 
 def _line(values: Floats, time_s: Floats, is_known: Mask) -> Floats:
-    """Least-squares line through the known values of each row; shape (row, step)."""
+    """Fit a least-squares line through the known values of each row; shape (row, step)."""
     known = is_known.sum(axis=1, keepdims=True)
     late_s = time_s - (is_known * time_s).sum(axis=1, keepdims=True) / known
     middle = (is_known * values).sum(axis=1, keepdims=True) / known
@@ -84,7 +84,7 @@ def _line(values: Floats, time_s: Floats, is_known: Mask) -> Floats:
 def on_one_clock(
     rows: ReplayedRows, layout: Layout, ops_together: int, limits: Limits
 ) -> tuple[ReplayedRows, Clocks | None]:
-    """Rows shifted to one clock, and the clocks if they were corrected.
+    """Correct all rows to one clock; return the rows, and the clocks if they were corrected.
 
     raises : TraceDefectError, TraceError where the computes contradict each other.
     """
@@ -125,7 +125,7 @@ def _pairs(rows: ReplayedRows, layout: Layout) -> _Pairs:
 def _heard(
     rows: ReplayedRows, layout: Layout, ops_together: int, pairs: _Pairs
 ) -> tuple[list[HeardSteps], Floats]:
-    """Clock differences from computes and collectives, and each step's time on its workers' own clocks."""
+    """Return clock differences by computes and collectives, and step times by the workers' own clocks."""
     found: list[HeardSteps] = []
     spans_s: list[Floats] = []
     by_step = rows.clock.transpose(1, 0, 2).reshape(rows.number_of_steps, -1)
@@ -143,7 +143,7 @@ def _heard(
 
 
 def _collectives_alone(rows: ReplayedRows, layout: Layout, first: int, end: int) -> list[StageRows]:
-    """Rows of the steps [first, end) without any transfers between stages."""
+    """Return the rows of the steps [first, end) without transfers between stages."""
     recorded = rows.stages(first, end)
     computes = computes_of(recorded, layout)
     return [with_transfers(each, computes, stage, ()) for stage, each in enumerate(recorded)]

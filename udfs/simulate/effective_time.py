@@ -1,4 +1,4 @@
-"""Effective time: how a day's GPU-hours of a run were spent; the row of job_time.
+"""Effective time: what a run's GPU-hours of a day were spent on; the row of job_time.
 
 Equations: udfs/README.md, "Effective time".
 """
@@ -37,7 +37,7 @@ class StepTimes(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Steps done in a window and the time they took [s]; lost steps were, or must be, repeated."""
+    """Steps done in a time window, and their time [s]; lost steps were repeated or have to be repeated."""
 
     steps_kept: float = 0.0
     steps_lost: float = 0.0
@@ -48,7 +48,7 @@ class Work(NamedTuple):
 def time_rows(
     facts: Mapping[str, object], job: Row, times: StepTimes, lost_fraction: float | None
 ) -> list[Row]:
-    """Row of job_time for a replayed unit; empty without events or GPU-hours.
+    """Return the row of job_time for a replayed unit; none without events or GPU-hours.
 
     facts : the manifest; its `events` are rows of run_events in the order of the log
     job   : the unit's row of job_slowdown: status, world_size, gpu_hours
@@ -86,7 +86,7 @@ def time_rows(
 
 
 def shown_gpu_hours(facts: Mapping[str, Any], job: Mapping[str, Any], times: StepTimes) -> float:
-    """GPU-hours that the events of a unit show, outages left out, whatever its manifest states. [GPU h]
+    """Return the GPU-hours that a unit's events show, without outages, whatever its manifest states. [GPU h]
 
     facts, job, times : as of time_rows
     """
@@ -95,19 +95,19 @@ def shown_gpu_hours(facts: Mapping[str, Any], job: Mapping[str, Any], times: Ste
 
 
 def _shown(course: Course, window: Span, status: str, times: StepTimes) -> tuple[Work, dict[str, float]]:
-    """Work within a window, and seconds of each known part but outages."""
+    """Return the work within a window, and the seconds of each known part except outages."""
     work = _work(course, window, times.actual_s) if _are_trusted(status, times) else Work()
     return work, _spent_s(course, window, work, times)
 
 
 def _are_trusted(status: str, times: StepTimes) -> bool:
-    """Whether step times may be split: the replay matches, or misses only late starts."""
+    """Return whether step times may be split: the replay matches, or only misses late starts."""
     is_late = status == Status.HIGH_DISCREPANCY and times.actual_s >= times.simulated_s
     return status == Status.ANALYSED or is_late
 
 
 def _spent_s(course: Course, window: Span, work: Work, times: StepTimes) -> dict[str, float]:
-    """Seconds of the run spent on each known part, without outages. [s]"""
+    """Return the seconds that the run spent on each known part, without outages. [s]"""
     steps = work.kept_s / times.actual_s
     return {
         "productive": steps * times.ideal_s,
@@ -120,12 +120,12 @@ def _spent_s(course: Course, window: Span, work: Work, times: StepTimes) -> dict
 
 
 def _stalled_s(attempt: Attempt, kind: str, window: Span) -> float:
-    """How long training stood still for one kind of event. [s]"""
+    """Return how long training stood still because of one kind of event. [s]"""
     return _length_s(attempt.stalls.get(kind, ()), window)
 
 
 def _queued(course: Course, window: Span, gpus: int) -> float | None:
-    """GPU-hours for which starts within a window waited, in full; None: a start has no submission."""
+    """Return the GPU-hours of waiting for starts within a window; None if a start lacks its submission."""
     if any(window.begin_s <= at_s < window.end_s for at_s in course.unqueued_s):
         return None
     ended = (span for span in course.queues if window.begin_s <= span.end_s < window.end_s)
@@ -139,7 +139,7 @@ def _work(course: Course, window: Span, step_s: float) -> Work:
 
 
 def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float) -> Work:
-    """Work of one attempt; steps pass evenly between two marks."""
+    """Return the work of one attempt, with steps spread evenly between two marks."""
     inside = Span(attempt.times_s[0], attempt.times_s[-1]).within(window)
     times_s, steps = np.array(attempt.times_s), np.array(attempt.steps)
     # Of marks at one time: the first of them where the window begins, which np.interp finds from behind.
@@ -164,7 +164,7 @@ def _count(course: Course, window: Span, kinds: Sequence[str]) -> int:
 
 
 def _window(facts: Mapping[str, object]) -> Span:
-    """Time of the run within its log date (UTC); unbounded where day, start or end is unknown. [s]"""
+    """Return the run's time on its log date (UTC); unbounded where day, start or end is unknown. [s]"""
     begin_s, end_s = (each_us / 1e6 for each_us in log_day(facts, 0.0) or (-math.inf, math.inf))
     started_s, ended_s = (_moment_s(facts.get(name)) for name in ("started_at", "ended_at"))
     begin_s = begin_s if started_s is None else max(begin_s, started_s)
@@ -173,7 +173,7 @@ def _window(facts: Mapping[str, object]) -> Span:
 
 
 def _moment_s(value: object) -> float | None:
-    """Unix time of a timestamp from a jobs row or job.json; None if it is not one. [s]"""
+    """Convert a timestamp from a jobs row or job.json to Unix time; None if it is not one. [s]"""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

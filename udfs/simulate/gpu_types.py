@@ -1,4 +1,4 @@
-"""Rows of gpu_type_slowdown: what each type of GPU costs a unit."""
+"""Rows of gpu_type_slowdown: the slowdown that each type of GPU causes in a unit."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 def type_rows(
     found: WhatIf, rows: ReplayedRows, types: WorkerGroups | None, gpu_hours: float | None
 ) -> list[Row]:
-    """Rows of gpu_type_slowdown, one per type, if several are known; workers of unknown type form one.
+    """Return one row of gpu_type_slowdown per GPU type if several are known; unknown types share a row.
 
     gpu_hours : of the unit. [GPU h]
     """

@@ -65,7 +65,7 @@ UNITS_US: Final = {"seconds": 1e6, "milliseconds": 1e3, "nanoseconds": 1e-3}
 
 
 def implausible_times(rank_steps: pa.Table) -> str | None:
-    """Describe an implausible step time and the unit probably meant; None if times are plausible.
+    """Describe an implausible step time and its probable unit of time; None if times are plausible.
 
     The length of a step is that of its longest line, because zeros of lines may have the right unit.
     """
@@ -111,7 +111,7 @@ def _by_step(number: Ints | Floats) -> tuple[Ints, Ints]:
 
 
 def _counted_twice(rank_steps: pa.Table, begin_us: Floats) -> str | None:
-    """Say so where starts and zeros are both times since 1970: ranks lie twice as far apart as they were.
+    """Describe a unit in which both starts and zeros count from 1970; None for any other unit.
 
     begin_us : first start of some lines. [us]
     """
@@ -124,7 +124,7 @@ def _counted_twice(rank_steps: pa.Table, begin_us: Floats) -> str | None:
 
 
 def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:
-    """Say which of starts and durations has another unit, or that durations are ends.
+    """Say whether starts or durations are in another time unit, or durations are ends; None if neither.
 
     lists   : starts and durations of lines. span_us : of each line. [us]
     """
@@ -154,7 +154,7 @@ def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:
 
 
 def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str | None:
-    """Suggest another unit where zeros lie thousands of years ahead, or farther or closer than steps last.
+    """Suggest the time unit of zeros that lie thousands of years ahead, or do not fit the step times.
 
     span_us : of lines. [us]
     """
@@ -192,7 +192,7 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str 
 
 
 def implausible_zeros(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> str | None:
-    """Suggest the unit in which t0_us would lie on the log date; None if it does already."""
+    """Suggest the time unit in which t0_us would lie on the log date; None if it already does."""
     day = log_day(facts, margin_s)
     t0_us = rank_steps.column("t0_us").drop_null().to_numpy() if day is not None else np.empty(0)
     if day is None or not len(t0_us):
@@ -216,7 +216,7 @@ places."""
 
 
 def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | None) -> list[str]:
-    """Find two stages that fit only when swapped, from one step of some replicas.
+    """Find two stages that only fit if they are swapped, from one step of some replicas.
 
     recorded : what was read of the rows; None where the ops contradict each other.
     returns  : one sentence per replica about the ranks; none where no stages do, or several pairs would.
@@ -251,7 +251,7 @@ def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | No
 
 
 def is_transposed(rows: ReplayedRows) -> bool:
-    """Whether forwards arrive wherever dp_rank is not 0, as they should where the stage is not 0."""
+    """Return whether forward data arrive exactly where dp_rank, and not the stage, is above 0."""
     row, codes, _ = rows.middle_step
     shape = rows.worker_rank.shape
     arriving = row[codes == ot.FORWARD_RECV]
@@ -261,7 +261,7 @@ def is_transposed(rows: ReplayedRows) -> bool:
 
 
 def _is_suspect(recorded: Recorded | None, rows: ReplayedRows, layout: Layout) -> bool:
-    """Whether there are hints of swapped stages: contradictions, or a first stage that hardly sends.
+    """Return whether there are hints of swapped stages: contradictions, or a first stage that hardly sends.
 
     Some logs keep recvs of the first stage that moved nothing, about as many as sends.
     """
@@ -284,14 +284,14 @@ def _exchanged(replica: Sequence[StageRows], one: int, other: int) -> list[Stage
 
 
 def _row(stage: StageRows, row: int) -> StageRows:
-    """Extract one row of a stage."""
+    """Return one row of a stage as StageRows."""
     first, end = stage.first_op[row : row + 2].tolist()
     lists = [values[first:end] for values in stage[1:6]]
     return StageRows._make([np.array([0, end - first]), *lists, stage.zero_us[row : row + 1]])
 
 
 def _odd(replica: Sequence[StageRows], layout: Layout) -> float:
-    """Share of transfers that end before they are sent, or lack a peer; 1 if ops contradict.
+    """Return the share of transfers that end before their send or lack a peer; 1 if ops contradict.
 
     With model chunks, transfers may go round from the last stage to the first.
     """

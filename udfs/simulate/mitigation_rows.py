@@ -1,4 +1,4 @@
-"""Rows of the table mitigations, for a night and for the command."""
+"""Rows of the table mitigations, for the nightly run and for the command."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -29,11 +29,11 @@ Row = dict[str, Any]
 
 
 class LayersError(ValueError):
-    """Raised for numbers of layers that do not fit the unit; the message says what was wanted."""
+    """Raised for numbers of layers that do not fit the unit; the message says which numbers would fit."""
 
 
 class _Saved(NamedTuple):
-    """A mitigation: saved_s of the mean replayed step; gpu_s, if it differs from what its GPUs save too."""
+    """One mitigation and its savings: saved_s per mean step, and gpu_s if GPU time changes differently."""
 
     mitigation: str
     plan: str
@@ -52,7 +52,7 @@ def parsed_layers(text: str) -> tuple[int, ...]:
 
 
 def by_chunks(layers: Sequence[int], layout: Layout) -> list[int]:
-    """Layers of each model chunk. Raises LayersError if the given numbers do not fit."""
+    """Return the layers of each model chunk, or raise LayersError if the given numbers do not fit."""
     chunks = layout.pp_size * layout.vpp_size
     if len(layers) == 1 and layers[0] % chunks == 0:
         layers = [layers[0] // chunks] * chunks
@@ -66,7 +66,7 @@ def by_chunks(layers: Sequence[int], layout: Layout) -> list[int]:
 
 
 def stated_layers(facts: Mapping[str, Any], layout: Layout) -> list[int] | None:
-    """Layers by the manifest's label; None if it is missing or wrong."""
+    """Return the layers stated by the manifest's label, or None if it is missing or wrong."""
     label = dict(facts.get("labels") or {}).get(LABEL)
     try:
         return None if label is None else by_chunks(parsed_layers(str(label)), layout)
@@ -77,7 +77,7 @@ def stated_layers(facts: Mapping[str, Any], layout: Layout) -> list[int] | None:
 def mitigation_rows(
     found: WhatIf, rows: ReplayedRows, facts: Mapping[str, Any], gpu_hours: float | None
 ) -> list[Row]:
-    """Rows of the replayed mitigations, of overlap, and of checkpoint intervals; best first."""
+    """Return rows for the replayed mitigations, overlap, and checkpoint intervals; largest saving first."""
     actual_s = float(found.recorded.actual_s.mean())
     replayed_s = actual_s if found.mitigated is None else found.mitigated.as_it_is_s
     # A replay that is longer than the record saves no more than all of it.
@@ -107,12 +107,12 @@ def mitigation_rows(
 
 
 def _without_rounding(saved: float) -> float:
-    """Return 0 for a share saved that is only the rounding of two replays of the same times."""
+    """Return 0 instead of a saving that is only the rounding error of two replays of the same times."""
     return 0.0 if abs(saved) < ROUNDING else saved
 
 
 def _cause_of(mitigation: str, found: WhatIf) -> str | None:
-    """Cause that a mitigation is for; for slow replicas types of GPU, if no worker is slow besides."""
+    """Return the cause that a mitigation is for: GPU types for a slow replica without slow workers."""
     if mitigation in (named.REPLICA_REMOVED, named.LIGHTER_REPLICA) and found.diagnosis is not None:
         holds = [found.diagnosis.causes[each].is_cause for each in (MIXED_HARDWARE, SLOW_WORKER)]
         if holds == [True, False]:
@@ -121,7 +121,7 @@ def _cause_of(mitigation: str, found: WhatIf) -> str | None:
 
 
 def _work(mitigated: Mitigated) -> Iterator[_Saved]:
-    """Mitigations that move work, or pauses."""
+    """Yield the mitigations that move work or pauses."""
     now_s, split, planned = mitigated.as_it_is_s, mitigated.layers, mitigated.collections
     if split is not None:
         before, after = (", ".join(map(str, each.tolist())) for each in (split.before, split.after))
@@ -147,7 +147,7 @@ def _work(mitigated: Mitigated) -> Iterator[_Saved]:
 
 
 def _workers(mitigated: Mitigated, rows: ReplayedRows, ranks: int) -> Iterator[_Saved]:
-    """Mitigations of slow workers. ranks : of a worker."""
+    """Yield the mitigations of slow workers. ranks : number of ranks of a worker."""
     now_s = mitigated.as_it_is_s
     exchanged, removed, lighter = mitigated.exchanged, mitigated.removed, mitigated.lightened
     # Of a worker on several hosts the log names one, which may be the other one.
@@ -181,7 +181,7 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows, ranks: int) -> Iterator[_
 
 
 def _overlapped(found: WhatIf, actual_s: float) -> Iterator[_Saved]:
-    """Overlap of the op type for which it saves most, if that is worthwhile.
+    """Yield the overlap of the op type for which it saves most, if that saves enough.
 
     Transfers of a pipeline are left out where one call waits for several: which takes long is not known;
     and those that block no worker: they run beside computes already, and the next stage waits for their data.

@@ -1,4 +1,4 @@
-"""Odd records: lines of other days, rank-steps with unusual ops, ranks in another time unit.
+"""Odd records: lines of other days, rank-steps with unusual ops, and ranks with another time unit.
 
 Each is counted, and what would bend a result is left out or refuses the unit: never silence.
 """
@@ -48,7 +48,7 @@ LEAST_RATIO: Final = 10 ** (min(UNITS) - NEAR)
 
 
 def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> tuple[pa.Table, int]:
-    """Rows of the unit's log date, and the number of rows of other days; all rows if unknown.
+    """Return the rows of the unit's log date and the number of other rows; all rows if it is unknown.
 
     A zero of 0 does not count: producers without a calendar write it. If no line is of the day, but some are
     within a year of it, the log has another calendar: its lines are counted and stored, as differences hold.
@@ -75,7 +75,7 @@ def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: flo
 
 
 def log_day(facts: Mapping[str, object], margin_s: float) -> tuple[int, int] | None:
-    """First and end Unix time of the unit's log date, end exclusive; None if unknown. [us]
+    """Return the start and exclusive end of the unit's log date as Unix times; None if unknown. [us]
 
     margin_s : how long before and after that day, in UTC, a line may be. [s]
     """
@@ -88,12 +88,12 @@ def log_day(facts: Mapping[str, object], margin_s: float) -> tuple[int, int] | N
 
 
 def is_of_day(times_us: Ints | Floats, day: tuple[int, int]) -> Mask:
-    """Mask of Unix times [us] within a day as returned by log_day."""
+    """Return a mask of the Unix times [us] that lie within a day as returned by log_day."""
     return np.asarray((times_us >= day[0]) & (times_us < day[1]))
 
 
 def without_odd_rank_steps(rows: ReplayedRows) -> ReplayedRows:
-    """Drop steps in which some worker recorded other ops than it and its peers usually do.
+    """Drop the steps in which some worker recorded other ops than it and its peers usually record.
 
     A step in which most workers did something else is another schedule, and stays.
     """
@@ -130,7 +130,7 @@ def without_odd_rank_steps(rows: ReplayedRows) -> ReplayedRows:
 
 
 def missing_workers(rows: ReplayedRows, layout: Layout) -> str:
-    """Name the workers that most incomplete steps lack."""
+    """Return the workers that are missing in most of the incomplete steps, as text."""
     table = rows.table.filter(pa.array(list_lengths(rows.table) > 0))
     step, dp_rank, stage = (table.column(name).to_numpy() for name in ("step", "dp_rank", "pp_rank"))
     recorded = np.unique([stage.astype(np.int64) * layout.dp_size + dp_rank, step], axis=1)[0]
@@ -151,14 +151,14 @@ def missing_workers(rows: ReplayedRows, layout: Layout) -> str:
 
 
 def rows_without_transfers(rows: ReplayedRows) -> int:
-    """Count replayed pipeline rows with computes but no transfers, which were not recorded."""
+    """Count replayed rows with computes whose pipeline transfers were not recorded."""
     counts = _op_counts(rows)
     computes, moves = (counts[..., list(kinds)].any(axis=-1) for kinds in (ot.COMPUTE, ot.TRANSFERS))
     return int(np.count_nonzero(computes & ~moves))
 
 
 def _op_counts(rows: ReplayedRows) -> Ints:
-    """Number of mandatory ops of each type; shape (stage, step, dp_rank, op type)."""
+    """Count mandatory ops of each type; shape (stage, step, dp_rank, op type)."""
     codes = flat_codes(rows.table)
     lengths = list_lengths(rows.table)
     row = np.repeat(np.arange(len(lengths)), lengths)
@@ -169,7 +169,7 @@ def _op_counts(rows: ReplayedRows) -> Ints:
 
 
 def in_other_units(rows: ReplayedRows) -> list[str]:
-    """One sentence for each rank whose durations are in another unit than its peers'.
+    """Return one sentence for each rank whose durations are in another time unit than its peers'.
 
     Looks at one step, the middle one: a unit is a matter of how a rank logs.
     """
@@ -192,14 +192,14 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
 
 
 def _means(row: Ints, values: Floats, rows: int) -> Floats:
-    """Mean of the values of each row; nan without values."""
+    """Return the mean of the values of each row; nan without values."""
     count, total = np.bincount(row, minlength=rows), np.bincount(row, values, rows)
     mean: Floats = np.divide(total, count, out=np.full(rows, np.nan), where=count > 0)
     return mean
 
 
 def _off_by(logs: Floats) -> list[tuple[int, float]]:
-    """Positions off from the lower median by the ratio of two time units, and the power of ten."""
+    """Find values off their lower median by a ratio of two time units; return places and powers of ten."""
     known = np.sort(logs[np.isfinite(logs)])
     if len(known) < 2:
         return []
@@ -209,7 +209,7 @@ def _off_by(logs: Floats) -> list[tuple[int, float]]:
 
 
 def named_exchanged(found: Sequence[Exchanged], rows: ReplayedRows) -> list[str]:
-    """One sentence for each pair of swapped ranks."""
+    """Return one sentence for each pair of swapped ranks."""
     ranks = rows.worker_rank
     return [
         f"ranks {ranks[stage, one]} and {ranks[stage, other]} of stage {stage} are exchanged: "
@@ -219,7 +219,7 @@ def named_exchanged(found: Sequence[Exchanged], rows: ReplayedRows) -> list[str]
 
 
 def unshown_sizes(rank_steps: pa.Table, facts: Mapping[str, object]) -> str | None:
-    """Names of the sizes above 1 in the manifest that the rows do not confirm; None if none."""
+    """Return the sizes above 1 in the manifest that the rows do not confirm, by name; None if none."""
     shown_by = {"tp_size": "tp_rank", "vpp_size": "model_chunk"}
     sizes = {name: size for name in shown_by if isinstance(size := facts.get(name), int) and size > 1}
     return ", ".join(name for name in sizes if not _shows(rank_steps, shown_by[name])) or None

@@ -1,4 +1,4 @@
-"""Rows of job_power, exposed_communication and role_step: power, communication and roles of one unit."""
+"""Rows of job_power, exposed_communication and role_step for one unit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -22,7 +22,7 @@ _US: Final = 1e6
 
 
 def power_row(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
-    """Row of job_power; null where the share does not swing, or the log has no time of day."""
+    """Return the row of job_power; some columns are null for a constant share or without times of day."""
     computing, actual_s = recorded.computing, float(recorded.actual_s.mean())
     low, high = float(computing.mean.min()), float(computing.mean.max())
     found = swing(computing.mean)
@@ -51,7 +51,7 @@ def power_row(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
 
 
 def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s: float) -> dict[str, Any]:
-    """Absolute times at which steps began and peaked; empty if the log has no time of day.
+    """Return the absolute times of step starts and power peaks; empty if the log has no time of day.
 
     peak_s : first peak of the dominant component in a step. [s]
     """
@@ -80,7 +80,7 @@ def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s:
 
 
 def exposed_columns(found: Sequence[Exposed]) -> dict[str, list[object]]:
-    """Columns of exposed_communication by name; see schemas.exposed_communication."""
+    """Return the columns of exposed_communication by name; see schemas.exposed_communication."""
     scenarios = [each.scenario for each in found]
     return {
         "scope": [
@@ -104,7 +104,7 @@ _LAST_US: Final = 2**53
 def role_step_columns(
     facts: Mapping[str, object], rows: ReplayedRows, found: WhatIf
 ) -> Mapping[str, Sequence[object] | npt.NDArray[np.generic]]:
-    """Columns of role_step; empty if the unit is part of no whole, or its times are not absolute.
+    """Return the columns of role_step; empty for a unit without a role or without absolute times.
 
     facts : the manifest, as the table jobs or as job.json has it, with log_date where it is known
     """
@@ -135,7 +135,7 @@ def role_step_columns(
 
 
 def _zeros_us(rows: ReplayedRows, facts: Mapping[str, object], ended_s: Floats) -> Ints | None:
-    """Unix time of each step's zero, shape (step,); None if one is missing or far from the log date. [us]
+    """Return the Unix time of each step's zero [us], shape (step,); None if one is unknown or implausible.
 
     A zero of 0 does not count: producers without a calendar write it. [us]
     ended_s : shape (step,); from its zero to each step's end, which is no further from the log date.

@@ -1,4 +1,4 @@
-"""Convert rank_steps rows in Arrow to kernel rows, choosing the ranks and steps that count."""
+"""Convert rank_steps rows in Arrow to kernel rows, and choose the ranks and steps to replay."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ RANK_CLOCK: Final = "rank"
 
 @dataclass(frozen=True)
 class ReplayedRows:
-    """Rows of a unit that are replayed: one per (stage, step, dp_rank), every step complete.
+    """Rows of a unit to be replayed: one per (stage, step, dp_rank), with only complete steps.
 
     table         : all rows of the unit, with a host, null where the log names none.
     steps         : int64, shape (step,); training step numbers, ascending.
@@ -61,7 +61,7 @@ class ReplayedRows:
 
     @cached_property
     def hosts(self) -> list[str | None]:
-        """Host of each worker, None where the log names none or several; stage after stage."""
+        """Host of each worker, None where the log names no host or several; stage after stage."""
         named: list[str | None] = self.table.column("host").take(self.host_row).to_pylist()
         return named
 
@@ -74,7 +74,7 @@ class ReplayedRows:
 
     @cached_property
     def host_row(self) -> pa.Array:
-        """Row that names each worker's host, null if it had several; ordered by (stage, dp_rank)."""
+        """Row that names each worker's host, null if the worker had several; ordered by (stage, dp_rank)."""
         stays = (self.clock == self.clock[:, :1]).all(axis=1)
         rows = self.worker_row.copy()
         for stage, dp_rank in np.argwhere(~stays).tolist():
@@ -82,7 +82,7 @@ class ReplayedRows:
         return pa.array(rows.ravel(), mask=rows.ravel() < 0)
 
     def host_row_of(self, stage: int, dp_rank: int, first: int, last: int) -> int:
-        """Row that names a worker's host between two step positions; -1 if it had several."""
+        """Return the row that names a worker's host between two step positions; -1 if it had several."""
         own = self.clock[stage, first : last + 1, dp_rank]
         if (own == own[0]).all():
             return int(self.replayed_row[stage, first, dp_rank])
@@ -99,7 +99,7 @@ class ReplayedRows:
 
     @property
     def clock(self) -> Ints:
-        """Clock of each row: its host, or its rank where the log names none; shape (stage, step, dp_rank)."""
+        """Clock of each row, its host or else its rank; shape (stage, step, dp_rank)."""
         return self._clocks[0]
 
     @property
@@ -117,7 +117,7 @@ class ReplayedRows:
 
     @cached_property
     def _clocks(self) -> tuple[Ints, list[str], Ints]:
-        """Clock number of each row, clock names in order of first use, and their first rows."""
+        """Clock number of each row, clock names in order of first use, and the first row of each clock."""
         hosts = self.table.column("host").combine_chunks()
         encoded = hosts if pa.types.is_dictionary(hosts.type) else hosts.dictionary_encode()
         names, codes = encoded.dictionary.to_pylist(), np.asarray(encoded.indices.fill_null(-1))
@@ -137,17 +137,17 @@ class ReplayedRows:
 
     @property
     def has_times(self) -> bool:
-        """Whether every line of the unit says when it began."""
+        """Whether every line of the unit states its start time."""
         return "t0_us" in self.table.column_names and not self.table.column("t0_us").null_count
 
     @cached_property
     def _t0_us(self) -> Ints:
-        """Recorded zero of each replayed row, 0 if unknown. [us]"""
+        """Recorded zero (t0_us) of each replayed row, 0 if unknown. [us]"""
         return _integers(self.table, "t0_us")[self.replayed_row]
 
     @cached_property
     def time_s(self) -> Floats:
-        """Start of each step by the median clock, shape (step,); its step number if unknown. [s]"""
+        """Start of each step by the median clock, shape (step,); the step number if unknown. [s]"""
         if not self.has_times:
             return self.steps.astype(np.float64)
         t0_us = self._t0_us.swapaxes(0, 1)
@@ -156,7 +156,7 @@ class ReplayedRows:
 
     @property
     def step_zero_us(self) -> Ints | None:
-        """Unix time of each step's zero, shape (step,); None if a line lacks it or it is absurd. [us]"""
+        """Unix time of each step's zero, shape (step,); None if a line lacks it or it is implausible. [us]"""
         if not self.has_times:
             return None
         zero_us: Ints = self._t0_us.min(axis=(0, 2))
@@ -164,11 +164,11 @@ class ReplayedRows:
 
     @cached_property
     def middle_step(self) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
-        """Ops of the middle step: position of each row by (stage, dp_rank), codes, durations. [us]"""
+        """Ops of the middle step: each op's row by (stage, dp_rank), op codes, and durations. [us]"""
         return ops_of_rows(self.table, self.replayed_row[:, len(self.steps) // 2].ravel())
 
     def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
-        """Kernel rows of every `apart`-th of the steps [first, end), one per stage, by (step, dp_rank).
+        """Return the kernel rows of every `apart`-th step in [first, end), one StageRows per stage.
 
         raises : UnknownOpError for an op without a code.
         """
@@ -180,7 +180,7 @@ class ReplayedRows:
 
 
 def without_warm_up(rank_steps: pa.Table, manifest: Mapping[str, object]) -> pa.Table:
-    """Rows of the unit without its warm-up steps, whose number the manifest states."""
+    """Return the rows of the unit without its warm-up steps, whose number the manifest states."""
     warm_up_steps = manifest.get("warm_up_steps")
     if not isinstance(warm_up_steps, int) or warm_up_steps < 1 or not rank_steps.num_rows:
         return rank_steps
@@ -189,7 +189,7 @@ def without_warm_up(rank_steps: pa.Table, manifest: Mapping[str, object]) -> pa.
 
 
 def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
-    """Choose the rows of the one rank replayed for each worker (contract, section 2).
+    """Choose the rows of one rank for each worker (contract, section 2).
 
     raises : TraceError where a row lies outside the layout.
     """
@@ -224,7 +224,7 @@ def _nothing(rank_steps: pa.Table, dropped: int, *, recorded: bool) -> ReplayedR
 
 
 def _integers(table: pa.Table, name: str) -> Ints:
-    """A column as int64; 0 where it is null or missing."""
+    """Return a column as int64, with 0 where it is null or missing."""
     if name not in table.column_names:
         return np.zeros(table.num_rows, dtype=np.int64)
     column = table.column(name)
@@ -234,7 +234,7 @@ def _integers(table: pa.Table, name: str) -> Ints:
 
 
 def _choose(table: pa.Table, lengths: Ints, layout: Layout) -> tuple[Ints, Ints, int]:
-    """Positions of replayed rows by (stage, step, dp_rank), their steps, and the number of dropped steps."""
+    """Return rows to replay by (stage, step, dp_rank), their steps, and the number of dropped steps."""
     step, dp_rank, stage = (_integers(table, name) for name in ("step", "dp_rank", "pp_rank"))
     outside = (dp_rank < 0) | (dp_rank >= layout.dp_size) | (stage < 0) | (stage >= layout.pp_size)
     if outside.any():

@@ -1,4 +1,4 @@
-"""Results without a replay: for a profile of some ranks, and for a log of step times alone."""
+"""Results without a replay: for a profile of only some ranks, and for a log with only step times."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -21,7 +21,7 @@ _WORK: Final = (*ot.COMPUTE, ot.OPTIMIZER)
 def some_ranks_results(
     rank_steps: pa.Table, layout: Layout, facts: Mapping[str, object]
 ) -> tuple[str, Row] | None:
-    """Status detail, and the columns of job_slowdown that a profile of some ranks supports.
+    """Return the status detail, and the columns of job_slowdown that a profile of some ranks supports.
 
     rank_steps : rows of a unit without a complete step
     returns : None where all workers left ops in some step, or the log is of another kind: then something is
@@ -51,14 +51,14 @@ def some_ranks_results(
 
 
 def _least(facts: Mapping[str, object]) -> str:
-    """Return "at least " if the reader left out communication that is not an op of the model, else ""."""
+    """Return "at least " if the reader left out communication that the model does not know, else ""."""
     left_out = facts.get("left_out")
     is_less = isinstance(left_out, Mapping) and any("without a place" in str(what) for what in left_out)
     return "at least " if is_less else ""
 
 
 def _step_s(rows: pa.Table) -> Floats:
-    """Time from first start to last end on the recorded ranks, per step; shape (step,). [s]"""
+    """Return each step's time from first start to last end on the recorded ranks; shape (step,). [s]"""
     row, start_us, end_us = _times(rows)
     t0_us = rows.column("t0_us").fill_null(0).to_numpy()
     steps, of_step = np.unique(rows.column("step").to_numpy(), return_inverse=True)
@@ -73,7 +73,7 @@ def _step_s(rows: pa.Table) -> Floats:
 
 
 def _exposed_us(rows: pa.Table) -> Floats:
-    """Time of each row in which it communicates without computing; shape (row,). [us]"""
+    """Return how long each row communicates without computing; shape (row,). [us]"""
     row, start_us, end_us = _times(rows)
     codes = flat_codes(rows)
     is_work: Mask = np.isin(codes, _WORK)
@@ -92,7 +92,7 @@ def _exposed_us(rows: pa.Table) -> Floats:
 
 
 def _times(rows: pa.Table) -> tuple[Ints, Floats, Floats]:
-    """Row, start and end of each op, relative to the row's own zero. [us]"""
+    """Return the row, start and end of each op, relative to the zero of its row. [us]"""
     start_us, duration_us = (
         pc.list_flatten(rows.column(name)).to_numpy() for name in ("start_us", "duration_us")
     )
@@ -104,7 +104,7 @@ SLOW: Final = 1.1
 
 
 def timed_results(facts: Mapping[str, Any]) -> tuple[str, str, Row]:
-    """Status, detail and figures of a unit whose log has step times but no ops.
+    """Return the status, detail and figures of a unit whose log has step times but no ops.
 
     The first is not judged: it allocates memory and compiles kernels.
 
@@ -125,7 +125,7 @@ def timed_results(facts: Mapping[str, Any]) -> tuple[str, str, Row]:
 
 
 def _stretch(lines: Sequence[Row], step_s: Floats) -> str:
-    """Describe the stretch of steps that lost most against the fastest quarter; empty without slow steps."""
+    """Describe the consecutive slow steps that lost most against the fastest quarter, or return ""."""
     usual_s = float(np.quantile(step_s, 0.25))
     is_slow: Mask = step_s >= SLOW * usual_s
     if not is_slow.any():

@@ -1,4 +1,4 @@
-"""Course of a run from its events: attempts, and the time between them.
+"""Course of a run from its events: attempts, and the time between two attempts.
 
 The rules, and the words: udfs/README.md, "Effective time". Events are few, so that this is plain Python.
 """
@@ -41,25 +41,25 @@ _ALLOWED: Final = {
 
 
 class Span(NamedTuple):
-    """A time interval. [s]"""
+    """Time interval from start to end. [s]"""
 
     begin_s: float
     end_s: float
 
     def within(self, window: "Span") -> "Span":
-        """Intersection with a window; empty if they do not overlap."""
+        """Return the intersection with a window; empty if they do not overlap."""
         begin_s = min(max(self.begin_s, window.begin_s), window.end_s)
         return Span(begin_s, max(begin_s, min(self.end_s, window.end_s)))
 
     @property
     def length_s(self) -> float:
-        """Length of the interval; 0 where the clock of its end is behind that of its begin. [s]"""
+        """Length of the interval; 0 if its recorded end lies before its recorded start. [s]"""
         return max(self.end_s - self.begin_s, 0.0)
 
 
 @dataclass
 class Attempt:
-    """One attempt of a run, from start to end, as its events show.
+    """One attempt of a run, from start to end, as the run's events show it.
 
     resumes_at : step that its start names; None: none
     times_s, steps : marks in order, at which time which step came next
@@ -77,23 +77,23 @@ class Attempt:
 
     @property
     def first_step(self) -> int | None:
-        """First step of the attempt; None if unknown."""
+        """First step of the attempt, or None if it is unknown."""
         return self.steps[0] if self.steps else self.resumes_at
 
     def mark(self, at_s: float, step: int | None) -> None:
-        """Record which step comes next at a time."""
+        """Record the step that comes next at a given time."""
         if step is not None:
             self.times_s.append(max([at_s, *self.times_s[-1:]]))
             self.steps.append(step)
 
     def forget(self, marks: int) -> None:
-        """Drop all but the first `marks` marks."""
+        """Drop all marks of the attempt except the first `marks`."""
         del self.times_s[marks:], self.steps[marks:]
 
 
 @dataclass
 class Course:
-    """Everything that a run's events show. Times are Unix times. [s]
+    """Attempts of a run and the times around them, from its events; in Unix time. [s]
 
     startups, outages : from a start to the first step, and from a failure to the next start
     early   : parts of startups in which the run loaded data or evaluated
@@ -115,7 +115,7 @@ class Course:
     contradictions: int = 0
 
     def kept_below(self) -> list[float]:
-        """For each attempt, the first step whose work was, or must be, repeated."""
+        """Return for each attempt the first step that was repeated or has to be repeated."""
         found, least = [], math.inf
         for attempt in reversed(self.attempts):
             mine = least
@@ -185,7 +185,7 @@ class _Follower:
         self._state, self._since_s, self._failed_s, self._early = _STARTING, at_s, None, []
 
     def _leaves(self, at_s: float) -> None:
-        """End the current attempt before a start or a submission."""
+        """End the current attempt because of a start or a submission."""
         self._failed_s = self._since_s if self._state == _DOWN else None
         if self._failed_s is not None:
             self.course.held.append(Span(self._failed_s, at_s))

@@ -36,7 +36,7 @@ class SimulationSettings:
 
     @cached_property
     def text(self) -> str:
-        """Settings that change results beyond rounding, as JSON; stored in results and fingerprints."""
+        """Settings that change results beyond rounding, as JSON text; stored in results and fingerprints."""
         meaningful = {name: value for name, value in asdict(self).items() if name != "ops_together"}
         return json.dumps(meaningful, sort_keys=True)
 

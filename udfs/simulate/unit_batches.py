@@ -49,7 +49,7 @@ Results = dict[str, pa.Table]
 
 
 class UnitRows(NamedTuple):
-    """One unit: its row of jobs (empty if none), its rows of rank_steps, and whether its day is known."""
+    """Rows of one unit: its row of jobs (empty if none), rows of rank_steps, and whether its day is known."""
 
     key: Unit
     manifest: Mapping[str, Any]
@@ -66,7 +66,7 @@ Places = Callable[[Unit, str], int]
 
 
 def one_place(_unit: Unit, _table: str) -> int:
-    """Write everything to the same place."""
+    """Return the same output place for every table of every unit."""
     return 0
 
 
@@ -94,7 +94,7 @@ def simulate_group(
     manifests: Mapping[Unit, Mapping[str, Any]],
     places: Places = one_place,
 ) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
-    """Return the function for applyInArrow that simulates one unit's rows of rank_steps."""
+    """Return the function for applyInArrow that simulates one unit from its rows of rank_steps."""
 
     def simulate(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
         unit = Unit(*(each.as_py() for each in key))
@@ -107,7 +107,7 @@ def simulate_group(
 def simulate_unit(
     unit: UnitRows, settings: SimulationSettings, before_s: Mapping[str, float] | None = None
 ) -> Results:
-    """Simulate one unit; any failure becomes its status and affects no other unit.
+    """Simulate one unit; any failure becomes the status of this unit and affects no other.
 
     before_s : as simulate_job takes it
     """
@@ -130,7 +130,7 @@ def simulate_unit(
 def ended_unit(
     facts: Mapping[str, Any], settings: SimulationSettings, why: str, traceback: str | None = None
 ) -> Results:
-    """Results of a unit whose simulation failed by a bug of this project, or killed its process.
+    """Return the results of a unit whose simulation failed by a bug or killed its process.
 
     why : in one line. traceback : None where there is none, but `why`
     """
@@ -139,7 +139,7 @@ def ended_unit(
 
 
 def _packed(done: Sequence[tuple[Unit, Results]], places: Places) -> pa.RecordBatch:
-    """Result tables of several units as rows of RESULT_SCHEMA, one for each table that has rows."""
+    """Return the result tables of several units as rows of RESULT_SCHEMA, one row per non-empty table."""
     keys = [pa.array(values) for values in zip(*(key for key, _ in done), strict=True)]
     found: list[tuple[int, str, bytes]] = []
     for name in RESULT_TABLES:

@@ -1,4 +1,4 @@
-"""Groups of a unit's workers by what its manifest states about their hosts: types of GPU, racks, switches."""
+"""Groups of a unit's workers by what its manifest states about their hosts: GPU types, racks or switches."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ decides."""
 
 
 class WorkerGroups(NamedTuple):
-    """GPU types of a unit's workers, or their racks.
+    """Groups of a unit's workers by GPU type or by rack.
 
     names  : of the groups, by number, ascending.
     number : int, shape (stage, dp_rank); -1 where nothing states that of a worker's host, or that has none.
@@ -28,12 +28,12 @@ class WorkerGroups(NamedTuple):
 
     @property
     def is_mixed(self) -> bool:
-        """Whether groups can be compared: there are at least two."""
+        """Whether there are at least two groups, so that they can be compared."""
         return len(self.names) > 1
 
 
 def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerGroups | None:
-    """GPU types of replayed workers by the hosts of their ranks; of many MOST_TYPES, those of most workers.
+    """Return the GPU types of replayed workers by host; at most the MOST_TYPES most frequent types.
 
     manifest : with `gpu_types`, host -> type, a mapping or pairs as Arrow has them.
     returns  : None if none is stated.
@@ -46,7 +46,7 @@ def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerGr
 
 
 def worker_racks(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerGroups | None:
-    """Racks that hold several hosts of a unit, but not all of its workers; None if none does.
+    """Return racks that hold several hosts of a unit, but not all its workers; None if there are none.
 
     manifest : with `labels`, a mapping or pairs as Arrow has them.
     """

@@ -1,1 +1,1 @@
-"""Timelines of single steps, op by op, and their trace events."""
+"""Timelines of single steps, op by op, and their export as trace events."""

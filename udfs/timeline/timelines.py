@@ -44,7 +44,7 @@ UNKNOWN: Final = -1
 
 @dataclass(frozen=True)
 class StepTimelines:
-    """One step in three timelines; times from its start. [s]
+    """Three timelines of one step: recorded, replayed and ideal; times from the start of the step. [s]
 
     layout     : sizes of the run.
     step       : training step number.
@@ -75,7 +75,7 @@ class StepTimelines:
         return self.facts["dp_rank"].size
 
     def step_s(self, kind: str) -> float:
-        """Step time: latest end, as all timelines start at 0. [s]"""
+        """Return the step time, which is the latest end, because all timelines start at 0. [s]"""
         return float(self.timelines[kind].end_s.max())
 
 
@@ -85,7 +85,7 @@ def step_timelines(
     step: int | None = None,
     settings: SimulationSettings | None = None,
 ) -> StepTimelines:
-    """Start and end of every op of one step: as recorded, replayed (T), and ideal (T_ideal).
+    """Compute the start and end of every op of one step: recorded, replayed (T), and ideal (T_ideal).
 
     rank_steps : rows of the whole unit in any order, from which the ideal follows; see replay_scenarios.
     step       : training step number; the one that takes longest replayed where left out.
@@ -108,7 +108,7 @@ def step_timelines(
 
 
 def _laid_out(choice: Choice, at: int, clocks: Clocks | None) -> StepBlock:
-    """Lay out the step at position `at` of the replayed ones, times corrected to one clock."""
+    """Lay out the replayed step at position `at`, with times corrected to one clock."""
     rows, layout = choice.rows, choice.layout
     (block,) = build_trace(rows.stages(at, at + 1), layout, 1).blocks
     return by_one_clock(block._replace(steps=np.array([at])), rows.clock, clocks)
@@ -117,7 +117,7 @@ def _laid_out(choice: Choice, at: int, clocks: Clocks | None) -> StepBlock:
 def _timelines(
     rows: ReplayedRows, layout: Layout, block: StepBlock, replayed_s: Floats, ideal_of_op: Floats
 ) -> StepTimelines:
-    """The three timelines of a one-step block.
+    """Build the three timelines of a block of one step.
 
     replayed_s : shape (op, 1, dp); as all steps together gave them, so that T is that of step_slowdown. [s]
     """
@@ -147,7 +147,7 @@ def _timelines(
 
 
 def _fact(columns: BlockColumns, name: str) -> Ints:
-    """Values of a column for the ops of a one-step block, UNKNOWN if null; shape (op, lane)."""
+    """Return a column's values for the ops of a one-step block, UNKNOWN if null; shape (op, lane)."""
     found, block = columns(name), columns.block
     values = np.where(found.is_known, found.values, UNKNOWN)
     of_ops = np.broadcast_to(values, block.duration_s.shape)[:, 0]
@@ -194,7 +194,7 @@ def _zero_us(rows: ReplayedRows, at: int) -> int:
 
 
 def _peers(graph: OpGraph, lanes: int) -> list[tuple[Place, Place]]:
-    """Pairs of each send and its recv, for every lane."""
+    """Return the pairs of a send and its recv, for every lane."""
     sends = {send for _, send, _ in ot.DIRECTIONS}
     pairs = []
     for members, across_dp in graph.meetings:
@@ -212,7 +212,7 @@ CULPRITS: Final = 3
 
 
 def lost_s(step: StepTimelines) -> dict[Worker, float]:
-    """Time that each worker's own ops exceed the ideal in this step, without waiting. [s]"""
+    """Compute how much longer than ideal each worker's own ops take in this step, without waits. [s]"""
     excess_s = np.clip(step.duration_s[REPLAYED] - step.duration_s[IDEAL], 0.0, None)
     workers = np.stack([step.facts[name].ravel() for name in ("dp_rank", "pp_rank")])
     cells, of_op = np.unique(workers, axis=1, return_inverse=True)
@@ -221,7 +221,7 @@ def lost_s(step: StepTimelines) -> dict[Worker, float]:
 
 
 def culprits_and_neighbours(step: StepTimelines) -> list[Worker]:
-    """Workers that lose most in this step, each followed by workers to compare it with.
+    """Return the workers that lose most in this step, each followed by workers to compare it with.
 
     Those are the worker of its stage that loses least, and the stages before and after it in its replica.
     """
@@ -234,13 +234,13 @@ def culprits_and_neighbours(step: StepTimelines) -> list[Worker]:
 
 
 def of_stage(step: StepTimelines, pp_rank: int) -> list[Worker]:
-    """Workers of a stage, those that lose most first; empty if the stage does not exist."""
+    """Return the workers of a stage, those with the largest loss first; empty if there is no such stage."""
     lost = lost_s(step)
     return _by_loss(lost, (each for each in lost if each[1] == pp_rank))
 
 
 def of_rank(step: StepTimelines, rank: int) -> Worker | None:
-    """Worker whose replayed rank this is; None if there is none."""
+    """Return the worker whose replayed rank is the given one, or None if there is none."""
     places = np.argwhere(step.facts["rank"] == rank)
     if not len(places):
         return None
@@ -249,7 +249,7 @@ def of_rank(step: StepTimelines, rank: int) -> Worker | None:
 
 
 def host_of(step: StepTimelines, worker: Worker) -> str | None:
-    """Host of a worker; None if the log names none."""
+    """Return the host of a worker, or None if the log names no host."""
     is_own = (step.facts["dp_rank"] == worker[0]) & (step.facts["pp_rank"] == worker[1])
     hosts: Sequence[int] = step.facts["host"][is_own].tolist()
     return None if not hosts or hosts[0] < 0 else step.hosts[hosts[0]]

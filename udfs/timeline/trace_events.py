@@ -53,7 +53,7 @@ _STREAMS: Final = (_COMPUTE, _TRANSFER, _COLLECTIVE, _LOAD)
 
 
 class Thread(NamedTuple):
-    """Thread of one stream of a worker in one timeline; `further` numbers threads for overlapping ops."""
+    """Thread of a worker's stream in one timeline; `further` numbers extra threads for overlapping ops."""
 
     stream: int
     kind: int
@@ -61,13 +61,13 @@ class Thread(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Label of the thread in the viewer."""
+        """Label of the thread in the trace viewer."""
         again = f" ({self.further + 1})" if self.further else ""
         return f"{_STREAMS[self.stream]}, {KINDS[self.kind]}{again}"
 
 
 class Span(NamedTuple):
-    """Call, completion of the rendezvous, and end of an op. [ns]"""
+    """Times of one op: its call, the completion of its rendezvous, and its end. [ns]"""
 
     start: int
     met: int
@@ -95,20 +95,20 @@ def trace_events(step: StepTimelines, workers: Sequence[Worker]) -> Iterator[Eve
 
 
 def lanes(step: StepTimelines, workers: Sequence[Worker]) -> int:
-    """Number of threads that these workers need."""
+    """Return the number of threads needed to draw the given workers."""
     drawings = [_Drawing(step, kind, workers) for kind in SHOWN]
     return sum(len(threads) for drawing in drawings for threads in drawing.threads.values())
 
 
 def arrows_left_out(step: StepTimelines, workers: Sequence[Worker]) -> int:
-    """Count pairs of these workers without an arrow, because one op had ended before the other began."""
+    """Count pairs of send and recv without an arrow, because one op had ended before the other began."""
     drawings = [_Drawing(step, kind, workers) for kind in SHOWN]
     return sum(len(drawing.pairs) - len(drawing.arrows) for drawing in drawings)
 
 
 @dataclass
 class _Drawing:
-    """One timeline of a step, restricted to some workers."""
+    """Drawing of one timeline of a step, restricted to some workers."""
 
     step: StepTimelines
     kind: str
@@ -117,7 +117,7 @@ class _Drawing:
 
     @cached_property
     def spans(self) -> dict[Place, Span]:
-        """Times of all ops, sorted by start; of equal starts the longer first. [ns]
+        """Times of all ops, sorted by start and, among equal starts, longest first. [ns]
 
         An end before the start, the clock noise of a transfer, becomes the start.
         """
@@ -135,7 +135,7 @@ class _Drawing:
 
     @cached_property
     def of_op(self) -> dict[Place, tuple[Worker, Thread]]:
-        """Worker and thread of each shown op: the first free thread of its stream."""
+        """Worker and thread of each shown op; the thread is the first free one of the op's stream."""
         busy_until_ns: dict[tuple[Worker, int], list[int]] = defaultdict(list)
         shown, found = set(self.workers), {}
         for place, span in self.spans.items():
@@ -151,7 +151,7 @@ class _Drawing:
 
     @cached_property
     def threads(self) -> dict[Worker, dict[Thread, list[Place]]]:
-        """Ops of each worker and thread."""
+        """Ops of each thread of each worker."""
         found: dict[Worker, dict[Thread, list[Place]]] = {
             worker: defaultdict(list) for worker in self.workers
         }
@@ -165,7 +165,7 @@ class _Drawing:
 
     @cached_property
     def pairs(self) -> list[tuple[Place, Place]]:
-        """Pairs of send and recv that are both shown."""
+        """Pairs of send and recv of which both ops are shown."""
         return [pair for pair in self.step.peers if all(place in self.of_op for place in pair)]
 
     @cached_property
@@ -195,7 +195,7 @@ class _Drawing:
                 at_ns = end_ns
 
     def slices(self, worker: Worker, thread: Thread) -> Iterator[Event]:
-        """Yield slices of a thread's ops, and within each the part after all partners arrived."""
+        """Yield a slice for each op of a thread, with an inner slice from the arrival of all partners on."""
         tid = self.tracks[worker, thread]
         for place in self.threads[worker][thread]:
             span, kind = self.spans[place], _STREAMS[thread.stream]
@@ -208,7 +208,7 @@ class _Drawing:
                 yield self._slice(ALL_THERE, kind, tid, (span.met, span.end), {}) | marked
 
     def arrow_events(self) -> Iterator[Event]:
-        """Yield arrows from each send to its recv, starting when both are called."""
+        """Yield arrows from each send to its recv, which start when both are called."""
         for number, (send, recv) in enumerate(self.arrows, KINDS.index(self.kind) * _MILLION):
             met_ns = max(self.spans[send].start, self.spans[recv].start)
             for phase, place in (("s", send), ("f", recv)):
@@ -224,7 +224,7 @@ class _Drawing:
         return int(self.step.facts["dp_rank"][place]), int(self.step.facts["pp_rank"][place])
 
     def _name(self, place: Place) -> str:
-        """Label of an op: op type, microbatch, and model chunk if a stage has several."""
+        """Return the label of an op: op type, microbatch, and model chunk if a stage has several."""
         name = OP_TYPES[self._type(place)]
         microbatch, chunk = (int(self.step.facts[each][place]) for each in ("microbatch", "model_chunk"))
         if microbatch != UNKNOWN:
@@ -234,7 +234,7 @@ class _Drawing:
         return name
 
     def _arguments(self, place: Place) -> Event:
-        """Details shown when an op is clicked; values missing in the log are left out."""
+        """Return the details shown when an op is clicked, without values that the log lacks."""
         known = {name: int(self.step.facts[name][place]) for name in FACTS}
         known = {name: value for name, value in known.items() if value != UNKNOWN}
         return {

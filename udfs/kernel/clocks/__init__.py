@@ -1,1 +1,1 @@
-"""Host clocks estimated from the trace itself: ends of one event that two clocks recorded."""
+"""Estimation of host clocks from the trace itself: two clocks record the end of the same event."""

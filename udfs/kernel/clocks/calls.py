@@ -1,4 +1,4 @@
-"""Which transfers a worker issued as one call, returning with the last of its members, and which alone."""
+"""Groups of transfers that a worker issued as one call, which returns when its last transfer ends."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from udfs.kernel.selection import evenly
 
 
 def calls(block: StepBlock) -> Ints:
-    """First op of the call that each op was issued in; its own number if it was issued alone. Shape (op,).
+    """Return for each op the first op of its call, which is the op itself if issued alone. Shape (op,).
 
     Looks at transfers with a peer. The first step of the first dp rank decides: two start and end within a
     tenth of a microsecond by accident where nothing takes any time, and hardly elsewhere. Streams may start
@@ -31,21 +31,21 @@ def calls(block: StepBlock) -> Ints:
 
 @once_per_graph
 def _transfers(graph: OpGraph) -> tuple[Ints, Ints]:
-    """Transfers that have a peer, ascending, and the cell of each."""
+    """Return the transfers that have a peer, ascending, and the cell of each."""
     ops = np.sort(_met(graph)[0])
     return ops, np.searchsorted(graph.first_op, ops, side="right")
 
 
 @once_per_graph
 def _met(graph: OpGraph) -> tuple[Ints, Ints]:
-    """Ops of all links' transfers, and the peer of each."""
+    """Return the transfer ops of all links, and the peer of each."""
     none = np.empty(0, dtype=np.int64)
     sends, recvs = ([none, *(link[at] for link in links(graph))] for at in (-2, -1))
     return np.concatenate(sends + recvs), np.concatenate(recvs + sends)
 
 
 def lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
-    """Places of sampled transfers of each link that did not wait for other transfers of their call.
+    """Return places of sampled transfers of each link that did not wait for other transfers of their call.
 
     One that was issued as one call with transfers of other peers returns with the last of these. Behind them
     those whose both ends were issued alone; the same list where all are.
@@ -63,6 +63,6 @@ def lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
 
 
 def _where(link: Link, is_chosen: Mask) -> Ints:
-    """Places of sampled transfers of a link of which both ends are chosen."""
+    """Return the places of a sample of a link's transfers for which both ends are chosen."""
     at = np.flatnonzero(is_chosen[link.sends] & is_chosen[link.recvs])
     return at[list(evenly(len(at), SAMPLED))] if len(at) > SAMPLED else at

@@ -1,4 +1,4 @@
-"""Clock differences from recorded ends, step by step (udfs/README.md, clocks).
+"""Clock differences by step, from the recorded ends of ops (udfs/README.md, clocks).
 
 Both ends of a transfer, and all members of a collective, end at the same instant; each says what its clock
 read then. The differences are the clocks', beside what a transfer takes and how ends scatter.
@@ -46,7 +46,7 @@ class Heard(NamedTuple):
 
 
 def heard(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Measure from the ends how far clocks of communicating workers are apart.
+    """Measure from recorded ends how far the clocks of communicating workers are apart.
 
     clock   : int, shape (stage * dp_size + dp_rank,); equal numbers are one clock.
     call    : as of calls().
@@ -56,7 +56,7 @@ def heard(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Hear
 
 
 def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
-    """Worker numbers of an op, one per lane."""
+    """Return the worker numbers of an op, one per lane."""
     first = graph.stages[op] * layout.dp_size
     if graph.has_dp_lanes:
         return np.arange(first, first + layout.dp_size)
@@ -64,7 +64,7 @@ def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
 
 
 class _Way(NamedTuple):
-    """Links between two stages, in both directions or in the only one, and the workers at their ends."""
+    """Links between two stages, in one or both directions, and the workers at their ends."""
 
     both: tuple[int, ...]
     one: Ints
@@ -85,7 +85,7 @@ def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
 
 
 def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Clock differences between the ends of each link: the part that changes sign with the direction."""
+    """Measure clock differences by links: the part of end differences that changes sign with direction."""
     graph = ends.graph
     ways = [way for way in _ways(graph, layout) if (clock[way.one] != clock[way.other]).any()]
     if not ways:
@@ -103,7 +103,7 @@ def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Hea
 
 
 def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
-    """How far the receiving worker's clock is ahead, and the uncertainty; shape (way, step, lane). [s]"""
+    """Return how far the receiving worker's clock is ahead, and its error; shape (way, step, lane). [s]"""
     places, alone = lone_transfers(ends.graph, call)
     is_usual = places is sampled(ends.graph)
     apart = ends.apart if is_usual else ends_apart(ends.end_s, links(ends.graph), places)
@@ -123,7 +123,7 @@ def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
 
 
 def _put_alone(ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Floats, Floats]) -> None:
-    """Replace what calls of two workers that meet each other say where sends do not wait, in place.
+    """Replace, in place, differences from calls whose sends do not wait by those from lone transfers.
 
     Such calls return together only if sends wait until the data are there. Transfers that were issued alone
     say whether they do: else ends differ by most of what the fastest takes.
@@ -138,7 +138,7 @@ def _put_alone(ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Flo
 
 
 def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
-    """Bounds on clock differences from the shortest time between a send's start and its recv's end. [s]"""
+    """Return bounds on clock differences by the shortest time from a send's start to its recv's end. [s]"""
     apart = Apart(*np.zeros((2, len(links(ends.graph)), *ends.end_s.shape[1:])))
     for number in {number for way in ways for number in way.both}:
         apart.middle[number] = ends.least_s(number)
@@ -146,7 +146,7 @@ def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
 
 
 def _halves(ways: list[_Way], apart: Apart) -> tuple[Floats, Floats]:
-    """Split end differences: the antisymmetric half is the clocks', the symmetric half bounds the error."""
+    """Split end differences: the antisymmetric half is due to clocks, the symmetric half bounds the error."""
     one, other = np.array([(way.both[0], way.both[-1]) for way in ways]).T
     is_one_way = (one == other)[:, None, None]
     forward, backward = apart.middle[one], apart.middle[other]
@@ -173,7 +173,7 @@ class _Group(NamedTuple):
 
 @once_per_graph
 def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
-    """All collectives of a graph, grouped by kind."""
+    """Return all collectives of a graph, grouped by kind."""
     groups = []
     for members, _ in graph.meetings:
         op_type = graph.op_types[members[0][0]]
@@ -187,7 +187,7 @@ def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
 
 
 def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
-    """Connections in both directions between these workers, with their places for the workers' numbers."""
+    """Return the two-way connections between some workers, numbered by their place among these."""
     place = np.full(layout.pp_size * layout.dp_size, -1)
     place[workers] = np.arange(len(workers))
     placed = [_Way(way.both, place[way.one], place[way.other]) for way in ways if len(way.both) > 1]
@@ -195,7 +195,7 @@ def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
 
 
 def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
-    """Clock differences from collectives: each member's end relative to the median of its group."""
+    """Measure clock differences by collectives: each member's end minus the median end of its group."""
     groups = [
         group
         for group in _groups(ends.graph, layout)
@@ -214,7 +214,7 @@ def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
 
 
 def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
-    """How far clocks as a collective shows them would let data arrive before they are sent. [s]
+    """Return by how much the clocks that a collective shows would let data arrive before they are sent. [s]
 
     A process that always wakes up late from a collective looks like a clock that is ahead.
 
@@ -230,7 +230,7 @@ def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
 
 
 def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:
-    """Each member's end minus the group's median end, median over instances; shape (step, worker). [s]"""
+    """Return each member's end minus the group's median, as median over instances; (step, worker). [s]"""
     shapes = [group.ops.shape for group in groups]
     found = dict[int, Floats]()
     for instances, members in set(shapes):

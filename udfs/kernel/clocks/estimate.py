@@ -40,7 +40,7 @@ LEAST_FLOOR_S: Final = 50e-6
 
 
 class Limits(NamedTuple):
-    """Thresholds for clock offsets: those below the lower of the two are not corrected.
+    """Thresholds for clock offsets; offsets below the lower of the two are not corrected.
 
     floor_s        : mean offset of a clock over the steps. [s]
     floor_fraction : the same, as a share of the step time.
@@ -81,12 +81,12 @@ class Clocks(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """Number of groups of clocks that no transfer or collective connects."""
+        """Number of groups of clocks that no transfer or collective connects with each other."""
         return len(np.unique(self.part))
 
     @property
     def skew_s(self) -> float:
-        """Remaining uncertainty of times across clocks: infinite if some clocks are not connected. [s]"""
+        """Remaining error of times across clocks; infinite if some clocks are not connected. [s]"""
         if self.parts > 1:
             return inf
         return self.unsteady_s if self.is_known else float(self.error_s.max())
@@ -95,7 +95,7 @@ class Clocks(NamedTuple):
 def estimate(
     found: Sequence[HeardSteps], clocks: int, time_s: Floats, step_s: float, limits: Limits
 ) -> Clocks:
-    """Estimate offset, drift and jumps of every clock of a job, and whether to correct them.
+    """Estimate offset, drift and jumps of every clock of a job, and decide whether to correct them.
 
     found  : what was heard in all steps.
     clocks : number of clocks.
@@ -146,7 +146,7 @@ def estimate(
 
 
 def _leaps(level_s: Floats, fitted: Course) -> Floats:
-    """Size of the jumps of clocks without their drift, 0 where none; shape (clock, step - 1). [s]
+    """Return the size of each clock's jumps without its drift, 0 elsewhere; shape (clock, step - 1). [s]
 
     Against the mean of all, every clock leaps a little where one is set: against the median that is nothing.
     """
@@ -156,21 +156,21 @@ def _leaps(level_s: Floats, fitted: Course) -> Floats:
 
 
 def _followed(joined: Joined, fitted: Course) -> Floats:
-    """Fitted course, but a step's own estimate where the two differ by more than noise; (clock, step). [s]"""
+    """Return the fitted course, or a step's own estimate where it clearly differs; (clock, step). [s]"""
     chance_s = SURE * np.maximum(fitted.scatter_s, joined.noise_s)[:, None] + RESOLUTION_S
     is_own = np.abs(joined.ahead_s - fitted.ahead_s) > chance_s
     return np.where(is_own, joined.ahead_s, fitted.ahead_s)
 
 
 def _from_mean(ahead_s: Floats, part: Ints) -> Floats:
-    """Offsets relative to the mean clock of each part, step by step; shape (clock, step). [s]"""
+    """Return offsets relative to the mean clock of each part, step by step; shape (clock, step). [s]"""
     total_s = np.zeros((len(part), ahead_s.shape[1]))
     np.add.at(total_s, part, ahead_s)
     return np.asarray(ahead_s - total_s[part] / np.bincount(part, minlength=len(part))[part][:, None])
 
 
 def _from_median(ahead_s: Floats, part: Ints) -> Floats:
-    """Offsets relative to the median clock of each part, which an outlier does not move; same shape. [s]"""
+    """Return offsets relative to the median clock of each part, robust to outliers; same shape. [s]"""
     moved_s = ahead_s.copy()
     for number in set(part.tolist()):
         own = part == number
@@ -179,7 +179,7 @@ def _from_median(ahead_s: Floats, part: Ints) -> Floats:
 
 
 class Listener:
-    """Collects clock differences from a job's blocks of steps.
+    """Collector of clock differences from a job's blocks of steps.
 
     clock  : int, shape (stage, step, dp_rank); the clock of each row, numbered from 0.
     time_s : float64, shape (step,); when each step began. [s]
@@ -193,7 +193,7 @@ class Listener:
         self._calls: dict[int, tuple[OpGraph, Ints]] = {}
 
     def hear(self, block: StepBlock, ends: Ends, first_step: int = 0) -> None:
-        """Record the clock differences that a block of steps shows; its steps count from first_step on."""
+        """Record the clock differences that a block of steps shows; first_step : place of its first step."""
         steps = first_step + block.steps
         self._spans_s.append((ends.last_s - ends.first_s).max(axis=(0, 2)))
         if id(block.graph) not in self._calls:
@@ -212,7 +212,7 @@ class Listener:
 
 
 def by_one_clock(block: StepBlock, clock: Ints, clocks: Clocks | None, first_step: int = 0) -> StepBlock:
-    """Return the block with its starts corrected to one clock; a copy if they change.
+    """Return the block with its starts corrected to one clock; a copy if any start changes.
 
     clock      : as of Listener.
     first_step : from which the block's steps count.

@@ -1,4 +1,4 @@
-"""From clock differences to clocks: least squares over the graph of which clocks meet."""
+"""Clock offsets from clock differences, by least squares over the graph of clocks that were compared."""
 
 from typing import Final, NamedTuple
 
@@ -42,7 +42,7 @@ class Joined(NamedTuple):
 
 
 class _System(NamedTuple):
-    """Normal equations of the ties without their weights.
+    """Normal equations of a least-squares fit to ties, without the weights of the ties.
 
     places : int, shape (4 * tie,); where weights are added in a matrix of the nodes.
     held   : float64, shape (node, node); 1 for clocks of one part, whose mean is zero, which changes no
@@ -54,7 +54,7 @@ class _System(NamedTuple):
 
     @classmethod
     def of(cls, found: Ties, part: Ints, clocks: int) -> "_System":
-        """Set up the equations for these ties."""
+        """Set up the normal equations for these ties."""
         nodes, one, other = len(part), found.one, found.other
         if nodes > DENSE:
             return cls(np.empty(0, dtype=np.int64), np.empty((0, 0)))
@@ -64,7 +64,7 @@ class _System(NamedTuple):
         return cls(np.concatenate(places), (part[:, None] == part) * held * held[:, None])
 
     def matrix(self, weight: Floats) -> Floats:
-        """Normal matrix for ties with these weights; float64, shape (node, node)."""
+        """Return the normal matrix for ties with these weights; float64, shape (node, node)."""
         nodes = len(self.held)
         weights = np.concatenate([weight, weight, -weight, -weight])
         matrix = np.bincount(self.places, weights, nodes * nodes).reshape(nodes, nodes)
@@ -73,7 +73,7 @@ class _System(NamedTuple):
 
 
 def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
-    """Clock offsets that fit all ties best by least squares, each part's mean zero.
+    """Compute clock offsets that fit all ties best by least squares, with mean zero in each part.
 
     A tie counts by what it scatters, averaged over steps, and by its doubt; one that the others contradict in
     all steps alike is doubted by that: ends that are late for a separate reason say nothing of clocks.
@@ -87,7 +87,7 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
 
 
 def agreed(joined: Joined, ties: Ties, floor_s: float) -> Floats:
-    """Offsets of clocks; nan where a clock is off in a single step and its ties disagree on that step. [s]
+    """Return clock offsets; nan where a clock is off in a single step and its ties disagree on it. [s]
 
     A process that wakes up late ends one collective late: its other ties in that step show no such clock.
     """
@@ -105,7 +105,7 @@ def agreed(joined: Joined, ties: Ties, floor_s: float) -> Floats:
 
 
 def _doubts(found: Ties, part: Ints, system: _System, noise_s: Floats) -> Floats:
-    """Systematic uncertainty of each tie, including contradiction by the other ties; shape (tie,). [s]"""
+    """Return each tie's systematic error, including contradiction by other ties; shape (tie,). [s]"""
     own_s = doubt_s = np.hypot(found.doubt_s, RESOLUTION_S)
     known = np.isfinite(found.apart_s).all(axis=0)
     if not len(found.one) or not known.any():
@@ -149,7 +149,7 @@ def _join(found: Ties, clocks: int, part: Ints, system: _System, noise_s: Floats
 
 
 def _patterns(found: Ties) -> list[tuple[Ints, Ints]]:
-    """Groups of steps that have the same ties, with these ties; the largest group last."""
+    """Return groups of steps that have the same ties, with these ties; the largest group comes last."""
     known = np.isfinite(found.apart_s)
     if known.all():
         return [(np.arange(known.shape[1]), np.arange(len(known)))]
@@ -174,7 +174,7 @@ def _centred(ahead_s: Floats, part: Ints) -> Floats:
 
 
 def _parts(one: Ints, other: Ints, nodes: int) -> Ints:
-    """Connected component of each node, numbered by its lowest member; shape (node,)."""
+    """Return the connected component of each node, numbered by its lowest member; shape (node,)."""
     part = np.arange(nodes)
     while True:
         joined = part.copy()
@@ -190,7 +190,7 @@ def _parts(one: Ints, other: Ints, nodes: int) -> Ints:
 
 
 def _gathered(found: Ties, values: Floats, nodes: int) -> Floats:
-    """Signed sum of tie values at each node: added at `other`, subtracted at `one`; shape (node, step)."""
+    """Sum tie values at each node, positive at `other` and negative at `one`; shape (node, step)."""
     total = np.zeros((nodes, values.shape[1]))
     np.add.at(total, found.other, values)
     np.subtract.at(total, found.one, values)
@@ -200,7 +200,7 @@ def _gathered(found: Ties, values: Floats, nodes: int) -> Floats:
 def _solve(
     found: Ties, weight: Floats, noise_s: Floats, part: Ints, system: _System
 ) -> tuple[Floats, Floats, Floats]:
-    """Offsets of all nodes step by step, and their errors from noise and from systematic doubt. [s]"""
+    """Solve for the offsets of all nodes by step, with errors from noise and from systematic doubt. [s]"""
     if len(part) > DENSE:
         own, doubted = (_own(found, each, len(part)) for each in (weight, weight * found.doubt_s))
         return _levels(found, weight, part, system), np.sqrt(1.0 / own), doubted / own
@@ -212,7 +212,7 @@ def _solve(
 
 
 def _levels(found: Ties, weight: Floats, part: Ints, system: _System) -> Floats:
-    """Offsets of all nodes by weighted least squares; shape (node, step). [s]"""
+    """Compute the offsets of all nodes by weighted least squares; shape (node, step). [s]"""
     right = _gathered(found, weight[:, None] * found.apart_s, len(part))
     if len(part) > DENSE:
         return _iterate(found, weight, right)
@@ -220,7 +220,7 @@ def _levels(found: Ties, weight: Floats, part: Ints, system: _System) -> Floats:
 
 
 def _own(found: Ties, weight: Floats, nodes: int) -> Floats:
-    """Sum of the weights of each node's ties, 1 for a node without ties; shape (node,)."""
+    """Return the sum of the weights of each node's ties, 1 for a node without ties; shape (node,)."""
     own = np.bincount(found.one, weight, nodes).astype(np.float64)
     own += np.bincount(found.other, weight, nodes)
     own[own == 0.0] = 1.0

@@ -1,4 +1,4 @@
-"""Ties: measured differences between pairs of clocks, gathered over all steps."""
+"""Ties, which are measured differences between pairs of clocks, gathered over all steps."""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -35,7 +35,7 @@ class HeardSteps(NamedTuple):
 
 
 class Ties(NamedTuple):
-    """Differences of clocks, step by step; nan if unknown.
+    """Differences between pairs of clocks, step by step; nan if unknown.
 
     one, other : int, shape (tie,); numbers of clocks; behind them, numbers of the true times of collectives.
     kind       : int, shape (tie,); ties of a kind are alike in how far they scatter.
@@ -73,7 +73,7 @@ def all_ties(found: Sequence["HeardSteps"], clocks: int, steps: int) -> Ties:
 
 
 def _rows(heard_in: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[Floats, Floats, Ints, Ints]:
-    """Ties of one kind over all steps, one per pair of workers, and the clocks at their two ends."""
+    """Return the ties of one kind for all steps, per pair of workers, and the clocks at both ends."""
     first = heard_in[0][1]
     if len(heard_in) == 1 and len(heard_in[0][0]) == steps:
         return first.apart_s, first.doubt_s, clock[first.one], clock[first.other]
@@ -89,7 +89,7 @@ def _rows(heard_in: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[
 
 
 def _merged(kind: Ints, one: Ints, other: Ints, apart_s: Floats, doubt_s: Floats) -> Ties:
-    """Join measured clock differences into one per kind and pair of clocks, the median over workers."""
+    """Merge clock differences of each kind and pair of clocks into one: the median over workers."""
     differs = one != other
     if not differs.all():
         kind, one, other = kind[differs], one[differs], other[differs]
@@ -109,12 +109,12 @@ def _merged(kind: Ints, one: Ints, other: Ints, apart_s: Floats, doubt_s: Floats
 
 
 def _middles(rows: Floats) -> Floats:
-    """Median of the known values in each row."""
+    """Return the median of the known values in each row."""
     return middle_of_known(np.ascontiguousarray(rows.T))
 
 
 def middle_of_known(values: Floats) -> Floats:
-    """Median along the first axis, ignoring nan; nan where all values are nan."""
+    """Return the median along the first axis, ignoring nan; nan where all values are nan."""
     if np.isfinite(values).all():
         return medians_along(values, 0)
     ordered = np.sort(values, axis=0)
@@ -125,7 +125,7 @@ def middle_of_known(values: Floats) -> Floats:
 
 
 def bends_s(values: Floats, time_s: Floats) -> Floats:
-    """Distance of each inner step from the line through its neighbours, scaled to one step's scatter. [s]
+    """Return each inner step's distance from the line between its neighbours, scaled to one step's noise. [s]
 
     An offset and a drift have no bend, and a jump is one in two steps only.
 
@@ -139,7 +139,7 @@ def bends_s(values: Floats, time_s: Floats) -> Floats:
 
 
 def scatter_s(found: Ties, time_s: Floats) -> Floats:
-    """Standard deviation of a tie from step to step, pooled over ties of a kind; shape (tie,). [s]"""
+    """Return the standard deviation of a tie over the steps, pooled by kind of tie; shape (tie,). [s]"""
     kinds = int(found.kind.max(initial=-1)) + 1
     of_kind = np.full(kinds, UNKNOWN_SCATTER_S)
     bends = bends_s(found.apart_s, time_s)

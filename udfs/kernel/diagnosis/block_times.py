@@ -29,7 +29,7 @@ Tensor = Floats
 
 
 class KeptDelays(NamedTuple):
-    """Launch delays of a block that replays keep, because they are data loading rather than waiting.
+    """Launch delays that replays keep, because they are data loading rather than waiting.
 
     ops     : int, shape (op,).
     delay_s : float64, shape (op, step, dp). [s]
@@ -65,11 +65,11 @@ class BlockTimes(NamedTuple):
 
     @property
     def entry_types(self) -> Ints:
-        """Op types of the entries, shape (op,)."""
+        """Op type of each entry into a collective or tail op, shape (op,)."""
         return self.types_of(self.entries.ops)
 
     def types_of(self, ops: Ints) -> Ints:
-        """Types of some ops, shape (op,)."""
+        """Return the types of some ops, shape (op,)."""
         return np.array([self.graph.op_types[op] for op in ops.tolist()], dtype=np.int64)
 
     @property
@@ -101,7 +101,7 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
 
 
 def with_gathers_first(blocks: Sequence[BlockTimes]) -> Sequence[BlockTimes]:
-    """Let first computes wait for all gathers, if they begin after these in all steps and dp ranks.
+    """Let first computes wait for all gathers, if they begin after all gathers in all steps and dp ranks.
 
     One worker that computes while a chunk is gathered shows that the job gathers ahead: its blocks stay.
     """
@@ -123,7 +123,7 @@ def with_gathers_first(blocks: Sequence[BlockTimes]) -> Sequence[BlockTimes]:
 def _kept_delays(
     graph: OpGraph, start_s: Floats, end_s: Floats, began_s: Floats, layout: Layout
 ) -> KeptDelays:
-    """Launch delays of first forward-computes and data-loads, and of all-gathers that wait for nothing.
+    """Return the launch delays of first forward-computes, data-loads, and all-gathers that wait for nothing.
 
     Of recvs without a peer that come before a first forward-compute, too. Not of others: recorded delays of
     transfers and of what follows them are mostly waiting.
@@ -148,12 +148,12 @@ def _kept_delays(
 
 @once_per_graph
 def _met(graph: OpGraph) -> frozenset[int]:
-    """Ops that meet others in a rendezvous."""
+    """Return the ops that take part in a rendezvous."""
     return frozenset(op for members, _ in graph.meetings for ops in members for op in ops)
 
 
 def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> dict[int, Mask]:
-    """Find transfers whose recv began later than the send by more than the recorded transfer time."""
+    """Mark transfers whose recv began later than the send by more than the recorded transfer time."""
     # Data of a send that waits until they are there move once both ends are posted.
     waited = () if blocking is None else set(blocking.types) - set(blocking.eager)
     found: dict[int, Mask] = {}
@@ -170,7 +170,7 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
 
 
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
-    """Delay of each worker in entering each collective and tail op, after all that the op waits for. [s]
+    """Return how late each worker enters each collective and tail op, after all that the op waits for. [s]
 
     A worker that begins it once its last transfer is over was waiting for a peer, whatever the graph says;
     one that gathers parameters once a compute is over has not prefetched them.
@@ -187,7 +187,7 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
 
 
 def _last_before(end_s: Floats, start_s: Floats) -> Floats:
-    """Latest of some ends not after each start, -inf where there is none; shape of start_s. [s]
+    """Return the latest of some ends that is not after each start, -inf if there is none. [s]
 
     Sorted once: FSDP has a gather for each layer's computes, and comparing all with all takes too long.
 
@@ -202,7 +202,7 @@ def _last_before(end_s: Floats, start_s: Floats) -> Floats:
 
 @once_per_graph
 def _may_be_before(graph: OpGraph) -> list[tuple[list[int], list[int]]]:
-    """Ops behind which a worker may begin others: its last transfers, before gathers its computes too."""
+    """Return groups of ops, each with the ops that a worker may begin once it has finished the group."""
     found: list[tuple[list[int], list[int]]] = []
     for by_type in graph.ops_by_type:
         last = [by_type[each][-1] for each in ot.TRANSFERS if by_type[each]]
@@ -223,7 +223,7 @@ def _entered(graph: OpGraph, *, is_parallel: bool) -> list[int]:
 
 
 class Computes(NamedTuple):
-    """Position of a block's computes in the tensor of all computes.
+    """Positions of a block's computes in the tensor of all computes.
 
     ops   : int, shape (stage, direction, chunk, microbatch, dp_rank), the last 1 long where those are lanes.
     steps : their steps in the tensor.
@@ -247,7 +247,7 @@ class ComputeTimes(NamedTuple):
 
 
 def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes | None:
-    """Compute durations of the most common kind of step; None if stages differ in number of computes.
+    """Return compute durations of the most common kind of step; None if stages differ in their computes.
 
     Steps with another number of microbatches or chunks are left out: no other step is their measure. So are
     chunks that hardly take time, as the root of FSDP: theirs may scatter by multiples, whoever is slow.
@@ -280,7 +280,7 @@ def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes 
 
 
 def in_time(blocks: Sequence[BlockTimes], parts: Sequence[Floats], axis: int) -> Floats:
-    """Join what blocks have of their steps, which are along an axis, in the order of time."""
+    """Join arrays of several blocks along the axis of steps, in the order of time."""
     if len(parts) == 1:
         return parts[0]
     order = np.argsort(np.concatenate([block.steps for block in blocks]))
@@ -288,7 +288,7 @@ def in_time(blocks: Sequence[BlockTimes], parts: Sequence[Floats], axis: int) ->
 
 
 def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
-    """Compute ops by (stage, direction, chunk, microbatch); None if they do not form a rectangle."""
+    """Return compute ops by (stage, direction, chunk, microbatch); None if they form no rectangle."""
     width = 1 if block.graph.has_dp_lanes else layout.dp_size
     cells: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
     of_cells = zip(block.graph.cells, block.graph.first_op, block.microbatch, strict=False)
@@ -312,7 +312,7 @@ def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
 
 
 def _ops_of_cell(cell: Cell, base: int, microbatch: Int32s) -> dict[tuple[int, int], list[int]]:
-    """Ops of each (direction, chunk) by microbatch, or by start if rows disagree on the order."""
+    """Return ops of each (direction, chunk) by microbatch, or by start if rows disagree on the order."""
     found: dict[tuple[int, int], list[int]] = {}
     firsts, chunks = cell.program.first_ops, cell.program.chunks
     for direction, op_type in enumerate(ot.COMPUTE):

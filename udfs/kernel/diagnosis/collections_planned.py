@@ -1,4 +1,4 @@
-"""Garbage collection planned: pauses that workers took when they liked are taken together."""
+"""Planned garbage collection: pauses of single workers are moved to a common time."""
 
 import math
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ _OF_COMPUTES: Final = 6
 
 
 class Collections(NamedTuple):
-    """Garbage collection of all workers at the same time: interval, pause and step time.
+    """Effect of garbage collection of all workers at the same time: interval, pause and step time.
 
     every_steps : how often each worker that pauses does so now, and all would together; whole steps.
     pause_s     : how long they then all wait: the longest of as many pauses as there are workers that pause.
@@ -55,7 +55,7 @@ class Collections(NamedTuple):
 
 
 def planned_collections(replays: Replays) -> Collections | None:
-    """Replay with all workers pausing together at a step's end, as often as each that pauses did alone.
+    """Replay with all workers pausing together at a step's end, as often as each pausing worker did alone.
 
     returns : None where no worker pauses, where there is one worker, where a step is one compute each way,
               whose pause looks like a slow worker or a heavy microbatch unless other stages tell, where too
@@ -85,12 +85,12 @@ def planned_collections(replays: Replays) -> Collections | None:
 
 
 def _do_stages_tell(factors: Factors | None) -> bool:
-    """Whether other stages show that a worker's only compute of a step pauses, and is not heavy or slow."""
+    """Return whether other stages show that a worker's only compute of a step pauses, and is not slow."""
     return factors is not None and len(factors.noise) > 2 and not has_slow(factors)
 
 
 def _by_worker(paused: Sequence[Mask]) -> tuple[int, Floats]:
-    """Return the number of steps, and how often each worker paused in as many; shape (stage, dp_rank).
+    """Return the number of steps, and how often each worker paused in them; shape (stage, dp_rank).
 
     Of computes only usual steps are known, of other ops all.
 
@@ -102,7 +102,7 @@ def _by_worker(paused: Sequence[Mask]) -> tuple[int, Floats]:
 
 
 def usual_number(pauses: Floats) -> float:
-    """Return how many pauses a worker has that pauses at all: some of these had none, by chance.
+    """Estimate the mean number of pauses of workers that pause at all, some of which show none by chance.
 
     pauses : of each worker.
     """
@@ -116,7 +116,7 @@ def usual_number(pauses: Floats) -> float:
 
 
 def _least_collection(lengths_s: Floats) -> float:
-    """Length from which on a pause may be a collection: a part of that which halves all time paused. [s]
+    """Return the least length of a pause that may be a collection, by the total time of longer pauses. [s]
 
     Single ops that chance made longer are far shorter, and would make collections look frequent.
     """
@@ -128,7 +128,7 @@ def _least_collection(lengths_s: Floats) -> float:
 
 
 def _pauses(found: Found) -> list[Tensor]:
-    """Pause of each op, by kind; the last axes are step and dp_rank, the first is the stage. [s]
+    """Return the pause of each op, by kind; the last axes are step and dp_rank, the first is the stage. [s]
 
     Not summed over a step: many computes that are a little longer are no collection.
     """
@@ -138,7 +138,7 @@ def _pauses(found: Found) -> list[Tensor]:
 
 
 def _collected(pause_s: Tensor, least_s: float) -> Mask:
-    """Mark pauses that may be collections: long ones, in steps in which not most of the worker's are."""
+    """Mark pauses that may be collections: long ones, unless most ops of the worker pause in that step."""
     is_long: Mask = pause_s >= least_s
     if pause_s.ndim == _OF_COMPUTES and pause_s[0, 0, :, :, 0, 0].size > 1:
         is_long &= is_long.mean(axis=(2, 3), keepdims=True) <= MOST_OF_STEP
@@ -146,7 +146,7 @@ def _collected(pause_s: Tensor, least_s: float) -> Mask:
 
 
 def _uncollected(found: Found, least_s: float) -> Found:
-    """What was found, without pauses that may be collections: others stay, whatever they are."""
+    """Return the measured slowness of a job without the pauses that may be collections."""
     factors = found.factors
     if factors is not None and factors.pause_s is not None:
         left_s = np.where(_collected(factors.pause_s, least_s), 0.0, factors.pause_s)

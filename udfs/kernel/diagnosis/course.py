@@ -1,4 +1,4 @@
-"""In which steps something was slow, since when, and how the excess develops over the steps.
+"""Course of a slowdown over the steps: in which steps, since when, and in which pattern.
 
 A series is the log by which one worker, stage or link took longer than its peers, one value per step in the
 order of time.
@@ -31,7 +31,7 @@ BETTER: Final = 0.7
 
 
 class Course(NamedTuple):
-    """Steps in which something was slow, and the pattern they form.
+    """Steps in which something was slow, and the pattern that they form.
 
     is_slow : bool, shape (step,).
     kind    : ALWAYS, FROM, UNTIL, COMES_AND_GOES or GROWS.
@@ -66,14 +66,14 @@ def course_of(series: Floats, error: float) -> Course:
 
 
 def _level(series: Floats, error: float) -> float:
-    """Excess of the slow steps: the median of those clearly above usual."""
+    """Return the excess of the slow steps: the median of the steps clearly above usual."""
     most = float(series.max())
     slow = np.sort(series[series > max(ERRORS * error, most / 3.0)])
     return float(slow[len(slow) // 2]) if slow.size else most
 
 
 def _stretch(series: Floats, level: float) -> tuple[int, int]:
-    """Steps [first, end) that maximise the sum of excess over half the slow level."""
+    """Return the steps [first, end) that maximise the sum of excess over half the slow level."""
     total = np.zeros(len(series) + 1)
     np.cumsum(series - level / 2.0, out=total[1:])
     end = int((total - np.minimum.accumulate(total)).argmax())
@@ -81,7 +81,7 @@ def _stretch(series: Floats, level: float) -> tuple[int, int]:
 
 
 def before_growth(series: Floats, error: float) -> float:
-    """Level from which a series grows until the end; 0 if it does not grow."""
+    """Return the level from which a series grows until the end; 0 if it does not grow."""
     steps = len(series)
     if steps < ENOUGH_STEPS:
         return 0.0
@@ -95,7 +95,7 @@ def before_growth(series: Floats, error: float) -> float:
 
 
 def _along_ramps(series: Floats) -> tuple[Floats, Ints]:
-    """Products of a series with ramps 1, 2, ... to the end, from every step of the first part on.
+    """Return the products of a series with ramps 1, 2, ... that begin at early steps and last to the end.
 
     returns : of each ramp the product, and its length.
     """
@@ -107,7 +107,7 @@ def _along_ramps(series: Floats) -> tuple[Floats, Ints]:
 
 
 def _growth(series: Floats, error: float) -> int | None:
-    """First step of an excess that grows until the end; None if it does not grow."""
+    """Return the first step of an excess that grows until the end; None if it does not grow."""
     steps = len(series)
     third = steps // 3
     if series[-third:].sum() <= series[:third].sum():

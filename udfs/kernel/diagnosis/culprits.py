@@ -1,4 +1,4 @@
-"""Culprits of each cause: who, since when, and the evidence for it."""
+"""Culprits of each cause: who was slow, since when, and the evidence for it."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -50,7 +50,7 @@ Span = tuple[int, int]
 
 
 def blame(each: int, found: Found, indicator: float) -> Blame:
-    """Name the culprits of a cause, and the evidence."""
+    """Name the culprits of a cause, and give the evidence."""
     if each in cause.IN_SECONDS:
         return _blame_for_lost(_lost(each, found), found, indicator)
     factors = found.factors
@@ -81,12 +81,12 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
 
 
 def _together(slow: Sequence[Series], found: Found) -> list[Culprit]:
-    """Group slow workers into culprits, costliest first."""
+    """Group slow workers into culprits, with the costliest culprit first."""
     return _costliest_first(grouped(slow, found.job.hosts, found.job.racks), found.job.actual_s)
 
 
 def slow_apart(found: Found) -> int:
-    """Number of workers with slow computes outside the largest slow host, stage or replica."""
+    """Count workers with slow computes outside the largest slow host, stage or replica."""
     named = _together(_slow_computes(found), found)
     workers_of = [set(each.workers) or {(each.stage, each.dp_rank)} for each in named]
     groups = [len(workers) for workers in workers_of if len(workers) > 1]
@@ -94,7 +94,7 @@ def slow_apart(found: Found) -> int:
 
 
 def _blame_for_types(factors: Factors, per_cell: int, span: Span) -> Blame:
-    """Name workers with slower GPU types, merged to whole dp ranks or stages where all share one type."""
+    """Name workers with slower GPU types, merged to dp ranks or stages that share one type."""
     types = factors.types
     if types is None or not types.is_slower.any():
         return (), Evidence(NAN, NAN, NAN, NAN, NAN)
@@ -132,7 +132,7 @@ def _costliest_first(named: Sequence[Culprit], actual_s: float) -> list[Culprit]
 
 
 def _slow_computes(found: Found) -> list[Series]:
-    """Workers with slow computes, by direction; all workers of a stage whose host is slow."""
+    """Return workers with slow computes by direction, and all workers of a stage whose host is slow."""
     factors, computes = found.factors, found.computes
     if factors is None or computes is None:
         return []
@@ -165,7 +165,7 @@ def _directions(own: Floats) -> list[tuple[int, Floats]]:
 
 
 def _of_own_ops(found: Found) -> list[Series]:
-    """Workers slow in ops other than computes, or late to collectives; one series per op type."""
+    """Return workers slow in ops other than computes, or late to collectives; one series per op type."""
     steps, named = np.arange(found.steps), []
     for op_type, log_factor in found.own.slow.items():
         for p, d in np.argwhere(log_factor.any(axis=1)).tolist():
@@ -179,7 +179,7 @@ def _of_own_ops(found: Found) -> list[Series]:
 
 
 def _on_slow_hosts(factors: Factors, span: Span) -> list[Culprit]:
-    """All workers of stages where more work cannot be distinguished from a slow host."""
+    """Return all workers of stages where more work cannot be distinguished from a slow host."""
     dp_ranks = factors.noise.shape[-1]
     heavy = {culprit.stage: culprit for culprit in _stages(factors, span)}
     slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.ambiguous).tolist() if stage in heavy]
@@ -189,7 +189,7 @@ def _on_slow_hosts(factors: Factors, span: Span) -> list[Culprit]:
 
 
 def _stages(factors: Factors, span: Span) -> list[Culprit]:
-    """Stages with more work than the mean stage."""
+    """Return the stages with more work than the mean stage."""
     work_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(1, 2)) * factors.noise.shape[3]
     effect, over_s = work_s / max(work_s.mean(), TINY_S) - 1.0, (work_s - work_s.mean()).tolist()
     return [
@@ -199,7 +199,7 @@ def _stages(factors: Factors, span: Span) -> list[Culprit]:
 
 
 def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> Blame:
-    """Name workers by the time they lost in steps where they lost much.
+    """Name workers by the time they lost in steps with large losses.
 
     lost : op type, or BOTH -> time of each worker, shape (stage, step, dp_rank). [s]
     """
@@ -231,7 +231,7 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
 def _struck(
     cells: Sequence[tuple[int, int]], own_s: Floats, struck: Mask, directions: Sequence[int]
 ) -> list[Culprit]:
-    """One culprit per worker (stage, dp rank), with the time lost in the steps in which it was slow.
+    """Return one culprit per worker (stage, dp rank), with the time lost in steps in which it was slow.
 
     own_s, struck : shape (worker, step), in the order of time.
     """
@@ -257,7 +257,7 @@ def _struck(
 
 
 def _main_type(totals_s: dict[int, float]) -> int:
-    """Op type in which a worker lost most; BOTH if both computes, or a link's two directions, lost alike."""
+    """Return the op type in which a worker lost most; BOTH if two op types of a pair lost alike."""
     ordered = sorted(totals_s.items(), key=lambda item: -item[1])
     most_s, next_s = (each for _, each in [*ordered, (BOTH, 0.0)][:2])
     first_two = {each for each, _ in ordered[:2]}
@@ -267,7 +267,7 @@ def _main_type(totals_s: dict[int, float]) -> int:
 
 
 def _lost(each: int, found: Found) -> dict[int, Floats]:
-    """Time that each worker lost to a cause in each step, by op type; shape (stage, step, dp_rank). [s]"""
+    """Return each worker's time lost to a cause per step, by op type; (stage, step, dp_rank). [s]"""
     if each == cause.LAUNCH_DELAY:
         return _by_type(found, [(block.delays.ops, block.delays.delay_s) for block in found.blocks])
     if each == cause.PAUSE:

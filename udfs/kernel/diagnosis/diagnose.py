@@ -1,4 +1,4 @@
-"""All causes of one job: what fixing each alone saves, fixing all together, and each one's share of that."""
+"""Causes of one job's slowdown: what fixing each alone or all together saves, and each cause's share."""
 
 from typing import Final
 
@@ -50,7 +50,7 @@ def diagnose(replays: Replays) -> Diagnosis:
 
 
 def _moving(found: Found, savings: Savings) -> float:
-    """Share of T_actual spent on transfers; only an upper bound if that is already below the limit."""
+    """Return the share of T_actual spent on transfers, or an upper bound if that is below the limit."""
     most = 0.0
     for computing in (busiest, without_transfers):
         computing_s = sum(float(computing(block).sum()) for block in found.blocks) / found.steps

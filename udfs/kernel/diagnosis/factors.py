@@ -1,4 +1,4 @@
-"""Decompose compute durations into factors: stage, data, GPU type, worker and noise, plus pauses.
+"""Factors of compute durations: stage, data, GPU type, worker and noise, besides pauses.
 
 D = work(stage, direction, chunk, data) * type * worker * noise + pause. Axes p, k, c, m, s, d: stage,
 direction, chunk, microbatch, step in the order of time, dp rank.
@@ -99,7 +99,7 @@ def decompose(times_s: Tensor, hosts: Ints, worker_type: Ints | None = None) -> 
 
 
 def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
-    """Decompose compute durations of workers with one type of GPU, or scaled to one."""
+    """Decompose compute durations of workers that have one GPU type, or that are scaled to one."""
     logs = _logs(times_s)
     workers, usual, weight = slow_workers(logs, hosts)
     rest = logs - (workers.log_factor() + usual)
@@ -126,7 +126,7 @@ def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
 
 
 def _is_shared(over: Tensor) -> Mask:
-    """Whether most stages and directions are above the least pause together, as data make them."""
+    """Return a mask of where most stages and directions exceed the least pause, as uneven data cause."""
     stages, directions, *lanes = over.shape
     of_most = medians_along(over.reshape(stages * directions, *lanes), 0, low=True)
     return np.asarray(of_most > LEAST_PAUSE)
@@ -144,7 +144,7 @@ class _First(NamedTuple):
 
 
 def _logs(values: Tensor) -> Tensor:
-    """Natural logarithms, floored at TINY_S; one array only, because a copy would evict the cache."""
+    """Return natural logarithms, floored at TINY_S, in one array, because a copy would evict the cache."""
     found = np.maximum(values, TINY_S)
     return np.log(found, out=found)
 
@@ -201,7 +201,7 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
 
 
 def _fitted(clean_s: Tensor, data: Data, pauses: Mask) -> tuple[Tensor, Tensor, Tensor]:
-    """Work of usual workers [s], the remaining noise as a factor, and the logarithm of that factor."""
+    """Fit the work of usual workers [s]; return it, the remaining noise as a factor, and its logarithm."""
     work_s = _work(clean_s, data, pauses)
     if work_s.min() > 0.0:
         noise = clean_s / work_s
@@ -211,7 +211,7 @@ def _fitted(clean_s: Tensor, data: Data, pauses: Mask) -> tuple[Tensor, Tensor, 
 
 
 def _pauses(over: Tensor) -> Mask:
-    """Mark computes far above usual as pauses. over : log excess."""
+    """Mark computes that are far above usual as pauses. over : log excess."""
     if not over.max() > LEAST_PAUSE:
         return np.zeros(over.shape, dtype=bool)
     flat = over.reshape(-1)
@@ -220,7 +220,7 @@ def _pauses(over: Tensor) -> Mask:
 
 
 def _is_calm(values: Floats) -> bool:
-    """Whether half of the values lie so close together that LEAST_PAUSE exceeds the noise limit."""
+    """Return whether half of the values lie so close together that LEAST_PAUSE exceeds the noise limit."""
     middle = medians_along(values[:: max(1, values.size // SAMPLE)], 0)
     width = LEAST_PAUSE / PAUSE_MADS
     close = (values >= middle - width / 2) & (values <= middle + width / 2)
@@ -228,7 +228,7 @@ def _is_calm(values: Floats) -> bool:
 
 
 def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Workers) -> Data:
-    """Microbatch weights from the residuals of stage and worker; overwrites rest.
+    """Compute microbatch weights from the residuals of stage and worker; overwrite `rest`.
 
     rest, usual, weight : logs.
     """
@@ -262,7 +262,7 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Wo
 
 
 def _even_out(weight: Floats, workers: Workers) -> None:
-    """Give all microbatches of a step equal weight where work is even; weight (k, m, s, d) is overwritten."""
+    """Give equal weight to all microbatches of a step with even work; overwrite weight (k, m, s, d)."""
     even = ~workers.is_uneven
     # With one microbatch only the neighbouring steps show whether it is even.
     if even.any() and (weight.shape[1] > 1 or not even.all()):
@@ -270,7 +270,7 @@ def _even_out(weight: Floats, workers: Workers) -> None:
 
 
 def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> Data:
-    """Microbatch weights re-estimated with doubtful computes replaced by what the others imply.
+    """Re-estimate microbatch weights with doubtful computes replaced by what the other computes imply.
 
     steady_s : times of computes without what is always slow. [s]
     """
@@ -283,7 +283,7 @@ def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> 
 
 
 def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:
-    """Work of each stage, direction and chunk: a constant plus a part proportional to the data. [s]"""
+    """Return the work of each stage, direction and chunk: a constant plus a part proportional to data. [s]"""
     flat_s = clean_s.reshape(*clean_s.shape[:3], -1)
     share = np.full(flat_s.shape[-1], 1.0 / flat_s.shape[-1])
     if left_out.any():

@@ -57,7 +57,7 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
 
 
 def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -> Floats:
-    """Factors of types that share no stage with others: excess of their stages, if not due to work.
+    """Return factors of types that share no stage with others: excess of their stages, if not due to work.
 
     usual : log time of a usual worker of each stage, shape (p, k, c).
     first : type that the others were compared with.
@@ -79,7 +79,7 @@ def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -
 
 
 def _levels(cell: Floats, worker_type: Ints, types: int) -> Floats:
-    """Lower median log time over the workers of each type and stage, nan without any; shape (t, p, k)."""
+    """Return the lower median log time over the workers of each type and stage, or nan; shape (t, p, k)."""
     stages, directions, _ = cell.shape
     level = np.full((types, stages, directions), np.nan)
     for number in range(types):
@@ -89,7 +89,7 @@ def _levels(cell: Floats, worker_type: Ints, types: int) -> Floats:
 
 
 def _joined(level: Floats, first: int) -> Floats:
-    """Log factors relative to the most common type, so that one slow worker of it has no effect.
+    """Return log factors relative to the most common type, so that one slow worker of it has no effect.
 
     level   : shape (t, p, k).
     returns : shape (t, k); nan where no stage leads to a type.
@@ -110,7 +110,7 @@ def _joined(level: Floats, first: int) -> Floats:
 
 
 def _left(cell: Floats, measured: Floats, worker_type: Ints) -> Floats:
-    """Log residual of each comparable worker's usual time after removing stage and type."""
+    """Return the log residual of comparable workers' usual times after removal of stage and type."""
     known = np.where((worker_type != UNKNOWN)[..., None], measured[worker_type], np.nan)
     rest = (cell - known.swapaxes(1, 2)).mean(axis=1)
     stages = np.flatnonzero(~np.isnan(rest).all(axis=1))

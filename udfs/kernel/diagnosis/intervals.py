@@ -1,4 +1,4 @@
-"""How far savings over a whole day may differ from those of the recorded steps."""
+"""Intervals of savings: how far those of a whole day may differ from those of the recorded steps."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -30,7 +30,7 @@ step, and of the saving; more where slow workers and heavy data hide each other.
 def number_of_steps(
     numbers: Ints, actual_s: Floats, gpu_hours: float | None, world_size: int | None
 ) -> float:
-    """Return how many steps the day had, by its GPU-hours, and at least by the step numbers.
+    """Return the number of steps of the day by its GPU-hours, or by the step numbers if these show more.
 
     Infinite where neither says: without GPU-hours, one stretch of steps may be all of a day or its start.
 
@@ -43,14 +43,14 @@ def number_of_steps(
 
 
 class HalfWidths(NamedTuple):
-    """Half widths, and the degrees of freedom of Student's quantile in them, nan where they have none."""
+    """Half widths, with degrees of freedom for Student's quantile, nan where an interval has none."""
 
     widths: Floats
     freedom: float
 
 
 def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: float) -> HalfWidths:
-    """Half of the interval of each saving over the day, from the steps that were not recorded.
+    """Return half of each saving's interval over the day, due to the steps that were not recorded.
 
     A ratio of two sums over steps: its error is that of the mean of saved - fraction x actual. What follows
     each other without a gap is one draw; of one stretch alone, each of its blocks is.
@@ -87,7 +87,7 @@ def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: fl
 
 
 def _stretches(numbers: Ints) -> Ints:
-    """Where stretches of steps begin; one or two dropped steps do not divide a stretch."""
+    """Return where stretches of steps begin; one or two dropped steps do not divide a stretch."""
     missing = np.diff(numbers, prepend=numbers[0] - 2) - 1
     starts = np.flatnonzero(missing)
     is_apart = 2 * missing[starts] >= np.diff(starts, append=len(numbers)).mean()
@@ -97,7 +97,7 @@ def _stretches(numbers: Ints) -> Ints:
 
 
 def with_diagnosis(found: HalfWidths, causes: Sequence[CauseFound]) -> Floats:
-    """Add what the diagnosis does not know of a saving, an error of its own, to its half width.
+    """Add the diagnosis's own error of each saving to the half width of its interval.
 
     found   : of what each fix saves alone, and of what is attributed to it; shape (2, cause).
     returns : the same with it, and behind them what it adds to the first, and the degrees of freedom of the

@@ -1,4 +1,4 @@
-"""Data-loads that take far longer than the usual load of their stage."""
+"""Detection of data-loads that take far longer than the usual load of their stage."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ from udfs.kernel.selection import quantile_of_all
 
 
 def has_loads(blocks: Sequence[BlockTimes]) -> bool:
-    """Whether any data-load was recorded."""
+    """Return whether any data-load was recorded."""
     return any(_loads_by_stage(block.graph) for block in blocks)
 
 
@@ -56,7 +56,7 @@ def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowOps]:
 
 
 def _of_usual_steps(times_s: Sequence[Floats]) -> Floats:
-    """Loads that show the usual time of a stage: all, or those of a few far faster steps. [s]
+    """Return loads that show a stage's usual time: all, or those of a few far faster steps. [s]
 
     times_s : of each block, shape (op, step, dp). [s]
     """

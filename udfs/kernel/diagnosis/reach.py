@@ -1,4 +1,4 @@
-"""Group slow workers into one culprit each: a worker, host, rack, stage or replica."""
+"""Grouping of slow workers into culprits: a worker, host, rack, stage or replica each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -79,7 +79,7 @@ def _groups(own: Sequence[Series], places: Mapping[int, Ints]) -> Iterator[tuple
 
 
 def _together(own: Sequence[Series]) -> list[Series]:
-    """Workers that are slow in the same steps as the typical one."""
+    """Select the workers that are slow in the same steps as the typical worker of their group."""
     is_slow = np.array([each.share > 0.0 for each in own])
     typical = is_slow.mean(axis=0) >= 0.5
     shared = (is_slow & typical).sum(axis=1) >= SAME_STEPS * np.maximum((is_slow | typical).sum(axis=1), 1)
@@ -101,7 +101,7 @@ def _group(reach: int, place: int, members: Sequence[Series]) -> Culprit:
 
 
 def _beyond(members: Sequence[Series]) -> list[Series]:
-    """Workers that are slower than their group, by the excess over it."""
+    """Select workers that are slower than their group, and keep only their excess over the group."""
     typical = _typical(members).share
     found = []
     for each in members:

@@ -1,4 +1,4 @@
-"""How much slower transfers are by any clock: there and back together, clocks cancel (diagnosis, section 4).
+"""Slowness of transfers despite clock offsets, which cancel in round trips (diagnosis, section 4).
 
 A clock that is ahead makes transfers of one direction look longer, and those of the other as much shorter.
 Sends that are done when their data are copied do not say which clock is right; what both directions of a
@@ -25,7 +25,7 @@ KIND: Final[Kind] = (ot.FORWARD_RECV, ALL, ALL)
 def sure_share(
     blocks: Sequence[BlockTimes], slow: Sequence[SlowOps], before_s: Mapping[int, float] = NO_DAYS
 ) -> float:
-    """Share of what slow receives take beyond the usual that their links' round trips take too much as well.
+    """Return the share of slow receives' excess time that also shows in the round trips of their links.
 
     before_s : usual time of an op type on earlier days. [s]
     """
@@ -52,7 +52,7 @@ def sure_share(
 
 
 def _usual(blocks: Sequence[BlockTimes], before_s: Mapping[int, float]) -> Usual:
-    """Usual round trip over all links, steps and dp ranks, and the limit above which one is slow."""
+    """Return the usual round trip over all links, steps and dp ranks, and the limit for slow ones."""
     trips_s, middles_s = [], []
     for block in blocks:
         own_s = np.array(
@@ -67,14 +67,14 @@ def _usual(blocks: Sequence[BlockTimes], before_s: Mapping[int, float]) -> Usual
 
 @once_per_graph
 def _both_ways(graph: OpGraph) -> list[tuple[Ints, Ints]]:
-    """Receives of both directions of each link that has both."""
+    """Return receives of both directions of each link that has both directions."""
     backward = {link[1:4]: link.recvs for link in links(graph) if link.is_backward}
     forward = [link for link in links(graph) if not link.is_backward and link[1:4] in backward]
     return [(link.recvs, backward[link[1:4]]) for link in forward]
 
 
 def _whole(block: BlockTimes, recvs: Ints) -> Floats:
-    """Median of receives whose whole transfer is recorded; shape (step, dp), nan without any. [s]"""
+    """Return the median of receives recorded as a whole; shape (step, dp), nan without any. [s]"""
     ops = recvs.tolist()
     is_hidden = np.array([block.is_cut[op] for op in ops])
     for row, op in enumerate(ops):

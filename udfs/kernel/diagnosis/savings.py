@@ -1,4 +1,4 @@
-"""Time that fixes save: each alone, all together, and each cause's share of that."""
+"""Time that fixes save: each alone, all together, and each cause's share of the joint saving."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -96,7 +96,7 @@ def savings_of(
 
 
 def shapley(value_of: dict[Fixed, Number], players: Sequence[int]) -> dict[int, Number]:
-    """Shapley value of each player (Shapley 1953): its mean contribution over all orders.
+    """Return the Shapley value of each player (Shapley 1953): its mean contribution over all orders.
 
     value_of : value of every subset of the players: a number, or an array of them.
     """

@@ -1,4 +1,4 @@
-"""Usual time of transfers of a kind, and the limit above which one is a fault.
+"""Usual time of transfers of a kind, and the limit above which a transfer counts as a fault.
 
 Steps in which all are slow at once are a congested network, not one bad link.
 """
@@ -72,7 +72,7 @@ NO_PEER: Final = -2
 
 
 class Usual(NamedTuple):
-    """Usual time of a kind of transfers, and the limit above which one is a fault. [s]"""
+    """Usual time of a kind of transfers, and the limit above which a transfer counts as a fault. [s]"""
 
     base_s: float
     limit_s: float
@@ -87,7 +87,7 @@ class Band(NamedTuple):
 
 
 class SlowOps(NamedTuple):
-    """Transfers, or data-loads, of one block: those of which some are slow, or of no known length.
+    """Transfers or data-loads of one block, some of which are slow or of unknown length.
 
     ops     : int, shape (op,).
     as_is_s : float64, shape (op, step, dp); as they ran, at most the usual where the length is not known. [s]
@@ -110,7 +110,7 @@ def limits_of(
     medians_s: Mapping[Kind, Floats] = NO_STEPS,
     cut: Collection[Kind] = (),
 ) -> dict[Kind, Usual]:
-    """Usual times and fault limits per kind; a kind far slower than similar kinds is judged by those.
+    """Return usual times and fault limits per kind; a far slower kind takes those of similar kinds.
 
     before_s : usual time of an op type on earlier days; kinds of a type that all became slow are measured
                by it. [s]
@@ -146,14 +146,14 @@ def limits_of(
 
 
 def _became(usual_s: float, before_s: float | None) -> float:
-    """Ratio of today's usual transfer time to that of earlier days; 1 if not a fault."""
+    """Return the ratio of today's usual transfer time to that of earlier days; 1 without a fault."""
     if before_s is None or not usual_s > LEAST_FACTOR * before_s > 0.0:
         return 1.0
     return usual_s / before_s
 
 
 def _band(values: Floats, median_s: Floats | None = None) -> Band:
-    """Band of usual times around the low quantile, and its median.
+    """Return the band of usual times around the low quantile, and its median.
 
     median_s : of each step, nan where it has none. Values like those of the quiet steps alone count where
                even low ones are far beyond: a kind that became slow. [s]
@@ -185,14 +185,14 @@ def _band(values: Floats, median_s: Floats | None = None) -> Band:
 
 
 def _is_narrow(values: Floats, band: Band) -> bool:
-    """Whether half of the values lie so close together that LEAST_FACTOR exceeds the noise limit."""
+    """Return whether half of the values lie so close together that LEAST_FACTOR exceeds the noise limit."""
     width = LEAST_FACTOR ** (1 / MADS)
     first_s, last_s = max(band.usual_s / width, band.first_s), min(band.usual_s * width, band.last_s)
     return bool(2 * np.count_nonzero((values >= first_s) & (values <= last_s)) > values.size)
 
 
 def _scatter(values: Floats, band: Band) -> float:
-    """Median absolute deviation of log times within the band; infinite if the band is empty."""
+    """Return the median absolute deviation of log times within the band; infinite if the band is empty."""
     within_s = values[(values >= band.first_s) & (values <= band.last_s)]
     if not within_s.size:
         return float("inf")
@@ -203,7 +203,7 @@ def _scatter(values: Floats, band: Band) -> float:
 
 
 def step_factors(median_s: Floats) -> Floats:
-    """Slowdown factor of each step's transfers relative to steps without congestion; 1 if none.
+    """Return each step's slowdown factor of transfers over steps without congestion; 1 without a slowdown.
 
     Steps are compared with the fastest that agree with each other, because most of them may be congested.
 
@@ -230,7 +230,7 @@ def step_factors(median_s: Floats) -> Floats:
 
 
 def _uncongested(slow: Floats, limit: float) -> float:
-    """Log transfer time without congestion: the middle of the lowest steps that agree."""
+    """Return log transfer time without congestion: the middle of the lowest steps that agree."""
     ordered = np.sort(slow)
     enough = max(2, int(np.ceil(ENOUGH_STEPS * len(ordered))))
     first = 0

@@ -1,4 +1,4 @@
-"""Work with stages, or microbatches, balanced; whether a log tells it from slow workers and pauses.
+"""Work after balancing over stages or microbatches, and whether logs distinguish it from slow workers.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
@@ -35,7 +35,7 @@ class Works(NamedTuple):
 
 
 def works(factors: Factors) -> Works:
-    """Work as recorded, balanced over microbatches, balanced over stages and chunks, and both.
+    """Return work as recorded, balanced over microbatches, balanced over stages and chunks, and both.
 
     A fix keeps the sum of each stage, direction and chunk, or of each direction. Steps whose microbatches are
     even stay as they are where data are balanced.
@@ -59,7 +59,7 @@ def works(factors: Factors) -> Works:
 
 
 def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
-    """Work of steps with uneven microbatches, balanced over these, and over stages and chunks too. [s]
+    """Return work of uneven steps, balanced over microbatches, and over stages and chunks too. [s]
 
     slowness : what slowness_in_weights says.
     """
@@ -76,7 +76,7 @@ def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
 
 
 def left_beside(factors: Factors, own_s: Tensor, given_s: Tensor) -> Tensor:
-    """Return what is left of each compute beside work that it is given, a factor.
+    """Return the residual factor of each compute relative to the work that it is given.
 
     What is left of a light microbatch is small beside the work that it gets, however large beside its own.
 
@@ -90,12 +90,12 @@ def left_beside(factors: Factors, own_s: Tensor, given_s: Tensor) -> Tensor:
 
 
 def weighed_steps(weight: Floats) -> Ints:
-    """Steps whose microbatches differ. weight : shape (direction, microbatch, step, dp_rank)."""
+    """Return the steps whose microbatches differ. weight : shape (direction, microbatch, step, dp_rank)."""
     return np.flatnonzero((weight != weight[:, :1, :, :1]).any(axis=(0, 1, 3)))
 
 
 def in_steps(factors: Factors, steps: Ints) -> Factors:
-    """Factors of some steps alone, where microbatches have weights; not of pauses and types."""
+    """Restrict all factors that depend on the step, except pauses, to the given steps."""
     if steps.size == factors.noise.shape[4]:
         return factors
     return factors._replace(
@@ -107,13 +107,13 @@ def in_steps(factors: Factors, steps: Ints) -> Factors:
 
 
 def lasting_of_slow(factors: Factors) -> Floats:
-    """What dp ranks with a slow worker have left for good, 1 elsewhere; shape (p, k, 1, 1, 1, d)."""
+    """Return lasting residual factors of dp ranks with a slow worker, else 1; shape (p, k, 1, 1, 1, d)."""
     has_slow = (factors.worker != 1.0).any(axis=(0, 1, 2, 3, 4))
     return np.where(has_slow, _lasting(factors), 1.0)
 
 
 def slowness_in_weights(factors: Factors) -> Floats:
-    """Part of the weights of microbatches that is the slowness of workers, shape (1, k, 1, 1, 1, d).
+    """Return the part of microbatch weights that is due to slow workers, shape (1, k, 1, 1, 1, d).
 
     A worker that is slow without being found, or in more steps than it was found in, made the microbatches of
     its dp rank look heavy: most other stages of that dp rank seem quicker by as much. With one stage, steps
@@ -135,7 +135,7 @@ def slowness_in_weights(factors: Factors) -> Floats:
 
 
 def are_workers_known(factors: Factors) -> bool:
-    """Whether other stages, or enough steps of even microbatches, show how fast workers are."""
+    """Return whether other stages, or enough steps of even microbatches, show how fast workers are."""
     stages, kinds, chunks, microbatches, steps, _ = factors.noise.shape
     even = steps - weighed_steps(factors.data.weight).size
     computes = kinds * chunks * microbatches * even
@@ -143,7 +143,7 @@ def are_workers_known(factors: Factors) -> bool:
 
 
 def _lasting(factors: Factors) -> Floats:
-    """What each worker takes beside its work in all, a factor; shape (p, k, 1, 1, 1, d).
+    """Return each worker's time relative to its work over all steps; shape (p, k, 1, 1, 1, d).
 
     By time: of microbatches that hardly take any, what is left is a multiple and says nothing. Nor does a
     worker whose computes take none: 1.
@@ -162,7 +162,7 @@ def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor
 
 
 def error_of_weights(left: Tensor) -> Floats:
-    """Factors that scatter like the error of microbatch weights, from the difference of two halves.
+    """Return factors that scatter like the error of microbatch weights, from two halves' difference.
 
     The weights took with them their share of the noise, which a fix of the data does not take away: steps end
     with the slowest.
@@ -183,7 +183,7 @@ def error_of_weights(left: Tensor) -> Floats:
 
 
 def hide_pauses(factors: Factors) -> bool:
-    """Whether data are uneven, and pauses strike too much to know how heavy microbatches are.
+    """Return whether pauses are too frequent to know how heavy the microbatches of uneven data are.
 
     A microbatch is as heavy as most stages and chunks say, or the other direction if there is one of each. If
     more pause in it at once, it looks heavy.
@@ -198,7 +198,7 @@ def hide_pauses(factors: Factors) -> bool:
 
 
 def _hidden_share(places: int, struck: float) -> float:
-    """Share of the pauses that fall together on more than half of the places of one microbatch, by chance.
+    """Return the share of pauses that by chance hit more than half of the places of one microbatch.
 
     struck : share of the computes of a place that pause.
     """
@@ -211,12 +211,12 @@ def _hidden_share(places: int, struck: float) -> float:
 
 
 def _log_ways(places: int, chosen: int) -> float:
-    """Logarithm of the number of ways to choose some of the places."""
+    """Return the logarithm of the number of ways to choose some of the places."""
     return math.lgamma(places + 1) - math.lgamma(chosen + 1) - math.lgamma(places - chosen + 1)
 
 
 def are_told_apart(factors: Factors) -> bool:
-    """Whether other stages or microbatches separate heavy microbatches from slow workers, if both exist.
+    """Return whether other stages or microbatches distinguish heavy microbatches from slow workers.
 
     Beside a dp rank of which most stages are slow, or a stage of which all workers are, no others do.
     """
@@ -229,5 +229,5 @@ def are_told_apart(factors: Factors) -> bool:
 
 
 def has_slow(factors: Factors) -> bool:
-    """Whether the computes of any worker are slow."""
+    """Return whether any worker has slow computes."""
     return bool((factors.worker != 1.0).any())

@@ -65,7 +65,7 @@ def _in_order(
     groups: list[Group],
     sent_by: Mapping[int, int],
 ) -> tuple[tuple[ReplayNode, ...], int]:
-    """Sort nodes topologically, each as late as possible, and count the slots that their ends need.
+    """Sort nodes topologically, each as late as possible, and count the slots needed for their ends.
 
     A recv of an eager send waits for what that waits for: then the send starts.
 
@@ -103,7 +103,7 @@ def _in_order(
 def _visit(
     root: int, sources: list[tuple[int, ...]], node_of: list[int], state: bytearray, order: list[int]
 ) -> list[int]:
-    """Depth-first visit: append all that `root` waits for, then `root`, to `order`; returns a cycle if any.
+    """Append all that `root` waits for, then `root`, to `order`, depth first; return a cycle if there is one.
 
     state : per node 0 (not seen), 1 (under way) or 2 (in the order).
     """
@@ -131,7 +131,7 @@ def _visit(
 def _nodes(
     groups: list[Group], sources: list[tuple[int, ...]], order: list[int], size: int
 ) -> tuple[tuple[ReplayNode, ...], int]:
-    """Replay nodes with their sources and end slots, and the number of slots."""
+    """Return the replay nodes with their sources and end slots, and the number of slots."""
     is_done = bytearray(size)
     releases: list[list[int]] = []
     for number in reversed(order):

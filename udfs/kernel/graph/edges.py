@@ -34,11 +34,11 @@ class Draft:
         self.waits = [self.alone]
 
     def ops_by_type(self, number: int) -> list[range]:
-        """Ops of one cell, one range per op type, in order of start."""
+        """Return the ops of one cell, one range per op type, in order of start."""
         return self.cells[number].program.ops_by_type(self.first_op[number])
 
     def let_wait(self, ops: Sequence[int], sources: Sequence[int]) -> None:
-        """Let each op wait for the source at the same position; surplus ops wait for nothing."""
+        """Let each op wait for the source at the same position; further ops wait for nothing."""
         both = min(len(ops), len(sources))
         if both > 1:
             self.waits.append((sources[:both], ops[:both]))
@@ -51,7 +51,7 @@ class Draft:
         self.let_wait(ops[1:], ops[:-1])
 
     def waits_for(self) -> list[list[int]]:
-        """For each op, the ops that must have ended before it starts."""
+        """Return for each op the ops that must have ended before it starts."""
         found: list[list[int]] = [[] for _ in range(self.first_op[-1])]
         for sources, ops in self.waits:
             for source, op in zip(sources, ops, strict=True):
@@ -80,7 +80,7 @@ def add_edges(draft: Draft) -> None:
 
 
 def _hold_worker(draft: Draft, program: StageProgram, base: int) -> None:
-    """Chain the computes and blocking transfers of a worker in the order it ran them."""
+    """Chain the computes and blocking transfers of a worker in the order in which it ran them."""
     for before, after in pairwise(program.worker_order):
         for source in before:
             draft.let_wait([base + op for op in after], [base + source] * len(after))
@@ -120,7 +120,7 @@ def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], dire
 def _those_that_move(
     computes: range, chunks: Sequence[int], base: int, end: int | None, transfers: int
 ) -> Sequence[int]:
-    """Computes that the transfers of a stage belong to, in order.
+    """Return the computes to which the transfers of a stage belong, in order.
 
     A virtual pipeline may record nothing where nothing moves. Then just as many transfers are missing as the
     chunk at an end of the model has computes, and it is these that have none.
@@ -134,13 +134,13 @@ def _those_that_move(
 
 
 def _chunks_at_the_ends(layout: Layout, stage: int, direction: int) -> tuple[int | None, int | None]:
-    """Model chunks on this stage that come first and last in a direction; None if it has neither."""
+    """Return the first and last model chunk of a direction, each None if it is not on this stage."""
     first, last = (0 if stage == 0 else None), (layout.vpp_size - 1 if stage == layout.pp_size - 1 else None)
     return (first, last) if direction == 0 else (last, first)
 
 
 def _hold_first_backward_transfers(draft: Draft, stream: list[int], ops: list[range]) -> None:
-    """First backward transfers wait for the compute two places before the first backward-compute."""
+    """Let first backward transfers wait for the compute two places before the first backward-compute."""
     if not ops[ot.BACKWARD_COMPUTE]:
         return
     before = stream.index(ops[ot.BACKWARD_COMPUTE].start) - 2
@@ -181,7 +181,7 @@ def _wait_by_chunk(draft: Draft, program: StageProgram, base: int, ops: range, s
 
 
 def _add_tail(draft: Draft, cell: Cell, base: int, stream: list[int], ops: list[range]) -> None:
-    """Chain the ops after the last compute, in the order that the kind of data parallelism has."""
+    """Chain the ops after the last compute, in the order that the kind of data parallelism prescribes."""
     layout = draft.layout
     held = [base + op for op in cell.program.worker_order[-1]] if cell.program.worker_order else []
     frontier = _follow(draft, list(dict.fromkeys(stream[-1:] + held)), ops[ot.GC])
@@ -200,7 +200,7 @@ def _add_tail(draft: Draft, cell: Cell, base: int, stream: list[int], ops: list[
 
 
 def _follow(draft: Draft, frontier: list[int], ops: range) -> list[int]:
-    """Chain `ops` after all of `frontier`; returns the new frontier."""
+    """Chain `ops` after all ops of `frontier`; return the new frontier."""
     if not ops:
         return frontier
     draft.let_wait([ops[0]] * len(frontier), frontier)
@@ -209,7 +209,7 @@ def _follow(draft: Draft, frontier: list[int], ops: range) -> list[int]:
 
 
 def transfer_pairs(draft: Draft) -> list[Meetings]:
-    """Pair the i-th real send of each stage with the i-th real recv of its neighbour.
+    """Pair each stage's i-th send that moves data with the i-th such recv of its neighbour.
 
     raises : TraceDefectError where one stays alone.
     """
@@ -229,13 +229,13 @@ def transfer_pairs(draft: Draft) -> list[Meetings]:
 
 
 def as_range(ops: list[int]) -> Sequence[int]:
-    """Convert consecutive ops to a range, because slicing arrays by it copies nothing."""
+    """Convert consecutive ops to a range, because slicing arrays by a range copies nothing."""
     is_range = ops[-1] - ops[0] == len(ops) - 1
     return range(ops[0], ops[-1] + 1) if is_range else ops
 
 
 def collectives(draft: Draft) -> list[Meetings]:
-    """Rendezvous of collectives: the k-th calls of all stages and dp ranks that take part."""
+    """Return the rendezvous of collectives: the k-th calls of all stages and dp ranks that take part."""
     who_meets: dict[tuple[int, ...], list[range]] = {}
     ends = (0, draft.layout.pp_size - 1)
     for number, cell in enumerate(draft.cells):
@@ -254,7 +254,7 @@ def collectives(draft: Draft) -> list[Meetings]:
 
 
 def _equally_long(ranges: list[range]) -> list[tuple[range, ...]]:
-    """Split ordinals into stretches that have the same members."""
+    """Split the ordinals of ops into stretches in which the same ranges take part."""
     found = []
     first = 0
     for last in sorted({len(ops) for ops in ranges}):

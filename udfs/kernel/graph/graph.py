@@ -16,7 +16,7 @@ from udfs.kernel.arrays import Ints
 
 
 class OpRef(NamedTuple):
-    """Position of one op; `ordinal` counts ops of its type within the step, by start time."""
+    """Position of one op; `ordinal` counts the ops of its type within the step, by start time."""
 
     stage: int
     dp_rank: int
@@ -46,7 +46,7 @@ ALL_DP_RANKS: Final = -1
 
 
 class Blocking(NamedTuple):
-    """Transfer types that block their worker until they are done (model, section 2, blocking transfers).
+    """Types of transfers that block their worker until they are done (model, section 2).
 
     types : their op types, ascending.
     eager : those of the sends among them that do not wait for their recvs.
@@ -57,7 +57,7 @@ class Blocking(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Sizes of a job: data, pipeline, context parallel, and virtual pipeline (model chunks per stage).
+    """Sizes of a job: data, pipeline and context parallelism, and model chunks per stage.
 
     blocking : transfers that block; None where that is not known (yet), and none is taken to.
     """
@@ -103,21 +103,21 @@ class StageProgram(NamedTuple):
 
     @property
     def first_ops(self) -> tuple[int, ...]:
-        """Number of the first op of each type, followed by the number of all ops."""
+        """Number of the first op of each type, followed by the total number of ops."""
         return tuple(accumulate(self.counts, initial=0))
 
     @property
     def size(self) -> int:
-        """Number of ops."""
+        """Number of ops in the program."""
         return sum(self.counts)
 
     def ops_by_type(self, base: int) -> list[range]:
-        """Ops of each type, in order of start, where the program's first op has the number `base`."""
+        """Return the ops of each type, in order of start, if the first op has the number `base`."""
         return [range(base + first, base + end) for first, end in pairwise(self.first_ops)]
 
 
 class Cell(NamedTuple):
-    """Ops of one stage: of all dp ranks as lanes (dp_rank = ALL_DP_RANKS), or of one dp rank."""
+    """Ops of one stage, either of all dp ranks as lanes (dp_rank = ALL_DP_RANKS) or of one dp rank."""
 
     stage: int
     dp_rank: int
@@ -125,7 +125,7 @@ class Cell(NamedTuple):
 
     @property
     def dp_ranks(self) -> slice:
-        """Its dp ranks, of an axis of all."""
+        """Slice of the dp ranks of this cell, on an axis of all dp ranks."""
         return slice(None) if self.dp_rank == ALL_DP_RANKS else slice(self.dp_rank, self.dp_rank + 1)
 
 
@@ -144,7 +144,7 @@ A plain tuple, because a graph has thousands of them and every job makes them an
 
 
 class Meetings(NamedTuple):
-    """Consecutive rendezvous of one kind.
+    """Consecutive rendezvous of ops, all of one kind.
 
     members   : for each member of a rendezvous its ops, one per rendezvous; all equally long.
     across_dp : whether they meet on all dp lanes.
@@ -185,12 +185,12 @@ class OpGraph:
 
     @property
     def size(self) -> int:
-        """Number of ops."""
+        """Number of ops in the graph."""
         return len(self.op_types)
 
     @property
     def has_dp_lanes(self) -> bool:
-        """Whether dp ranks share ops as lanes; otherwise each has ops of its own."""
+        """Whether dp ranks share ops as lanes; otherwise each dp rank has its own ops."""
         return self.cells[0].dp_rank == ALL_DP_RANKS
 
     @cached_property
@@ -199,12 +199,12 @@ class OpGraph:
         return [cell.program.ops_by_type(base) for cell, base in zip(self.cells, self.first_op, strict=False)]
 
     def ref(self, op: int) -> OpRef:
-        """Position of an op, for messages."""
+        """Return the position of an op, for messages."""
         return op_ref(self.cells, self.first_op, op)
 
 
 def once_per_graph(derive: Callable[Concatenate[OpGraph, P], T]) -> Callable[Concatenate[OpGraph, P], T]:
-    """Decorator: cache a function's last result with the graph, as many jobs share one graph."""
+    """Decorate a function to cache its last result with the graph, because many jobs share one graph."""
 
     @wraps(derive)
     def kept(graph: OpGraph, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -217,7 +217,7 @@ def once_per_graph(derive: Callable[Concatenate[OpGraph, P], T]) -> Callable[Con
 
 
 def op_ref(cells: tuple[Cell, ...], first_op: tuple[int, ...], op: int) -> OpRef:
-    """Stage, dp rank, type and ordinal of an op.
+    """Return the stage, dp rank, type and ordinal of an op.
 
     first_op : number of the first op of each cell, and behind them the number of all ops.
     """
@@ -233,17 +233,17 @@ Index: TypeAlias = slice | Ints
 
 
 def as_index(ops: Sequence[int]) -> Index:
-    """Index of ops into an array."""
+    """Convert op numbers to an index into an array."""
     return slice(ops.start, ops.stop) if isinstance(ops, range) else np.array(ops)
 
 
 @once_per_graph
 def meeting_indices(graph: OpGraph) -> list[list[Index]]:
-    """Index of each member of all meetings, as in `OpGraph.meetings`."""
+    """Return the op indices of each member of all meetings, as in `OpGraph.meetings`."""
     return [[as_index(ops) for ops in members] for members, _ in graph.meetings]
 
 
 @once_per_graph
 def wait_indices(graph: OpGraph) -> list[tuple[Index, Index]]:
-    """Indices of sources and of the ops that wait for them, as in `OpGraph.waits`."""
+    """Return the indices of sources and of the ops that wait for them, as in `OpGraph.waits`."""
     return [(as_index(sources), as_index(ops)) for sources, ops in graph.waits if ops]

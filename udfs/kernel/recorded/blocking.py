@@ -1,4 +1,4 @@
-"""Find which transfers block: candidates from the record, confirmed by replay (model, section 2)."""
+"""Transfers that block their worker: candidates from the record, confirmed by replay (model, section 2)."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -47,7 +47,7 @@ STEPS: Final = 16
 
 
 class BlockingFound(NamedTuple):
-    """Transfers found to block, and the replay's discrepancy from the record without and with them.
+    """Transfers found to block, and the discrepancy of the replay from the record without and with blocking.
 
     nonblocking : median over compared steps of |T_actual - T| / T_actual; nan where nothing was compared.
     blocking    : the same with blocking transfers; nan where these were not tried, as none could be chosen.
@@ -77,7 +77,7 @@ class Sample(NamedTuple):
     is_probed: bool
 
     def laid_out(self, blocking: Blocking, steps: Sequence[int]) -> list[StepBlock] | None:
-        """Blocks of some steps, as of `lay_out`; None if the choice makes a cycle."""
+        """Return the blocks of some steps, as by `lay_out`; None if the chosen types make a cycle."""
         try:
             return self.lay_out(blocking, steps)
         except TraceDefectError:
@@ -85,13 +85,13 @@ class Sample(NamedTuple):
 
 
 def sampled(steps: int) -> range:
-    """Positions of the steps on which blocking is tested."""
+    """Return the positions of the steps on which blocking is tested."""
     apart = -(-steps // STEPS)
     return range((steps - 1) % apart // 2, steps, apart)
 
 
 def discrepancy(replayed_s: Floats, actual_s: Floats) -> float:
-    """Median over steps of |T_actual - T| / T_actual, the times of shape (step,). [s]"""
+    """Return the median over steps of |T_actual - T| / T_actual, from times of shape (step,). [s]"""
     apart: Floats = np.abs(actual_s - replayed_s) / np.where(actual_s > 0.0, actual_s, np.nan)
     return median_of_all(apart)
 
@@ -131,7 +131,7 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
 
 
 def _is_shown(sample: Sample, found: BlockingFound) -> bool:
-    """Whether the record shows that transfers block: by step times, or by the starts of ops."""
+    """Return whether the record shows that transfers block: by step times, or by the starts of ops."""
     gain = found.nonblocking - found.blocking
     if found.nonblocking >= NOTABLE:
         return gain >= LEAST_GAIN and found.blocking <= MOST_LEFT * found.nonblocking
@@ -142,7 +142,7 @@ def _is_shown(sample: Sample, found: BlockingFound) -> bool:
 
 
 def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> BlockingFound:
-    """Choose blocking types by all steps, else by the steps whose replay is far from the recorded time.
+    """Choose blocking types by all steps, else by the steps whose replay differs most from the record.
 
     actual_s : recorded step times, shape (step,). [s]
     """
@@ -165,7 +165,7 @@ def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, .
 def _tried(
     sample: Sample, types: tuple[int, ...], eager: tuple[int, ...], nonblocking: float
 ) -> BlockingFound | None:
-    """Discrepancy with these transfer types blocking; None if that makes a cycle."""
+    """Replay with these transfer types blocking, and return the discrepancy; None if they make a cycle."""
     sends = tuple(each for each in types if each in SENDS)
     for each in dict.fromkeys((tuple(each for each in eager if each in types), sends)):
         blocking = Blocking(types, each)
@@ -179,7 +179,7 @@ def _tried(
 
 
 def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
-    """Lay out the steps in which blocking may be found; none if it is surely absent.
+    """Lay out the steps in which blocking may be found; return none if blocking is surely absent.
 
     Their times and meetings are the same, whatever blocks.
     """
@@ -201,7 +201,7 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
 
 
 def _may_be_seen(sample: Sample) -> bool:
-    """Whether a middle step shows waits, which is far cheaper to check than all steps: most show none."""
+    """Return whether a middle step shows waits; checking all steps would be far more expensive."""
     at = len(sample.steps) // 2
     plain = sample.lay_out(Blocking(), sample.steps[at : at + 1])
     types = types_that_may(plain)
@@ -214,7 +214,7 @@ def _may_be_seen(sample: Sample) -> bool:
 def _is_ruled_out(
     every: Sequence[StepBlock], replays: "_Replays", sample: Sample, nonblocking: float
 ) -> bool:
-    """Whether no choice of types can bring the replay near enough to the record to count as blocking.
+    """Return whether blocking is ruled out, because no choice of types can bring the replay near the record.
 
     Sends that are eager may: they take as long as recorded, which no bound holds for.
 
@@ -226,13 +226,13 @@ def _is_ruled_out(
 
 
 def _is_near_in_all(replays: "_Replays") -> bool:
-    """Whether every step is replayed as recorded, so that waits show though a middle step has none."""
+    """Return whether every step replays as recorded; waits may then show even if a middle step has none."""
     apart = np.abs(replays.actual_s - replays.replayed_s)
     return bool((apart <= LEAST_GAIN / 2 * replays.actual_s).all())
 
 
 def _may_gain(sample: Sample) -> bool:
-    """Whether a middle step's replay gets notably longer if all its transfers block."""
+    """Return whether a middle step's replay gets notably longer if all its transfers block."""
     at = len(sample.steps) // 2
     every = sample.laid_out(Blocking(ot.TRANSFERS), sample.steps[at : at + 1])
     if every is None:
@@ -242,7 +242,7 @@ def _may_gain(sample: Sample) -> bool:
 
 
 class _Replays(NamedTuple):
-    """Step times of all steps of some blocks, float64, shape (step,). [s]
+    """Replayed and recorded step times of some blocks of steps, float64, shape (step,). [s]
 
     replayed_s, actual_s : step times, replayed and recorded.
     negative_s           : what ops of negative time take together at most, a positive number.
@@ -266,7 +266,7 @@ def _replays(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) ->
 
 
 def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: Floats) -> float:
-    """Lower bound on the discrepancy if fewer types block; 0 if no bound is known.
+    """Return a lower bound on the discrepancy if fewer types block; 0 if no bound is known.
 
     Spares the replays of fewer types where these cannot gain enough; what is chosen is as if it were always
     0. Where all rows of a stage did the same in one order, and no turn has more than two ops, what follows an

@@ -1,4 +1,4 @@
-"""Transfers issued in one call: the record does not show when the earlier ones were done."""
+"""Transfers issued in one call, of which the record does not show when the earlier ones were done."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -33,7 +33,7 @@ CallTimes: TypeAlias = tuple[OpGraph, Floats, Mapping[int, Unknown]]
 
 
 class _Call(NamedTuple):
-    """Members of one call: which were ready last, and which of those tied; bool, (member, step, dp)."""
+    """Members of one call: masks of those that were ready last, and of ties; bool, (member, step, dp)."""
 
     members: list[int]
     is_last: Mask
@@ -75,7 +75,7 @@ def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict
 
 
 def _received_s(recv: int | None, duration_s: Floats, early: Mapping[int, Mask]) -> Floats | None:
-    """How long data took to arrive; nan where the receive waited for others of its own call. [s]"""
+    """Return how long data took to arrive; nan where the receive waited for others of its call. [s]"""
     if recv is None or recv not in early:
         return None if recv is None else duration_s[recv]
     return np.where(early[recv], np.nan, duration_s[recv])
@@ -88,7 +88,7 @@ def _call(members: list[int], end_s: Floats, duration_s: Floats) -> _Call:
 
 
 def _usual_of_links(graph: OpGraph, duration_s: Floats, calls: Sequence[_Call]) -> dict[int, Floats]:
-    """Lower median per step of each link's known transfers, for those in calls; nan without any. [s]"""
+    """Return the lower median per step of the known transfers of links in calls; nan without any. [s]"""
     shown = {op: last & ~tied for call in calls for op, last, tied in zip(*call, strict=True)}
     found: dict[int, Floats] = {}
     for members, _ in graph.meetings if any(call.is_tied.any() for call in calls) else ():
@@ -103,7 +103,7 @@ def _usual_of_links(graph: OpGraph, duration_s: Floats, calls: Sequence[_Call]) 
 
 
 def _slowest(times_s: Sequence[Floats | None], otherwise: Ints) -> Ints:
-    """Number of the member that clearly takes longest; shape (step, dp).
+    """Return the number of the member that clearly takes longest; shape (step, dp).
 
     times_s   : of each member, shape (step, dp), nan or None where unknown. [s]
     otherwise : where none is clear, of the same shape.
@@ -116,7 +116,7 @@ def _slowest(times_s: Sequence[Floats | None], otherwise: Ints) -> Ints:
 
 @once_per_graph
 def _receives(graph: OpGraph) -> dict[int, int]:
-    """Receive of the transfer that each send and receive with a peer belongs to: it is over with the data."""
+    """Return the receive of the transfer that each op belongs to; its end is the end of the transfer."""
     pairs = [
         pair for link in links(graph) for pair in zip(link.sends.tolist(), link.recvs.tolist(), strict=True)
     ]
@@ -125,12 +125,12 @@ def _receives(graph: OpGraph) -> dict[int, int]:
 
 @once_per_graph
 def _places(graph: OpGraph) -> dict[int, int]:
-    """Ordinal of each transfer within its link, at both ends."""
+    """Return the ordinal of each transfer within its link, for both ends."""
     return {op: place for members, _ in graph.meetings for ops in members for place, op in enumerate(ops)}
 
 
 def put_usual(blocks: Sequence[CallTimes]) -> None:
-    """Set transfers of unknown length to the median of their type's known ones, or less; in place."""
+    """Set transfers of unknown length to at most the median of known transfers of their type, in place."""
     if not any(unknown for _, _, unknown in blocks):
         return
     for op_type in ot.TRANSFERS:
@@ -143,7 +143,7 @@ def put_usual(blocks: Sequence[CallTimes]) -> None:
 
 
 def _usual(blocks: Sequence[CallTimes], op_type: int) -> float:
-    """Median of known transfers of a type, else of the slower ones of calls, else 0. [s]"""
+    """Return the median of a type's known transfers, or else of the slower ones in calls, or 0. [s]"""
     known, slower = [], []
     for graph, duration_s, unknown in blocks:
         for op in _with_peer(graph, op_type):

@@ -1,4 +1,4 @@
-"""Durations for the replay from recorded times (model, section 3); transfers that moved no data."""
+"""Durations for the replay, derived from recorded times (model, section 3), and transfers without data."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -58,14 +58,14 @@ def put_transfers(
 
 
 def clock_of_cells(graph: OpGraph, clock: Ints) -> list[Ints]:
-    """Clock of each cell's rows, int, shape (step, dp); clock : as of `put_transfers`."""
+    """Return the clock of each cell's rows, int, shape (step, dp); clock : as in `put_transfers`."""
     return [clock[cell.stage][:, cell.dp_ranks] for cell in graph.cells]
 
 
 def on_one_clock(
     graph: OpGraph, clock: Ints, sends: Sequence[int] | Ints, recvs: Sequence[int] | Ints
 ) -> Mask:
-    """Whether both ends of each transfer share a clock; bool, shape (transfer, step, dp_rank)."""
+    """Return whether both ends of each transfer share a clock; bool, shape (transfer, step, dp_rank)."""
     of_cell = np.array(clock_of_cells(graph, clock))
     sender, receiver = (
         np.searchsorted(graph.first_op, list(ops), side="right") - 1 for ops in (sends, recvs)
@@ -75,7 +75,7 @@ def on_one_clock(
 
 
 def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int:
-    """Count impossible launch delays: ops that start long before what they wait for has ended.
+    """Count impossible launch delays: ops that start long before the ops they wait for have ended.
 
     Usually none, as the ops' single waits show at little cost.
 
@@ -91,7 +91,7 @@ def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int
 
 
 def no_op_transfers(counts: tuple[int, ...], start_s: Floats, duration_s: Floats) -> Mask:
-    """Mask of transfers that never moved data (model, section 2, kind a).
+    """Return a mask of transfers that never moved data (model, section 2, kind a).
 
     A recv that starts after the last compute of its direction has started, or a send that ends before the
     first compute of its direction has ended.

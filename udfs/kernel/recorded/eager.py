@@ -1,4 +1,4 @@
-"""Whether sends are done when their data are copied: before their recvs begin, or long before these end."""
+"""Detection of eager sends, which are done once their data are copied and do not wait for their recvs."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ HALF: Final = 0.5
 
 
 class _Part(NamedTuple):
-    """Transfers of one direction between two workers, or between all replicas of two."""
+    """Transfers of one direction between two workers, or between all replicas of two stages."""
 
     block: StepBlock
     sends: list[int]
@@ -40,18 +40,18 @@ class _Part(NamedTuple):
 
     @property
     def cells(self) -> tuple[int, int]:
-        """Cells that send and receive."""
+        """Numbers of the sending and the receiving cell."""
         first = self.block.graph.first_op
         return bisect_right(first, self.sends[0]) - 1, bisect_right(first, self.recvs[0]) - 1
 
     def end_s(self, ops: Sequence[int]) -> Floats:
-        """Recorded ends, shape (op, step, dp). [s]"""
+        """Return the recorded ends of some ops, shape (op, step, dp). [s]"""
         own = list(ops)
         return self.block.start_s[own] + self.block.duration_s[own]
 
 
 def are_eager(types: Sequence[int], blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> bool:
-    """Whether sends of these types do not wait for their recvs.
+    """Return whether sends of these types do not wait for their recvs.
 
     One way of sending serves both directions, and one of them may never find its recv late.
     """
@@ -62,7 +62,7 @@ def are_eager(types: Sequence[int], blocks: Sequence[StepBlock], clock: Callable
 
 
 def _parts(op_type: int, blocks: Sequence[StepBlock]) -> list[_Part]:
-    """Transfers of which the sends are of one type."""
+    """Return the transfers whose sends are of one type."""
     return [
         _Part(block, *(list(ops) for ops in members))
         for block in blocks
@@ -72,7 +72,7 @@ def _parts(op_type: int, blocks: Sequence[StepBlock]) -> list[_Part]:
 
 
 def _are_early(parts: Sequence[_Part], clock: Callable[[StepBlock], Ints]) -> bool:
-    """Whether enough sends end before their recvs begin, beyond doubt, without the step with most of them."""
+    """Return whether enough sends end before their recv begins, even without the most affected step."""
     early = [_early(part, clock) for part in parts]
     if not any(each.any() for each in early):
         return False
@@ -92,7 +92,7 @@ def _early(part: _Part, clock: Callable[[StepBlock], Ints]) -> Mask:
 
 
 def _wait(parts: Sequence[_Part]) -> bool:
-    """Whether most sends whose recv begins later than sends usually take last until it does."""
+    """Return whether most sends with a late recv last until that recv begins."""
     alone = [~_in_calls(part, part.cells[0], part.sends, RECVS) for part in parts]
     taken = [part.block.duration_s[part.sends][own] for part, own in zip(parts, alone, strict=True)]
     if not any(map(len, taken)):
@@ -109,7 +109,7 @@ def _wait(parts: Sequence[_Part]) -> bool:
 
 
 def _in_calls(part: _Part, cell: int, ops: Sequence[int], others: tuple[int, ...]) -> Mask:
-    """Mask of transfers that end with one of other types of their worker: with their call."""
+    """Return a mask of transfers that end together with a transfer of another type of their worker."""
     end_s, by_type = part.end_s(ops), part.block.graph.ops_by_type[cell]
     found = np.zeros(end_s.shape, dtype=bool)
     for each in others:
@@ -119,7 +119,7 @@ def _in_calls(part: _Part, cell: int, ops: Sequence[int], others: tuple[int, ...
 
 
 def _end_long_before(forward: Sequence[_Part], backward: Sequence[_Part]) -> bool:
-    """Whether sends end before half of their transfer is over, by any clock: there and back together.
+    """Return whether sends end in the first half of a transfer; both ways are summed to cancel clocks.
 
     Asked are the first transfer forward and the last one back, which are most often issued alone.
     """
@@ -138,14 +138,14 @@ def _end_long_before(forward: Sequence[_Part], backward: Sequence[_Part]) -> boo
 
 
 def _times(part: _Part, place: int) -> Floats:
-    """Time from a send's end, and from its start, to the end of its recv; shape (2, step, dp). [s]"""
+    """Return the times from a send's end, and from its start, to its recv's end; (2, step, dp). [s]"""
     (block, send, recv) = part.block, part.sends[place], part.recvs[place]
     start_s, end_s = block.start_s[send], block.start_s[recv] + block.duration_s[recv]
     return np.array([end_s - start_s - block.duration_s[send], end_s - start_s])
 
 
 def _is_in_call(part: _Part, place: int) -> Mask:
-    """Mask of where either end of a transfer was issued with others; shape (step, dp)."""
+    """Return a mask that is true where either end of a transfer was issued with others; (step, dp)."""
     (sender, receiver), send, recv = part.cells, part.sends[place], part.recvs[place]
     is_in_call: Mask = (_in_calls(part, sender, [send], RECVS) | _in_calls(part, receiver, [recv], SENDS))[0]
     return is_in_call

@@ -1,4 +1,4 @@
-"""Recorded ends of ops and workers, once per block, and how far apart the ends of transfers are."""
+"""Recorded ends of ops and workers, computed once per block, and time differences between transfer ends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SAMPLED: Final = 9
 
 
 class Link(NamedTuple):
-    """Transfers of one direction between two stages, of one dp rank or of all as lanes.
+    """Transfers of one direction between two stages, for one dp rank or for all as lanes.
 
     stage, following : the stage that sends forwards, and the one that receives.
     dp_rank          : ALL_DP_RANKS where dp ranks are lanes.
@@ -47,7 +47,7 @@ class Apart(NamedTuple):
 
 @once_per_graph
 def links(graph: OpGraph) -> list[Link]:
-    """All links of a graph, each once."""
+    """Return each link of a graph once."""
     found: dict[tuple[bool, int, int, int], Link] = {}
     for members, _ in graph.meetings:
         op = members[0][0]
@@ -62,12 +62,12 @@ def links(graph: OpGraph) -> list[Link]:
 
 @once_per_graph
 def sampled(graph: OpGraph) -> list[Ints]:
-    """Evenly spaced positions of sampled transfers, one array per link."""
+    """Return evenly spaced positions of sampled transfers, one array per link."""
     return [np.array(evenly(len(link.sends), SAMPLED)) for link in links(graph)]
 
 
 def ends_apart(end_s: Floats, some: Sequence[Link], places: Sequence[Ints]) -> Apart:
-    """End of recv minus end of send, for sampled transfers of each link. [s]
+    """Return the end of the recv minus the end of the send for sampled transfers of each link. [s]
 
     end_s  : float64, shape (op, step, dp). [s]
     places : int, shape (transfer,); those to look at of each link.
@@ -91,7 +91,7 @@ def ends_apart(end_s: Floats, some: Sequence[Link], places: Sequence[Ints]) -> A
 
 @dataclass(frozen=True)
 class Ends:
-    """When each op and each worker ended; float64. [s]
+    """Recorded start and end of each op and worker; float64. [s]
 
     start_s, end_s : shape (op, step, dp); of each op.
     first_s : shape (cell, step, dp); earliest start of each worker. last_s: its latest end.
@@ -105,7 +105,7 @@ class Ends:
 
     @cached_property
     def apart(self) -> Apart:
-        """Distance between the two ends of sampled transfers of each link. [s]"""
+        """Time difference between the two ends of sampled transfers of each link. [s]"""
         return ends_apart(self.end_s, links(self.graph), sampled(self.graph))
 
     @cached_property
@@ -113,20 +113,20 @@ class Ends:
         return {}
 
     def least_s(self, number: int) -> Floats:
-        """Shortest time from a send's start to its recv's end, over all transfers of a link; (step, dp)."""
+        """Return a link's shortest time from a send's start to the recv's end; shape (step, dp)."""
         if number not in self._least_s:
             link = links(self.graph)[number]
             self._least_s[number] = (self.end_s[link.recvs] - self.start_s[link.sends]).min(axis=0)
         return self._least_s[number]
 
     def of_steps(self, steps: slice | Ints) -> "Ends":
-        """Ends of some of the steps only."""
+        """Return the ends of only some of the steps."""
         times_s = self.start_s, self.end_s, self.first_s, self.last_s
         return Ends(self.graph, *(each[:, steps] for each in times_s))
 
 
 def recorded_ends(block: StepBlock) -> Ends:
-    """Compute the ends of a block that holds recorded durations."""
+    """Compute the ends of ops and workers of a block that holds recorded durations."""
     graph, start_s, duration_s = block.graph, block.start_s, block.duration_s
     end_s = np.empty_like(start_s)
     first_s, last_s = np.empty((2, len(graph.cells), *start_s.shape[1:]))
@@ -141,5 +141,5 @@ def recorded_ends(block: StepBlock) -> Ends:
 
 @once_per_graph
 def _first_of_types(graph: OpGraph) -> list[list[int]]:
-    """First op of each type that occurs, per cell."""
+    """Return the first op of each type that occurs, per cell."""
     return [[ops.start for ops in by_type if ops] for by_type in graph.ops_by_type]

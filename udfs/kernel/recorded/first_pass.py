@@ -1,4 +1,4 @@
-"""First pass over a job: durations of all steps, and every figure that needs recorded times."""
+"""First pass over a job: durations of all steps, and every figure that requires recorded times."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,11 +37,11 @@ class JobRows(Protocol):
 
     @property
     def ops(self) -> int:
-        """Number of ops."""
+        """Number of ops in all rows of the job."""
 
     @property
     def number_of_steps(self) -> int:
-        """Number of steps."""
+        """Number of steps of the job."""
 
     @property
     def clock(self) -> Ints:
@@ -60,11 +60,11 @@ class JobRows(Protocol):
         """Host number of each worker, shape (stage, dp_rank); -1 where unknown."""
 
     def stages(self, first: int, end: int, apart: int = 1) -> list[StageRows]:
-        """Rows of every `apart`-th of the steps [first, end), one per stage, ordered by (step, dp_rank)."""
+        """Return the rows of every `apart`-th step in [first, end), per stage, ordered by (step, dp_rank)."""
 
 
 class Block(NamedTuple):
-    """Steps with one graph, with durations ready for replay.
+    """Steps with one graph, with durations that are ready for replay.
 
     steps      : int, shape (step,); positions among the job's steps.
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
@@ -82,7 +82,7 @@ class Block(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """Figures kept from a job's recorded times once its durations are known.
+    """Figures that are kept from a job's recorded times once its durations are known.
 
     actual_s    : float64, shape (step,); recorded step time, T_actual. [s]
     began_s     : float64, shape (step,); earliest recorded start, from the step's zero. [s]
@@ -124,7 +124,7 @@ def read(
     diagnosed: bool,
     replayed_s: Callable[[list[Block]], Floats] | None = None,
 ) -> Recorded:
-    """Durations of all steps, and every figure that needs recorded times.
+    """Compute the durations of all steps, and every figure that requires recorded times.
 
     rows         : the job's rows, every step complete.
     ops_together : ops that are laid out at a time; a step is never divided.
@@ -162,7 +162,7 @@ _SHORTEST_S: Final = 1e-6
 
 
 def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats) -> None:
-    """Raise TraceDefectError if the ops take no time, so that no slowdown is defined.
+    """Raise TraceDefectError if ops take no time, so that a slowdown is not defined.
 
     recorded_s, ideal_s : shape (step,); replayed step times, T and T_ideal. [s]
     """
@@ -173,7 +173,7 @@ def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats
 
 
 def spans(steps: int, ops: int, ops_together: int) -> list[tuple[int, int]]:
-    """Ranges of steps, [first, end), of about `ops_together` of all ops, that are laid out together."""
+    """Divide the steps into ranges [first, end) of about `ops_together` ops, to be laid out together."""
     together = -(-steps // max(1, round(ops / ops_together)))
     return [(first, min(first + together, steps)) for first in range(0, steps, together)]
 
@@ -193,7 +193,7 @@ class _Reading(NamedTuple):
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Ranges of the job's steps that are laid out together."""
+        """Ranges of the job's steps, each to be laid out at once."""
         return spans(self.rows.number_of_steps, self.rows.ops, self.ops_together)
 
     def of_all_steps(self, listener: Listener | None = None, clocks: Clocks | None = None) -> Recorded:
@@ -260,7 +260,7 @@ class _Reading(NamedTuple):
         return Block(steps, graph, duration_s, microbatch, diagnosed, unknown)
 
     def gaps(self, clocks: Clocks | None) -> Floats:
-        """Longest times before computes in which nothing runs, as of `longest_gaps`; of all steps."""
+        """Return the longest idle times before computes, as by `longest_gaps`, for all steps."""
         steps, layout = self.rows.number_of_steps, self.layout
         found = np.zeros((2, layout.pp_size, steps, layout.dp_size))
         for first, end in self.spans:
@@ -271,7 +271,7 @@ class _Reading(NamedTuple):
         return found
 
     def blocking(self, found: Recorded, stated: tuple[int, ...] | None, plain_s: Floats) -> BlockingFound:
-        """Find which transfers block.
+        """Find which transfer types block their worker.
 
         found   : what was read as if none did.
         plain_s : replayed times of the sampled steps, as if none did. [s]
@@ -320,7 +320,7 @@ class _Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class _Sums:
-    """What the first pass gathers block by block; written in place.
+    """Sums that the first pass accumulates block by block; written in place.
 
     actual_s, began_s : as in Recorded.
     waits_s           : times in which all of a stage wait, as of `waits`, of all steps. [s]
@@ -336,7 +336,7 @@ class _Sums:
 
 
 def _of_sample(blocks: list[Block]) -> Floats:
-    """Replayed times of the steps on which blocking is tested, nan for others; shape (step,). [s]"""
+    """Return replayed times of steps on which blocking is tested, nan for others; shape (step,). [s]"""
     steps = sum(len(block.steps) for block in blocks)
     replayed_s, at = np.full(steps, np.nan), sampled(steps)
     for block in blocks:

@@ -26,7 +26,7 @@ MOST_WAITING: Final = 0.4
 
 
 def waits(graph: OpGraph, start_s: Floats, end_s: Floats, stages: int) -> Floats:
-    """Time in which a whole stage scatters gradients after its last compute, or gathers parameters.
+    """Return how long a whole stage scatters gradients after its last compute, or gathers parameters.
 
     start_s, end_s : float64, shape (op, step, dp_rank). [s]
     returns        : float64, shape (2, stage, step): scattering, gathering. [s]
@@ -42,7 +42,7 @@ def waits(graph: OpGraph, start_s: Floats, end_s: Floats, stages: int) -> Floats
 
 
 class _Stream(NamedTuple):
-    """Rendezvous in the dp stream of one stage.
+    """Rendezvous of data-parallel communication of one stage.
 
     row      : 0 where gradients are scattered, 1 where parameters are gathered.
     members  : index of the ops of each member of a rendezvous.

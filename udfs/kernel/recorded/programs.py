@@ -1,4 +1,4 @@
-"""Rows of one stage as dense arrays, and their classes: rows with equal signatures share a program."""
+"""Rows of one stage as dense arrays, in classes: rows with equal signatures share a program."""
 
 from itertools import accumulate
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from udfs.kernel.recorded.worker_order import WorkerOrder, WorkerTurns
 
 
 class Places(NamedTuple):
-    """Slices of a row's ops, ordered by (type, start), by kind.
+    """Slices that hold each kind of a row's ops, which are ordered by (type, start).
 
     forwards, computes, dp_stream, loads : consecutive ops.
     """
@@ -25,7 +25,7 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, counts: tuple[int, ...]) -> "Places":
-        """Slices for rows with these op counts per type."""
+        """Return the slices for rows with these op counts per type."""
         first = tuple(accumulate(counts, initial=0))
         return cls(
             slice(0, first[ot.FORWARD_COMPUTE + 1]),
@@ -36,12 +36,12 @@ class Places(NamedTuple):
 
     @property
     def has_chunk(self) -> list[int]:
-        """Ops that belong to a model chunk."""
+        """Numbers of the ops that belong to a model chunk."""
         return [*range(self.computes.stop), *range(self.dp_stream.start, self.dp_stream.stop)]
 
 
 class Parts(NamedTuple):
-    """Parts of a program besides its counts; int or bool, (each, row), or (each, 1) if all rows agree.
+    """Parts of a program except its counts; int or bool, (each, row), or (each, 1) if all rows agree.
 
     chunks : of the ops that have one.
     no_ops : of every op, whether it is a transfer that never moved data.
@@ -59,7 +59,7 @@ class Parts(NamedTuple):
     is_beside: Mask
 
     def held_by(self, order: WorkerOrder) -> "Parts":
-        """Replace the worker order by that of blocking transfers."""
+        """Replace the worker order by one that contains blocking transfers."""
         return Parts(*self[:-3], *order)
 
     def program(self, counts: tuple[int, ...], row: int) -> StageProgram:
@@ -96,7 +96,7 @@ class Passes(NamedTuple):
 
 
 def loaded_for(loads: Passes, forwards: Passes) -> Ints:
-    """Forward-compute that waits for each load, -1 if none; shape (load, row) or (load, 1).
+    """Find the forward-compute that waits for each load, -1 if none; shape (load, row) or (load, 1).
 
     That of its microbatch and chunk, or else the first of its microbatch.
     """
@@ -112,7 +112,7 @@ def loaded_for(loads: Passes, forwards: Passes) -> Ints:
 
 
 def run_in_turn(start_s: Floats, duration_s: Floats, places: Places, order: Ints, forwards: Ints) -> Mask:
-    """Whether loads run in turn with the computes (model, section 2); shape (load, row), or (load, 1).
+    """Return whether loads take turns with computes (model, section 2); shape (load, row) or (load, 1).
 
     start_s, duration_s : float64, shape (op, row). [s]
     order               : computes by start, shape (compute, row), or (compute, 1).
@@ -139,14 +139,14 @@ def run_in_turn(start_s: Floats, duration_s: Floats, places: Places, order: Ints
 
 
 class Times(NamedTuple):
-    """Starts relative to the step's zero, and durations; float64, shape (op, row). [s]"""
+    """Starts relative to the zero of the step, and durations; float64, shape (op, row). [s]"""
 
     start_s: Floats
     duration_s: Floats
 
 
 class RowClass(NamedTuple):
-    """Rows of one stage that share a program, ops ordered by (type, start).
+    """Rows of one stage that share a program, with ops ordered by (type, start).
 
     rows       : int, shape (row,); positions among the stage's rows, ascending.
     times      : shape (op, row).

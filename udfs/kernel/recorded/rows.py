@@ -45,13 +45,13 @@ class StageRows(NamedTuple):
     zero_us: Floats
 
     def from_first_op(self) -> "StageRows":
-        """The same rows with ops renumbered from 0."""
+        """Return the same rows with ops renumbered from 0."""
         ops = slice(self.first_op[0], self.first_op[-1])
         lists = (values[ops] for values in self[1:-1])
         return StageRows._make([self.first_op - ops.start, *lists, self.zero_us])
 
     def some(self, stretches: Sequence[slice]) -> "StageRows":
-        """Copy stretches of rows, each of some rows that follow each other."""
+        """Copy some stretches of consecutive rows."""
         ops = [slice(self.first_op[each.start], self.first_op[each.stop]) for each in stretches]
         lists = (np.concatenate([values[each] for each in ops]) for values in self[1:-1])
         lengths, zero_us = (
@@ -62,7 +62,7 @@ class StageRows(NamedTuple):
 
 
 def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Offsets of the ops of the kept rows, and the positions of these ops among all.
+    """Return offsets of the ops of the kept rows, and the positions of these ops among all ops.
 
     first_op : where the ops of each row begin, and the last one's end; also as returned.
     """
@@ -87,7 +87,7 @@ def lay_out_rows(stage_rows: StageRows) -> list[LaidRows]:
 
 
 def _with_equal_counts(stage_rows: StageRows, lengths: Ints) -> list[Ints]:
-    """Group rows by their counts of ops of each type; one array of row positions per group."""
+    """Group rows with equal numbers of ops of each type; return row positions per group."""
     kind = np.repeat(np.arange(len(lengths)) * ot.COUNT, lengths) + stage_rows.op_type
     return alike(np.bincount(kind, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT))
 
@@ -135,7 +135,7 @@ class _DenseRows(NamedTuple):
     def take(
         self, values: npt.NDArray[Any], ops: slice | list[int], out: Floats | None = None
     ) -> npt.NDArray[Any]:
-        """Values of some ops in all rows; shape (op, row)."""
+        """Return the values of some ops in all rows; shape (op, row)."""
         if self.places is None:
             # "clip" alone writes to `out` without a buffer; no position lies outside.
             return values.take(self.positions(ops), mode="clip", out=out)
@@ -146,7 +146,7 @@ class _DenseRows(NamedTuple):
         return out
 
     def _common(self, values: Int32s, ops: slice | list[int]) -> Int32s:
-        """Values of some ops in all rows, or in the first row if all rows agree in everything."""
+        """Return the values of some ops in all rows, or only in the first row if all rows agree."""
         if (values == values[:1]).all():  # as chunks are without a virtual pipeline
             ops_here = np.arange(sum(self.counts))[ops].size
             return np.broadcast_to(values[:1], (ops_here, 1))
@@ -157,14 +157,14 @@ class _DenseRows(NamedTuple):
         return common(self.take(values, ops))
 
     def positions(self, ops: slice | list[int] | Ints) -> Ints:
-        """Positions of some ops among the stage's ops; shape (op, row)."""
+        """Return the positions of some ops among the stage's ops; shape (op, row)."""
         if self.at is not None:
             return self.at[ops]
         places = np.arange(0) if self.places is None else self.places[ops]
         return places[:, None] + self.recorded.first_op[:-1]
 
     def _by_start(self, start_s: Floats) -> "_DenseRows":
-        """Sort ops by (type, start), ties in recorded order; also fill in the starts."""
+        """Sort ops by (type, start), ties in recorded order, and fill in the starts."""
         dense = self
         op_type = np.repeat(np.arange(ot.COUNT), self.counts)
         self.take(self.recorded.start_us, slice(None), start_s)
@@ -179,7 +179,7 @@ class _DenseRows(NamedTuple):
         return dense
 
     def with_parts(self, times: Times, compute_ns: Floats) -> LaidRows:
-        """Add the parts of the rows' programs."""
+        """Add the parts of the rows' programs to the rows."""
         places = Places.of(self.counts)
         microbatch = self._common(self.recorded.microbatch, places.computes)
         chunks = self._common(self.recorded.chunk, places.has_chunk)
@@ -202,14 +202,14 @@ class _DenseRows(NamedTuple):
         return LaidRows(self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns)
 
     def _loaded_for(self, places: Places, forwards: Passes) -> Ints:
-        """Forward-compute that waits for each data-load; shape (load, row) or (load, 1)."""
+        """Find the forward-compute that waits for each data-load; shape (load, row) or (load, 1)."""
         if not self.counts[ot.DATA_LOAD]:
             return np.empty((0, 1), dtype=np.int64)
         of_loads = (self.recorded.microbatch, self.recorded.chunk)
         return loaded_for(Passes(*(common(self.take(each, places.loads)) for each in of_loads)), forwards)
 
     def _start_order(self, start_s: Floats, ops: slice) -> Ints:
-        """Ops ordered by start, ties in recorded order; shape (op, row), or (op, 1) if all rows agree."""
+        """Sort ops by start, ties in recorded order; shape (op, row), or (op, 1) if all rows agree."""
         return common_order(self.positions(ops), start_s[ops])
 
     def _refuse_doubles(self, microbatch: Int32s, chunk: Int32s) -> None:

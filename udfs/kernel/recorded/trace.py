@@ -41,7 +41,7 @@ class StepBlock(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """All replayed steps of a job.
+    """All replayed steps of a job as blocks.
 
     blocks  : together they hold every step once.
     pairs_s : per stage forward and backward times of the same microbatch, float64, shape (pair, step,
@@ -74,7 +74,7 @@ class Laid(NamedTuple):
     steps: int
 
     def classes(self, blocking: Blocking | None) -> list[list[RowClass]]:
-        """Classes of each stage's rows, one per program."""
+        """Return the classes of each stage's rows, one class per program."""
         types = blocking.types if blocking is not None else ()
         return [[each for laid in found for each in laid.classes(types)] for found in self.stages]
 
@@ -95,7 +95,7 @@ class Laid(NamedTuple):
 
 
 def lay_out(stages: Sequence[StageRows], layout: Layout, steps: int) -> Laid:
-    """Lay out a job's rows as dense arrays; arguments as of `build_trace`.
+    """Lay out a job's rows as dense arrays; arguments as in `build_trace`.
 
     raises : TraceDefectError.
     """
@@ -135,7 +135,7 @@ def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:
 
 
 def _located(rows: StageRows, stage: int, layout: Layout) -> list[LaidRows]:
-    """Lay out rows of a stage; a defect names the stage, step and dp rank where it occurred."""
+    """Lay out the rows of a stage; errors name the stage, step and dp rank of the defect."""
     try:
         return lay_out_rows(rows)
     except TraceDefectError as found:
@@ -145,7 +145,7 @@ def _located(rows: StageRows, stage: int, layout: Layout) -> list[LaidRows]:
 
 
 def _class_numbers(classes: list[list[RowClass]], steps: int, dp_size: int) -> Ints:
-    """Index of each row's class within its stage; shape (step, stage, dp_rank)."""
+    """Return the index of each row's class within its stage; shape (step, stage, dp_rank)."""
     number = np.empty((steps, len(classes), dp_size), dtype=np.int64)
     for stage, found in enumerate(classes):
         for position, row_class in enumerate(found):
@@ -155,7 +155,7 @@ def _class_numbers(classes: list[list[RowClass]], steps: int, dp_size: int) -> I
 
 
 def _of_step(classes: list[list[RowClass]], number: Ints) -> list[list[RowClass]]:
-    """Classes of all dp ranks of each stage in one step; number : shape (stage, dp_rank)."""
+    """Return the classes of all dp ranks of each stage in one step; number : shape (stage, dp_rank)."""
     return [[found[at] for at in own] for found, own in zip(classes, number.tolist(), strict=True)]
 
 
@@ -194,7 +194,7 @@ def _by_step(by_row: Int32s, dp_size: int) -> Int32s:
 
 
 def _stage_pairs(found: list[RowClass], steps: int, dp_size: int) -> tuple[Floats, Floats]:
-    """Forward and backward times of each microbatch, shape (pair, step, dp_rank); nan if missing. [s]"""
+    """Return forward and backward times per microbatch, (pair, step, dp_rank); nan if missing. [s]"""
     pairs = []
     most = max(row_class.program.counts[ot.FORWARD_COMPUTE] for row_class in found)
     for row_class in found:

@@ -35,11 +35,11 @@ class WorkerOrder(NamedTuple):
     is_beside: Mask
 
     def turns(self, row: int) -> Turns:
-        """Ops of one row, grouped by turn; ascending within a turn."""
+        """Return the ops of one row, grouped by turn; ascending within a turn."""
         return _together(self.ops, self.is_beside, row)
 
     def calls(self, row: int) -> Turns:
-        """Groups of ops of one row that were issued in one call of several."""
+        """Return the groups of at least two ops of one row that were issued in one call."""
         return tuple(call for call in _together(self.ops, self.is_joined, row) if len(call) > 1)
 
 
@@ -78,7 +78,7 @@ class WorkerTurns:
         self._orders: dict[bytes, WorkerOrder] = {}
 
     def order(self, types: tuple[int, ...]) -> WorkerOrder:
-        """Order of computes and of transfers of these types; empty without such types."""
+        """Return the order of computes and of transfers of these types; empty without such transfers."""
         chosen = self._with_calls(self._ops(types)) if types else np.arange(0)
         if not chosen.size:
             nothing = np.empty((0, 1), dtype=np.int64)
@@ -108,7 +108,7 @@ class WorkerTurns:
         return _by_turn(ordered, is_joined, is_beside)
 
     def _joined(self, ordered: Ints, starts_s: Floats, ends_s: Floats) -> tuple[Mask, Mask]:
-        """Masks of transfers after transfers, as `ordered`, and of those of one call, shape (op, row)."""
+        """Return masks of transfers that follow a transfer, and that share its call; shape (op, row)."""
         is_transfer = ordered >= self.first[ot.TRANSFERS[0]]
         are_transfers = is_transfer[1:] & is_transfer[:-1]
         is_joined = np.zeros(starts_s.shape, dtype=bool)
@@ -118,7 +118,7 @@ class WorkerTurns:
         return are_transfers, is_joined
 
     def _with_calls(self, chosen: Ints) -> Ints:
-        """Add transfers of one call with a chosen one: who waits for a call waits for all of it."""
+        """Add all transfers that share a call with a chosen one, because a worker waits for whole calls."""
         ordered, *times_s = self._by_start
         if len(chosen) == len(ordered):
             return chosen
@@ -135,7 +135,7 @@ class WorkerTurns:
         return np.flatnonzero(is_chosen | (rows >= SAME_ROWS * is_joined.shape[1]))
 
     def _ops(self, types: tuple[int, ...]) -> Ints:
-        """Computes and transfers of these types, except those that never moved data."""
+        """Return the computes and transfers of these types, except transfers that never moved data."""
         ops = np.concatenate([np.arange(*self.first[each : each + 2]) for each in (*ot.COMPUTE, *types)])
         moved: Ints = ops[~self.no_ops[ops].all(axis=1)]
         return moved
@@ -156,7 +156,7 @@ class WorkerTurns:
 
 
 def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
-    """Sort ops within each turn into one order for all rows, whichever started first.
+    """Sort ops within each turn into one order for all rows, independent of which started first.
 
     ops, is_joined, is_beside : by start, shape (op, row), or (op, 1) where all rows agree.
     """

@@ -1,1 +1,1 @@
-"""Replays of the dependency graph under any scenario."""
+"""Replays of the dependency graph with the durations of any scenario."""

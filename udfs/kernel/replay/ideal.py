@@ -1,4 +1,4 @@
-"""Ideal durations: one value per op type over all that was recorded (model, sections 5 and 7)."""
+"""Ideal durations: one value per op type for the whole recording (model, sections 5 and 7)."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -37,7 +37,7 @@ IDEALS: Final[Mapping[str, Ideal]] = MappingProxyType(
 
 
 def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = IDEALS[PAPER_IDEAL]) -> Floats:
-    """Ideal duration of each op type: mean or median over steps, chunks, dp ranks and microbatches. [s]
+    """Compute each op type's ideal duration, a mean or median over steps, chunks, dp ranks, microbatches. [s]
 
     blocks  : graph and replayed durations, float64, shape (op, step, dp_rank), of steps alike. [s]
     returns : float64, shape (stage, op type); nan where a type was never recorded. [s]
@@ -60,7 +60,7 @@ def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = IDE
 
 
 def ideal_of_ops(graph: OpGraph, ideal_s: Floats) -> Floats:
-    """Ideal duration of each op; float64, shape (op,). [s]
+    """Return the ideal duration of each op; float64, shape (op,). [s]
 
     ideal_s : float64, shape (stage, op type). [s]
     """
@@ -68,7 +68,7 @@ def ideal_of_ops(graph: OpGraph, ideal_s: Floats) -> Floats:
 
 
 def _typical(parts: list[Floats], *, is_mean: bool) -> float:
-    """Mean or median of all values; nan without values."""
+    """Return the mean or median of all values; nan without values."""
     if not parts:
         return float("nan")
     if is_mean:

@@ -1,4 +1,4 @@
-"""Replays in which any set of ops is recorded, ideal or scaled; several scenarios per pass.
+"""Replays in which chosen ops keep recorded durations, or get ideal or scaled ones; several per pass.
 
 The scenarios of section 5 have a faster way (`stacked`), which is proved against this one.
 """
@@ -25,12 +25,12 @@ STACKED_VALUES: Final = 20_000_000
 
 
 def op_stages(graph: OpGraph) -> Ints:
-    """Stage of each op, shape (op, 1)."""
+    """Return the stage of each op, shape (op, 1)."""
     return np.array(graph.stages)[:, None]
 
 
 def op_dp_ranks(graph: OpGraph, dp_size: int) -> Ints:
-    """Dp rank of each op: shape (1, dp) if dp ranks are lanes, (op, 1) if each has its own ops."""
+    """Return each op's dp rank: shape (1, dp) if dp ranks are lanes, (op, 1) if each has its own ops."""
     if graph.has_dp_lanes:
         return np.arange(dp_size)[None, :]
     sizes = [cell.program.size for cell in graph.cells]
@@ -44,7 +44,7 @@ def replay_masks(
     recorded: Mask,
     is_last: Sequence[bool] | None = None,
 ) -> Floats:
-    """Step times of scenarios in which masked ops are as recorded and all others ideal.
+    """Return the step times of scenarios in which only masked ops are recorded and all others ideal.
 
     duration_s  : float64, shape (op, step, dp). [s]
     ideal_of_op : float64, shape (op,). [s]
@@ -67,7 +67,7 @@ def replay_masks(
 def replay_one_by_one(
     graph: OpGraph, layout: Layout, duration_s: Floats, ideal_of_op: Floats
 ) -> ScenarioTimes:
-    """Replay the scenarios of section 5 with separate lanes each; slower than `stacked`.
+    """Replay the scenarios of section 5 of the model with separate lanes for each; slower than `stacked`.
 
     duration_s  : float64, shape (op, step, dp). [s]
     ideal_of_op : float64, shape (op,). [s]
@@ -151,7 +151,7 @@ BlockTimes = tuple[OpGraph, Floats, Floats]
 
 
 class TypeTimes(NamedTuple):
-    """Times by GPU type; float64. [s]
+    """Step and compute times by GPU type; float64. [s]
 
     types     : int, shape (type,), ascending; the first is -1 if some workers' type is unknown.
     compute_s : shape (type, direction); mean compute, nan without any.

@@ -31,7 +31,7 @@ class Match(Enum):
 
 
 class Times(NamedTuple):
-    """Sorted durations of the ops of each key.
+    """Sorted durations of all ops, grouped by the key of the ops.
 
     keys       : ascending.
     first      : where the durations of each key begin, and behind them the number of all.
@@ -67,7 +67,7 @@ def times_by_key(blocks: Sequence[Block], dp_size: int, match: Match) -> Times:
 
 
 def with_other_times(blocks: Sequence[Block], dp_size: int, match: Match, other: Times) -> list[Floats]:
-    """Durations of each block's ops as in the other run, matched by rank; shape (op, step, dp). [s]
+    """Return each block's durations as in the other run, matched by rank; shape (op, step, dp). [s]
 
     Ops whose key the other run lacks keep their own.
     """
@@ -92,7 +92,7 @@ def with_other_times(blocks: Sequence[Block], dp_size: int, match: Match, other:
 
 
 def _in_order(blocks: Sequence[Block], dp_size: int, match: Match) -> tuple[Ints, Floats, Ints]:
-    """Keys and durations of all ops, and the permutation that sorts them by key and duration."""
+    """Return keys and durations of all ops, and the permutation that sorts them by both."""
     keys = np.concatenate(
         [
             np.broadcast_to(_keys(block.graph, dp_size, match)[:, None], block.duration_s.shape).ravel()
@@ -104,7 +104,7 @@ def _in_order(blocks: Sequence[Block], dp_size: int, match: Match) -> tuple[Ints
 
 
 def _keys(graph: OpGraph, dp_size: int, match: Match) -> Ints:
-    """Key of each op, shape (op, dp), or (op, 1) if dp ranks share it or have their own ops."""
+    """Return the key of each op, shape (op, dp), or (op, 1) if dp ranks share it or have own ops."""
     keys: Ints = np.array(graph.op_types, dtype=np.int64)[:, None]
     if match is Match.OP_TYPES:
         return keys
@@ -137,7 +137,7 @@ def parts_of(
 
 
 def _step_times(block: Block, other_s: Floats, group: Ints, number: int) -> Floats:
-    """Step times as more and more groups take the other durations; shape (2 * number, step). [s]
+    """Return step times as more groups take the other run's durations; shape (2 * number, step). [s]
 
     Row i to `number`: the groups below i; row `number` + i: those from i on.
     """
@@ -157,7 +157,7 @@ def _step_times(block: Block, other_s: Floats, group: Ints, number: int) -> Floa
 def change_by_group(
     blocks: Sequence[Block], other_s: Sequence[Floats], groups: Sequence[Ints], number: int
 ) -> Floats:
-    """Total absolute change of durations in each group; shape (group,). [s]"""
+    """Return the total absolute change of durations in each group; shape (group,). [s]"""
     change_s = np.zeros(number)
     for block, taken_s, group in zip(blocks, other_s, groups, strict=True):
         of_op = np.broadcast_to(group, taken_s.shape).ravel()

@@ -1,4 +1,4 @@
-"""Replay: when each op would have run with given durations (model, section 4).
+"""Replay: the time at which each op would have run with given durations (model, section 4).
 
 The recurrence is written twice. `Rows` here is the fast one, with scenarios as rows; `timeline` has the one
 that is read. Tests compare them bit for bit.
@@ -72,7 +72,7 @@ class Rows:
     def run(
         self, is_last: Sequence[bool] | None = None, delays_s: Mapping[int, Floats] = NOTHING_LATE
     ) -> Floats:
-        """Replay all rows; returns the latest end of each lane, shape (row, step, dp). [s]
+        """Replay all rows; return the latest end of each lane, shape (row, step, dp). [s]
 
         is_last  : ops that may end a step, from `last_ops`; all of them if left out.
         delays_s : how much later some ops start; broadcastable to (row, lane). [s]
@@ -114,7 +114,7 @@ class Rows:
         return self.latest_s.reshape(len(self.latest_s), -1, self.dp_ranks)
 
     def grow(self, active: int) -> None:
-        """Give further rows lanes of their own, up to `active`."""
+        """Give lanes of their own to further rows, up to `active` rows."""
         for slot, op in enumerate(self.op_in_slot):
             if op != NO_OP:
                 ends_s = self.ends_s[slot]
@@ -125,7 +125,7 @@ class Rows:
         self.views, self.active_s = list(self.ends_s[:, :active]), self.latest_s[:active]
 
     def meet(self, start: int) -> int:
-        """Let dp ranks of a row wait for each other; returns the slot of their common start."""
+        """Let the dp ranks of a row wait for each other; return the slot of their common start."""
         by_dp = self.views[start].reshape(-1, self.dp_ranks)
         self.views[self.met].reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
         return self.met
@@ -133,7 +133,7 @@ class Rows:
     def _latest_call(
         self, ops: Sequence[int], slot_of: Mapping[int, int], delays_s: Mapping[int, Floats]
     ) -> int:
-        """Slot of the latest start of a rendezvous's ops, some of which have extra delays."""
+        """Return the slot of the latest start of a rendezvous in which some ops have extra delays."""
         latest_s = self.views[self.latest]
         for place, op in enumerate(ops):
             start_s = self.views[self.at_once]
@@ -144,7 +144,7 @@ class Rows:
         return self.latest
 
     def _end_step(self, op: int, end_s: Floats) -> None:
-        """Extend the step to the end of an op."""
+        """Extend the step to the end of an op, if that is later."""
         np.maximum(self.active_s, end_s, out=self.active_s)
         if self.alike is not None:
             waiting_s = self.latest_s[self.filled :]
@@ -158,7 +158,7 @@ def replay(
     is_last: Sequence[bool] | None = None,
     delays_s: Mapping[int, Floats] = NOTHING_LATE,
 ) -> Floats:
-    """Step times of scenarios in which each op starts as soon as all it waits for has ended.
+    """Return step times of scenarios in which each op starts once all ops that it waits for have ended.
 
     durations_s : per op float64, shape (scenario, lane), or (1, lane) if they agree; lane = (step, dp). [s]
     shape       : (scenario, step, dp).
@@ -174,7 +174,7 @@ def replay(
 
 
 def step_times(graph: OpGraph, duration_s: Floats) -> Floats:
-    """Step times of one scenario; float64, shape (step,). [s]
+    """Return the step times of one scenario; float64, shape (step,). [s]
 
     duration_s : float64, shape (op, step, dp_rank); transfers in a rendezvous. [s]
     """
@@ -185,7 +185,7 @@ def step_times(graph: OpGraph, duration_s: Floats) -> Floats:
 
 
 def latest_of_dp_ranks(values_s: Floats) -> Floats:
-    """Maximum over the last axis, dp ranks, which is kept with length 1. [s]"""
+    """Return the maximum over dp ranks, the last axis, which is kept with length 1. [s]"""
     *others, dp_ranks = values_s.shape
     if dp_ranks <= VERY_FEW_DP_RANKS:
         return reduce(np.maximum, (values_s[..., rank : rank + 1] for rank in range(dp_ranks)))
@@ -198,7 +198,7 @@ def latest_of_dp_ranks(values_s: Floats) -> Floats:
 
 
 def ideal_ends(graph: OpGraph, ideal_of_op: Floats) -> list[float]:
-    """End of each op if every op takes its ideal duration; shape (op,), equal for all lanes. [s]"""
+    """Return the end of each op if all ops take ideal durations; shape (op,), equal for all lanes. [s]"""
     ends_s, ideals_s = [0.0] * graph.size, ideal_of_op.tolist()
     end_of = ends_s.__getitem__
     for ops, _, sources, *_ in graph.nodes:
@@ -209,7 +209,7 @@ def ideal_ends(graph: OpGraph, ideal_of_op: Floats) -> list[float]:
 
 
 def last_ops(graph: OpGraph, shortest_s: Floats) -> list[bool]:
-    """Mark ops that may end a step: those not followed by an op of surely non-negative duration.
+    """Mark ops that may end a step: ops that no op of surely non-negative duration follows.
 
     shortest_s : float64, shape (op,); the least that each op may take. [s]
     """

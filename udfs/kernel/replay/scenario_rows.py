@@ -1,4 +1,4 @@
-"""Plan of the stacked replay: scenarios in order of the first node that differs from the ideal.
+"""Plan of the stacked replay, with scenarios in order of the first node that differs from the ideal.
 
 A scenario whose recorded ops have not appeared yet equals the ideal timeline, one number per op. Ordered by
 where they first differ, the scenarios that need lanes are a prefix at every point of the graph.
@@ -44,12 +44,12 @@ class Replicas(NamedTuple):
 
     @property
     def partners(self) -> int:
-        """First row of the ideal partners."""
+        """Index of the first row of the ideal partners of the replicas."""
         return self.first + self.number
 
     @property
     def end(self) -> int:
-        """First row after all replicas and partners."""
+        """Index of the first row after the replicas and their partners."""
         return self.first + 2 * self.number
 
 
@@ -76,7 +76,7 @@ class ScenarioRows:
 
     @cached_property
     def recorded(self) -> dict[tuple[int, int], tuple[int, ...]]:
-        """Rows in which ops of each (op type, stage) are as recorded, without the replica rows."""
+        """Rows in which ops of each (op type, stage) are as recorded, without replica rows."""
         return {kind: self._recorded_rows(*kind) for kind in self.kinds}
 
     def _recorded_rows(self, op_type: int, stage: int) -> tuple[int, ...]:
@@ -86,14 +86,14 @@ class ScenarioRows:
         return tuple(sorted(found))
 
     def recorded_replicas(self, stage: int) -> tuple[int, ...]:
-        """Replica rows in which ops of this stage are as recorded."""
+        """Return the replica rows in which ops of this stage are as recorded."""
         first, number = self.replicas
         return (first, first + 1 + stage)[: min(number, 2)]
 
 
 @once_per_graph
 def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
-    """Order the scenarios of section 5 by where they first differ from the ideal.
+    """Order the scenarios of section 5 of the model by where they first differ from the ideal.
 
     graph : with dp ranks as lanes.
     """
@@ -130,12 +130,12 @@ def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
 
 
 def rows_with_lanes(firsts: Sequence[int], nodes: int) -> tuple[int, ...]:
-    """How many rows have lanes at each node; firsts : node from which each row has them, ascending."""
+    """Count the rows with lanes at each node; firsts : node from which a row has lanes, ascending."""
     return tuple(np.searchsorted(firsts, np.arange(nodes), side="right").tolist())
 
 
 def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
-    """First node that contains each type group, and each stage."""
+    """Return the first node that contains each type group, and the first of each stage."""
     first_of_type: dict[int, int] = {}
     first_of_stage: dict[int, int] = {}
     op_types, stages = graph.op_types, graph.stages
@@ -147,6 +147,6 @@ def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def _first_meeting(graph: OpGraph) -> int:
-    """First node at which dp ranks meet after having waited for something."""
+    """Return the first node at which dp ranks meet after a wait for other ops."""
     positions = (at for at, (_, across_dp, sources, *_) in enumerate(graph.nodes) if across_dp and sources)
     return next(positions, len(graph.nodes))

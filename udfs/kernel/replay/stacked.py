@@ -1,4 +1,4 @@
-"""All scenarios of section 5 in one pass over the graph, with lanes contiguous in memory.
+"""Replay of all scenarios of the model's section 5 in one pass over the graph, with contiguous lanes.
 
 Equal bit for bit to one-at-a-time replays, as tests show, at a fraction of the cost.
 """
@@ -37,7 +37,7 @@ class ScenarioTimes(NamedTuple):
 def replay_scenarios(
     graph: OpGraph, layout: Layout, duration_s: Floats, ideal_of_op: Floats, is_last: list[bool]
 ) -> ScenarioTimes:
-    """Replay a job as recorded, ideal, and with each type, stage, dp rank or worker alone recorded.
+    """Replay a job as recorded, as ideal, and with each type, stage, dp rank or worker alone recorded.
 
     duration_s  : float64, shape (op, step, dp_rank), as recorded; transfers in a rendezvous. [s]
     ideal_of_op : float64, shape (op,). [s]

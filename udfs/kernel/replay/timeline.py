@@ -14,7 +14,7 @@ Place: TypeAlias = tuple[int, int]
 
 
 class Timeline(NamedTuple):
-    """Op times of one step under one choice of durations; lanes are dp ranks, or one if each has own ops.
+    """Op times of one step with one set of durations; lanes are dp ranks, or one if each has own ops.
 
     start_s : float64, shape (op, lane); when the op is called. [s]
     met_s   : float64, shape (op, lane); when the last of its rendezvous is called: until then the op only
@@ -39,7 +39,7 @@ class CriticalOp(NamedTuple):
 
 
 def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
-    """Start and end of every op if each starts as soon as all it waits for has ended.
+    """Return start and end of every op if each starts once all ops that it waits for have ended.
 
     The recurrence as the model has it, number by number; `replay` has it for all steps and scenarios at once.
 
@@ -79,7 +79,7 @@ def timeline_of(graph: OpGraph, start_s: Floats, end_s: Floats) -> Timeline:
 
 
 def _meetings_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], bool]]]:
-    """Rendezvous number of each op, or NO_OP; and for each rendezvous its ops, and if all lanes meet."""
+    """Return each op's rendezvous number, or NO_OP, and each rendezvous's ops and whether all lanes meet."""
     found: list[tuple[tuple[int, ...], bool]] = []
     number = np.full(graph.size, NO_OP)
     for members, across_dp in graph.meetings:
@@ -90,7 +90,7 @@ def _meetings_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], 
 
 
 def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
-    """Ops on the critical path of a step, from first to last.
+    """Return the ops on the critical path of a step, from first to last.
 
     From the op that ends last the path goes back: within its rendezvous to the op that was called last, from
     there to what ended last before that call, of what it waited for and of the computes of its worker,
@@ -118,7 +118,7 @@ def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
 
 
 def _computed_before(graph: OpGraph, timeline: Timeline, place: Place) -> list[Place]:
-    """Computes of the same worker that had ended when an op was called."""
+    """Return the computes of the same worker that had ended when an op was called."""
     op, lane = place
     cell = bisect_right(graph.first_op, op) - 1
     first = graph.first_op[cell]
@@ -127,6 +127,6 @@ def _computed_before(graph: OpGraph, timeline: Timeline, place: Place) -> list[P
 
 
 def _last_of(times_s: Floats, places: list[Place]) -> Place:
-    """Return the first of the given places with the latest time."""
+    """Return the first of those places that have the latest time."""
     ops, lanes = zip(*places, strict=True)
     return places[int(times_s[list(ops), list(lanes)].argmax())]
