@@ -154,7 +154,7 @@ class Tools:
 
     @_tool
     def drain(self, as_of: date | None = None, first: int = 0) -> str:
-        """Which hosts to drain now, by the GPU-hours expected back over the next days less the drain's cost.
+        """Return which hosts to drain now, by the GPU-hours that a drain is expected to save, less its cost.
 
         verdict: drain, probably, no, unknown. expected_low and expected_high are a 90 % interval; it pays if
         the host stays slow for more than break_even_days. as_of: as if the warehouse ended with this day.
