@@ -1,4 +1,4 @@
-"""Group hosts that rose above their past by job and cause, because one slow job has many hosts."""
+"""Groups, by job and cause, of hosts slower than in their past, because one slow job has many hosts."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
