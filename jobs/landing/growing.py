@@ -102,7 +102,7 @@ def rank_logs(files: Sequence[LandedFile]) -> list[LandedFile]:
 
 
 class Where(NamedTuple):
-    """Paths and settings for reading windows. steps : most steps of each window window"""
+    """Paths and settings for reading windows. steps : most steps of each window window window window"""
 
     landing: str
     bounds: Bounds

@@ -1,4 +1,4 @@
-"""Read a landing on Spark's executors: whole units packed into tasks, each file opened once, no shuffle."""
+"""Reader of a landing on Spark's executors, in tasks of whole units; each file is opened once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
