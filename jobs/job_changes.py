@@ -79,7 +79,7 @@ def _of(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _asked(table: str, columns: Sequence[str], args: Arguments) -> str:
-    """Return Return SQL for the rows of a table that the arguments select."""
+    """Return SQL for the rows of a table that the arguments select."""
     return f"SELECT {', '.join([*UNIT_KEY, *columns])} FROM {table} WHERE {_selected(args)}"
 
 

@@ -157,7 +157,7 @@ def check_own(landing: Path) -> None:
 
 
 def check_paths(settings: Settings, _args: Arguments) -> None:
-    """Raise SettingsError as check_own does, and for URLs: logs are generated, and shown, on this machine."""
+    """Raise SettingsError as check_own does, and for URLs, because this machine generates and shows logs."""
     for name, path in (("landing", settings.paths.landing), ("warehouse", settings.paths.warehouse)):
         if is_url(path):
             raise SettingsError(f"the demo stays on this machine: name a folder as --{name}, not {path}")

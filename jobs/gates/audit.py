@@ -135,7 +135,7 @@ def _broken(table: Table, expectations: Sequence[Expectation]) -> str:
 
 
 def _breaks(expectation: Expectation) -> str:
-    """Return a Return a DuckDB condition for rows that break an expectation; null counts as broken."""
+    """Return a DuckDB condition for rows that break an expectation; null counts as broken."""
     return f"NOT coalesce(({_transpiled(expectation.condition)}), false)"
 
 

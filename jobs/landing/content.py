@@ -44,7 +44,7 @@ class Content:
 
     @property
     def digest(self) -> str:
-        """Return the Return the SHA-256 of the bytes read so far."""
+        """Return the SHA-256 of the bytes read so far."""
         return self._digest.hexdigest()
 
     def pieces(self) -> Iterator[bytes]:

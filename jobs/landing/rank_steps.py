@@ -104,7 +104,7 @@ def merged(repeats: Repeats, others: Repeats) -> Repeats:
 
 
 def _digest(rows: Rows, place: int) -> str:
-    """Return the Return the Return the SHA-256 of all values of a row."""
+    """Return the SHA-256 of all values of a row."""
     first = int(rows.lengths[:place].sum())
     found = hashlib.sha256(repr(rows.scalars[place]).encode())
     for values in rows.lists:

@@ -111,7 +111,7 @@ def _landed(account: UnitAccount) -> LandedUnits:
 
 
 def digests_by(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
-    """Return the Return the SHA-256 of files by source_file, computed on Spark's executors."""
+    """Return the SHA-256 of files by source_file, computed on Spark's executors."""
     starts = range(0, len(files), _DIGESTED_TOGETHER)
     parts = [files[start : start + _DIGESTED_TOGETHER] for start in starts]
     found = in_tasks(spark.sparkContext, parts, partial(digests, landing))
@@ -119,7 +119,7 @@ def digests_by(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -
 
 
 def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
-    """Return the Return the SHA-256 of files by source_file; unreadable files are left out."""
+    """Return the SHA-256 of files by source_file; unreadable files are left out."""
     opener, found = UnitFiles(store_of(landing), Bounds()), {}
     for file in files:
         with suppress(FileError):

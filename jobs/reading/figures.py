@@ -163,7 +163,7 @@ class Figures:
 
     @property
     def waterfall(self) -> Figure:
-        """Waterfall from recorded to productive time; GPU-hours if the unit states them, else seconds."""
+        """Return a waterfall from recorded to productive time, in GPU-hours or, if unknown, in seconds."""
         found = self._drawn(WATERFALL)
         amounts = "gpu_hours" if any(row["gpu_hours"] is not None for row in found) else "seconds"
         rows = [
