@@ -64,12 +64,12 @@ class JobShape:
 
     @property
     def world_size(self) -> int:
-        """Number of GPUs of the job."""
+        """Return the number of GPUs of the job."""
         return self.dp_size * self.pp_size * self.tp_size * self.cp_size
 
     @property
     def hosts(self) -> int:
-        """Number of hosts that the GPUs fill."""
+        """Return the number of hosts that the GPUs fill."""
         return -(-self.world_size // GPUS_PER_HOST)
 
     @property
@@ -78,12 +78,12 @@ class JobShape:
         return self.vpp_size * self.pp_size - 1
 
     def rank(self, dp_rank: int, pp_rank: int, cp_rank: int = 0, tp_rank: int = 0) -> int:
-        """Global rank of a worker's rank: tensor parallelism varies fastest, the pipeline slowest."""
+        """Return the global rank of a worker's rank; tensor ranks vary fastest, pipeline ranks slowest."""
         return ((pp_rank * self.dp_size + dp_rank) * self.cp_size + cp_rank) * self.tp_size + tp_rank
 
     @property
     def cells(self) -> list[tuple[int, int]]:
-        """(dp_rank, pp_rank) of each worker, ordered by stage."""
+        """Return (dp_rank, pp_rank) of each worker, ordered by stage."""
         return [(dp_rank, pp_rank) for pp_rank in range(self.pp_size) for dp_rank in range(self.dp_size)]
 
 
@@ -147,6 +147,6 @@ class JobIdentity:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def host_of(self, rank: int) -> str:
-        """Host of a global rank; a generated name if the job has no list of hosts."""
+        """Return the host of a global rank; a generated name if the job has no list of hosts."""
         place = rank // GPUS_PER_HOST
         return self.hosts[place % len(self.hosts)] if self.hosts else f"node-{place:04d}"
