@@ -27,7 +27,7 @@ from jobs.synthetic.shape import JobShape, Workload
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
-    """Return the draw from a log-uniform distribution between two bounds."""
+    """Draw from a log-uniform distribution between two bounds."""
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 

@@ -74,7 +74,7 @@ class JobShape:
 
     @property
     def last_chunk(self) -> int:
-        """Number of the model's last chunk; chunk c of stage p is chunk c * pp_size + p of the model."""
+        """Return the number of the model's last chunk; chunk c of stage p is number c * pp_size + p."""
         return self.vpp_size * self.pp_size - 1
 
     def rank(self, dp_rank: int, pp_rank: int, cp_rank: int = 0, tp_rank: int = 0) -> int:

@@ -87,7 +87,7 @@ class Mechanism(ABC):
         return {}
 
     def part(self, first: int, end: int) -> Self | None:
-        """Part of the mechanism within recorded steps [first, end), counted from there; None if none."""
+        """Return the mechanism within recorded steps [first, end), counted from there; None if absent."""
         del first, end
         return self
 
