@@ -83,7 +83,7 @@ def make_current(
 
 
 def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:
-    """Replace results and fingerprints of these days by those of the other warehouse."""
+    """Copy the results and fingerprints of these days from the other warehouse to this one."""
     ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}

@@ -88,7 +88,7 @@ def _not_in_window(reader: Reader, args: Arguments) -> str:
 
 
 def _not_analysed(reader: Reader, args: Arguments) -> str:
-    """Name the days on which the chosen jobs were analysed, if none of these days is in the window."""
+    """Name the days on which the chosen jobs were analysed, if all of them lie outside the window."""
     found = reader.rows(
         "SELECT min(log_date) AS first, max(log_date) AS last, count(DISTINCT log_date) AS days "
         f"FROM job_days WHERE is_analysed AND {_is_chosen(args)}"

@@ -1,4 +1,4 @@
-"""Checks that a command's input exists, before it creates anything or starts Spark."""
+"""Checks of whether a command's input exists, before the command creates anything or starts Spark."""
 
 from pathlib import Path
 

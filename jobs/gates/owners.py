@@ -28,7 +28,7 @@ def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date,
 
 
 def _before_ingest(warehouse: Warehouse, log_dates: Sequence[date]) -> list[tuple[Published, list[date]]]:
-    """Return the publications that precede the last ingest of recent days, each with those days."""
+    """Return each publication that precedes the last ingest of recent days, together with these days."""
     rows = warehouse.rows(TABLES[PUBLICATIONS]).sort_by("publication").to_pylist(maps_as_pydicts="strict")
     since = datetime.now(UTC) - _KEPT
     last: dict[date, int] = {}

@@ -163,7 +163,7 @@ class Suites:
 
 
 def read_suites(folder: str | None) -> list[Suite]:
-    """Read the built-in suite and those in a folder.
+    """Read the built-in suite and the suites in a folder.
 
     Without Great Expectations there are none, and a folder is an error.
     """

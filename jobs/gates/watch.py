@@ -261,7 +261,7 @@ def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, lis
 
 
 def _risen(values: Iterable[_Value], watch: WatchSettings, log_date: date) -> list[Risen]:
-    """Return values that rise above their past, largest first: name, value, past median, past days."""
+    """Return values that rise above their past, largest first, as name, value, past median and past days."""
     now: dict[str, float] = {}
     past: dict[str, list[float]] = defaultdict(list)
     for name, day, value in values:

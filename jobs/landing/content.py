@@ -185,7 +185,7 @@ class _Pieces(io.RawIOBase):
 
 
 class UnitFiles:
-    """Opens the files of a unit for their readers.
+    """Opener of the files of a unit, for their readers.
 
     digests : SHA-256 of each file that was read to its end
     opened_last : the file that is read, or was last

@@ -122,7 +122,7 @@ class _Misplaced:
 
 
 class Landing:
-    """Run folders of some days, or of some units, under a root.
+    """The run folders of some days, or of some units, under a root.
 
     Raises NoLandingError if the root does not exist.
     """

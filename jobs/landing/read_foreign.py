@@ -108,7 +108,7 @@ class Evidence:
 
 
 class ForeignUnit:
-    """Logs of another tool, read together.
+    """Log files of another tool, which are read together.
 
     given : fields of the user's manifest; None without a valid one
     found : what the files are

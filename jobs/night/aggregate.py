@@ -1,4 +1,4 @@
-"""Aggregate days: fleet, causes, hosts, groups, op types, coverage, power and roles.
+"""Aggregate days: compute figures of fleet, causes, hosts, groups, op types, coverage, power and roles.
 
 job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_day, coverage_day, group_day,
 op_type_day, job_megawatts, power_day, power_in_phase; role_step, jobs -> role_iteration, role_effect;

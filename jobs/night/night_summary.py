@@ -1,4 +1,4 @@
-"""Summary of a night: for its log, its page in the data docs, and the DAG."""
+"""Summary of a night for its log, for its page in the data docs, and for the DAG."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date

@@ -137,7 +137,7 @@ def comparisons(
 
 
 def _by_job(before: Sequence[Row], after: Sequence[Row], confidence: float) -> list[Comparison]:
-    """Compare the other hosts of each job by its days."""
+    """Compare, for each job, the waste of its other hosts before and after the date."""
     first, second = _values_of_jobs(before), _values_of_jobs(after)
     return [
         Comparison(

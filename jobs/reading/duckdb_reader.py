@@ -29,7 +29,7 @@ _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT
 
 
 class DuckDbReader:
-    """Answers questions from one warehouse, as of the publication that was latest at the start.
+    """Engine that answers questions from one warehouse, as of the publication that was latest at the start.
 
     Tables stay open from one question to the next.
 

@@ -49,7 +49,7 @@ class Timeline:
 
 
 class OneUnit(ABC):
-    """Questions about one unit; subclasses provide its rows."""
+    """Interface for questions about one unit, whose rows subclasses provide."""
 
     key: Unit
 

@@ -44,7 +44,7 @@ _ASKING: Final = "asking Spark"
 
 
 class SparkReader:
-    """Answers questions from one warehouse, as of the publication that was latest at the start.
+    """Engine that answers questions from one warehouse, as of the publication that was latest at the start.
 
     Its views are those of the session: another reader in the same session takes their names.
     """

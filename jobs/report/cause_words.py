@@ -66,7 +66,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
 
 
 def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
-    """Return the first day in a row on which the run named this culprit; None if it is the unit's own day."""
+    """Return the first of the consecutive days with this culprit in the run; None for a single day."""
     own = tables.job["log_date"]
     for row in tables.history:
         if row["cause"] == cause and row["culprit"] == identity(culprit) and row["first_day"] < own:

@@ -1,4 +1,4 @@
-"""Culprits in words: which ops are slow, since when, by how much."""
+"""Descriptions of culprits: which ops are slow, since when, and by how much."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime

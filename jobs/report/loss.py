@@ -12,7 +12,7 @@ from schemas.vocabulary import CAUSE_UNEXPLAINED, REPLAYED_STATUSES, Status
 
 
 class Measure(NamedTuple):
-    """Columns in which a fleet's loss is counted.
+    """Names of the columns that measure a fleet's loss.
 
     lost, of : what is lost, and of what; both may be summed.
     unit     : its name, behind a number; empty where shares alone speak.

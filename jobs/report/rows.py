@@ -1,4 +1,4 @@
-"""Rows that pages are made from, as read by jobs.report.read."""
+"""Types for the rows that jobs.report.read reads and that pages show."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -178,7 +178,7 @@ def _chosen(columns: Sequence[str], least: Sequence[int], width: int) -> list[in
 
 
 def _shared(width: int, least: Sequence[int], most: Sequence[int]) -> list[int]:
-    """Distribute a width among columns: the minimum first, then small wishes before large ones."""
+    """Distribute a width among columns: first all minimum widths, then the rest to narrow columns first."""
     wide = list(least)
     room = width - sum(least)
     wanting = sorted(range(len(least)), key=lambda place: most[place] - least[place])

@@ -34,7 +34,7 @@ last; deltalake's commits fail on the ones between; the meaning of % depends on 
 
 
 class PlaceError(WrongInputError):
-    """Raised for a URL that cannot hold a warehouse. The message is one line."""
+    """Raised for a URL that cannot hold a warehouse; the message is one line."""
 
 
 def is_url(root: str) -> bool:

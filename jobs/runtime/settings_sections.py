@@ -8,7 +8,7 @@ from schemas.drain import HISTORY_DAYS, DrainTerms
 
 
 class Section(BaseModel):
-    """Base class of settings sections; immutable."""
+    """Immutable base class of the sections of the settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -34,7 +34,7 @@ class PathSettings(Section):
 
 
 class SimulationSettings(Section):
-    """The ideal of the simulation, and limits that decide a unit's status."""
+    """Settings of the simulation's ideal, and limits that decide a unit's status."""
 
     ideal: Literal["pooled-mean-median", "pooled-median", "stage-mean-median", "stage-median"]
     minimum_steps: Annotated[int, Field(ge=1)]
@@ -76,7 +76,7 @@ class HistorySettings(Section):
 
 
 class RevisionSettings(Section):
-    """Numbers of earlier days and runs that may revise causes."""
+    """Settings of the phase revise: the number of earlier days, and the least number of runs."""
 
     days: Annotated[int, Field(ge=1)]
     minimum_runs: Annotated[int, Field(ge=1)]
@@ -100,7 +100,7 @@ class WatchSettings(Section):
 
 
 class LiveSettings(Section):
-    """What the command watch reads: last steps of each run, on the latest days of the landing."""
+    """Limits of what the command watch reads: last steps of each run, on the latest days of the landing."""
 
     window_steps: Annotated[int, Field(ge=10)]
     days: Annotated[int, Field(ge=1)]

@@ -36,7 +36,7 @@ _HEADERS: Final = {
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one request with a page or a line of text."""
+    """HTTP handler that answers one request with a page or a line of text."""
 
     server_version, sys_version, timeout = "straggler", "", _SILENCE_S
     _pages: Pages

@@ -38,7 +38,7 @@ SIZES: Final = ("dp_size", "pp_size", "vpp_size", "steps", "microbatches")
 
 @dataclass(frozen=True)
 class FleetJob:
-    """One job over all of its days.
+    """A job of the fleet over all of its days.
 
     first, end : it runs in shifts [first, end), counted from the fleet's first
     plan       : what it is and what goes wrong in it; its shape is that of a day's record, windows of its

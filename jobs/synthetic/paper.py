@@ -1,4 +1,4 @@
-"""Random jobs of a history, distributed like those of Lin et al., OSDI '25 (arXiv 2505.05713).
+"""Random jobs of a history, distributed like the jobs of Lin et al., OSDI '25 (arXiv 2505.05713).
 
 CITED marks what others report of the paper in print: 3,079 jobs in five months, 42.5 % of them straggling,
 10.4 % of the GPU-hours wasted, the worst 10 % wasting at least 21.3 %, 1.7 % of the straggling jobs due to

@@ -11,7 +11,7 @@ DP_COLLECTIVES = ("params-all-gather", "grads-reduce-scatter", "separate-grads-a
 
 @dataclass(frozen=True)
 class Compute:
-    """Pass of one microbatch through one chunk of a stage."""
+    """Forward or backward pass of one microbatch through one chunk of a stage."""
 
     direction: str
     microbatch: int

@@ -22,7 +22,7 @@ SPREAD: Final = 0.3
 
 @dataclass(frozen=True)
 class RunHabits:
-    """How a run starts, saves and fails. Times in seconds, counts in steps.
+    """Parameters of how a run starts, saves and fails. Times are in seconds, counts in steps.
 
     save_every, mark_every : after how many steps it saves, and names its step
     failures    : how often it fails; each time it goes on from the last checkpoint

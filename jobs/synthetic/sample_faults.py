@@ -1,4 +1,4 @@
-"""Random mechanisms, from undetectable to severe."""
+"""Random draws of mechanisms, whose effects range from undetectable to severe."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

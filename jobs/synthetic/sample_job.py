@@ -1,4 +1,4 @@
-"""Random jobs: layout, usual times, faults and nuisances, all from one seed."""
+"""Random jobs, whose layout, usual times, faults and nuisances all follow from one seed."""
 
 from collections.abc import Sequence
 from dataclasses import replace

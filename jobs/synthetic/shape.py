@@ -16,7 +16,7 @@ LineOrder = Literal["schedule", "start", "op_type", "shuffled"]
 
 @dataclass(frozen=True)
 class JobShape:
-    """Sizes of a job, and habits of its framework and profiler.
+    """Sizes of a job, and settings of its framework and profiler.
 
     overlapped       : gradients are reduced while the backward runs; a separate all-reduce follows
     batched          : a send and a recv issued together are recorded with one start and one duration
@@ -107,7 +107,7 @@ NOOP_TRANSFER_S: Final = 10e-6
 
 @dataclass(frozen=True)
 class Workload:
-    """Usual durations of a healthy job. Times in seconds.
+    """Usual durations of a healthy job, in seconds.
 
     forward_s      : work linear in tokens of a full microbatch's forward pass through a stage, all its chunks
     backward_ratio : backward over forward of the linear work; two matrix products for one

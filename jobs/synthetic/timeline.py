@@ -1,4 +1,4 @@
-"""Event simulation: start and end of each op on every dp rank in every step."""
+"""Event simulation of the start and end of each op on every dp rank in every step."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence

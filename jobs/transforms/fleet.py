@@ -1,4 +1,4 @@
-"""Aggregates per day: fleet, causes, hosts, groups, op types and coverage.
+"""Aggregates per day, of the fleet, causes, hosts, groups, op types and coverage.
 
 Sums are stored and ratios left to the reader, so that days and groups add up.
 """

@@ -1,4 +1,4 @@
-"""Delta tables without Spark: read few rows, and add staged files with one commit.
+"""Access to Delta tables without Spark: reads few rows, and adds staged files with one commit.
 
 For a table of ten rows Spark makes a plan, reads the log and runs several jobs; here it is a file or two.
 """

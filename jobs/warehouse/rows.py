@@ -84,7 +84,7 @@ class StagedRows:
 
     @cached_property
     def in_files(self) -> FileRows:
-        """Return the staged files as those of a published table."""
+        """Return the staged files in the type of a published table's files."""
         files = [Logged(*each[2:5], dict(each.partition), {}, {}) for each in self.files]
         return FileRows(f"{self.root}/{self.table}", files, all(file.is_sound for file in self.files))
 

@@ -1,4 +1,4 @@
-"""Delta logs of tables: the files that hold the rows of given days."""
+"""Search of tables' Delta logs for the files that hold the rows of given days."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date

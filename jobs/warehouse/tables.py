@@ -1,4 +1,4 @@
-"""A warehouse accessed through Spark: read, replace and append to its tables."""
+"""A warehouse accessed through Spark, which reads, replaces and appends rows of its tables."""
 
 import sys
 from collections.abc import Collection, Mapping, Sequence

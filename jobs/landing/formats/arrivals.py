@@ -33,7 +33,7 @@ class Attendance(NamedTuple):
 
 
 class Arrivals:
-    """Attendances of one run, stored as columns of about 32 bytes each.
+    """Attendances of one run, stored as columns; one attendance takes about 32 bytes.
 
     most : attendances stored; those beyond are counted
     left_out : what says nothing of who came last, in words, and how often

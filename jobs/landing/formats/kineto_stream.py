@@ -29,7 +29,7 @@ Decoded = TypeVar("Decoded")
 
 
 class Args(msgspec.Struct, gc=False):
-    """Fields of an event's args that are used."""
+    """Fields that this project uses of an event's args."""
 
     correlation: int | None = None
     collective: Any = msgspec.field(name="Collective name", default=None)
@@ -41,7 +41,7 @@ class Args(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """Fields of an event that are used; times as in the file. [us]"""
+    """Fields that this project uses of an event, with times as in the file. [us]"""
 
     name: str = ""
     cat: str = ""

@@ -101,7 +101,7 @@ class RankTrace(NamedTuple):
 
 
 class _Scan:
-    """Events collected while a file is read, 16 to 40 bytes each."""
+    """Events collected while a file is read; each event takes 16 to 40 bytes."""
 
     def __init__(self) -> None:
         self.steps: dict[tuple[float, float], int] = {}

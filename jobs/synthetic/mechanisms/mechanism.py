@@ -94,7 +94,7 @@ class Mechanism(ABC):
 
 @dataclass(frozen=True)
 class Windowed(Mechanism):
-    """A mechanism limited to a window of steps."""
+    """A mechanism that is limited to a window of steps."""
 
     window: Window = field(default=ALWAYS, kw_only=True)
 

@@ -1,4 +1,4 @@
-"""Late transfers (cause communication) and late data (causes launch_delay and data_loading).
+"""Mechanisms of late transfers (cause communication) and late data (causes launch_delay and data_loading).
 
 Without it every transfer and load takes its usual time, and no stage's first forward-compute is delayed by
 its host.

@@ -1,4 +1,4 @@
-"""Uneven work: of stages (cause stage_imbalance) and of data (cause data_imbalance).
+"""Mechanisms of uneven work among stages (cause stage_imbalance) or data (cause data_imbalance).
 
 Without it the same work is spread evenly: over all chunks, or within each step.
 """

@@ -1,4 +1,4 @@
-"""Faults of workers: slowness (cause slow_worker), pauses (pause), slower types of GPU (mixed_hardware).
+"""Faults of workers: slowness (cause slow_worker), pauses (pause), slower GPU types (mixed_hardware).
 
 Without it their cells are as fast as their peers, the spikes are gone, and all else stays.
 """
