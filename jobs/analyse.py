@@ -95,7 +95,7 @@ def main(args: Arguments) -> int:
 
 
 def _not_written(page: Path, content: bytes) -> str:
-    """Write the page; return the reason if it could not be written, else an empty text."""
+    """Write the page; return why the page could not be written, or an empty text."""
     try:
         page.write_bytes(content)
     except OSError as error:

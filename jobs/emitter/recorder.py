@@ -154,7 +154,7 @@ class Recorder:
 
     @never_raises
     def mark(self) -> Mark | None:
-        """Return a mark of the current time; None if the step is not recorded."""
+        """Return a time mark for now; None if the step is not recorded."""
         return None if self._step is None or self._clock is None else self._clock.mark()
 
     @never_raises

@@ -1,4 +1,4 @@
-"""Find units whose log files have had another owner since the day's previous ingest."""
+"""Find units whose log files have changed their owner since the day's previous ingest."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -71,7 +71,7 @@ OF_DAYS: Final = tuple(name for name, phase in PHASES.items() if phase.of_days)
 
 
 def days_reached(phase: str, days: int) -> int:
-    """Return up to how many days after a changed day the rows of a phase depend on that day.
+    """Return for how many days after a changed day a phase's rows still depend on that day.
 
     days : how many one phase looks back
     """

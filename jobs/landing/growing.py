@@ -72,7 +72,7 @@ def last_lines(file: BinaryIO, lines: int) -> bytes:
 
 
 def _exactly(file: BinaryIO, size: int) -> bytes:
-    """Read this many bytes; fewer at the end of the file."""
+    """Read `size` bytes, or fewer at the end of the file."""
     found = b""
     while len(found) < size and (piece := file.read(size - len(found))):
         found += piece

@@ -68,7 +68,7 @@ class RankSteps:
         return rows.where(np.array([each is None for each in why], dtype=bool)), refused
 
     def _judged(self, key: _Key, rows: Rows, place: int, file: LandedFile) -> tuple[str, str] | None:
-        """Return the reject reason and sentence for a row that is not stored; None if the row is stored."""
+        """Return the reject reason and explanation of a row that is not stored; None if the row is stored."""
         (rank, step), own = key, file.source_file
         if file.rank is not None and rank != file.rank:
             return Reason.IDENTITY_MISMATCH, f"a line of rank {rank} in the log of rank {file.rank}"

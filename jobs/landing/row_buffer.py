@@ -51,7 +51,7 @@ class RowBuffer:
         self._bytes += sum(each.nbytes for _, each in other.rejects)
 
     def drop(self) -> None:
-        """Drop everything, including what is already written."""
+        """Drop all rows and rejects, including those that are already written."""
         self.staging.drop()
 
     def flush(self) -> None:

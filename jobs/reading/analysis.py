@@ -85,7 +85,7 @@ def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
 
 
 def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
-    """Return the recorded rows for the timeline on the run's page."""
+    """Return the recorded rows that the timeline on the run's page shows."""
     crop = crop_of(tables)
     if crop is None:
         return []
@@ -174,7 +174,7 @@ def ignored_files(run: Run, found: Analysis) -> Iterator[str]:
 
 
 def other_day(run: Run, found: Analysis) -> Iterator[str]:
-    """Say so if all lines of a run have times of another day than its folder, as a copied run would have."""
+    """Warn if all lines of a run have times of another day than its folder, as a copied run would have."""
     day, rows = run.unit.log_date, found.read.rows
     days = pc.divide(rows["t0_us"], _DAY_US)
     is_there = pc.any(pc.equal(days, (day - date(1970, 1, 1)).days)).as_py()  # None without times of day

@@ -1,4 +1,4 @@
-"""Crop of the recorded timeline: a culprit beside a peer, in a slow step and a usual step.
+"""Part of the recorded timeline for a page: a culprit and a peer, in a slow step and a usual step.
 
 Reads four rows of rank_steps per unit, so that the headline can be checked without another tool.
 """

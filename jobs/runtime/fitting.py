@@ -178,7 +178,7 @@ def _chosen(columns: Sequence[str], least: Sequence[int], width: int) -> list[in
 
 
 def _shared(width: int, least: Sequence[int], most: Sequence[int]) -> list[int]:
-    """Distribute a width among columns: first all minimum widths, then the rest to narrow columns first."""
+    """Distribute a width among columns: all minimum widths first, then the smallest further needs."""
     wide = list(least)
     room = width - sum(least)
     wanting = sorted(range(len(least)), key=lambda place: most[place] - least[place])

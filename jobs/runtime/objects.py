@@ -79,7 +79,7 @@ def version(root: str, name: str) -> Version | None:
 
 
 def contents(root: str, names: Sequence[str]) -> list[bytes]:
-    """Return the contents of several objects, read in parallel. Raises FileNotFoundError without one."""
+    """Read the contents of several objects in parallel. Raises FileNotFoundError if one is missing."""
     if not names:
         return []
     with _asking(), ThreadPoolExecutor(min(_AT_A_TIME, len(names))) as beside:

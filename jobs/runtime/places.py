@@ -123,7 +123,7 @@ def s3_region() -> str | None:
 
 
 def storage_options(root: str) -> dict[str, str] | None:
-    """Return the options for deltalake beyond the environment; None for a local folder.
+    """Return the options that deltalake needs besides the environment; None for a local folder.
 
     It reads AWS_*, GOOGLE_* and AZURE_* by itself, but takes an address without encryption only if asked to.
     """

@@ -1,4 +1,4 @@
-"""Reader of conf/, the only module that reads it: base.toml, overlays, and command-line overrides.
+"""The only reader of conf/: base.toml, overlays, and overrides from the command line.
 
 A settings file may say `extends = "base"`, "local", "cluster", "kubernetes" or "yarn"; without it, it lies on
 top of local.toml.
@@ -117,7 +117,7 @@ def with_spark_conf(settings: Settings, conf: Mapping[str, str]) -> Settings:
 
 
 def _layers(chosen: str) -> list[_Layer]:
-    """Load all settings files involved, base first, as (name, contents)."""
+    """Load all files of settings, the base file first, as (name, contents)."""
     layers: list[_Layer] = []
     wanted: str | None = chosen
     while wanted is not None:

@@ -19,7 +19,7 @@ Cell = tuple[int, int]
 
 
 class Place:
-    """Index of a job's ops by type and stage, and of its workers by host.
+    """Lookup of a job's ops by type and stage, and of its workers by host.
 
     code, pp_rank, microbatch, chunk : of every op; code is that of its type, chunk that of the model
     """
@@ -126,7 +126,7 @@ class Conditions:
 
     @cached_property
     def added_s(self) -> Values:
-        """Time added to each op, shape (op, step, dp_rank). [s]"""
+        """Return the time added to each op, shape (op, step, dp_rank). [s]"""
         return np.zeros((len(self.place.ops), *self.lanes))
 
     def slow_down(

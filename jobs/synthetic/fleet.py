@@ -119,7 +119,7 @@ class Fleet:
         return self.first_day + timedelta(days=day)
 
     def time_of(self, shift: int) -> datetime:
-        """Return the start of a shift."""
+        """Return the time at which a shift starts."""
         midnight = datetime.combine(self.first_day, datetime.min.time(), UTC)
         return midnight + timedelta(hours=SHIFT_HOURS * shift)
 
@@ -149,7 +149,7 @@ class Fleet:
         )
 
     def plan(self, job: FleetJob, day: int) -> JobPlan:
-        """Complete plan of a job on a day."""
+        """Return the complete plan of a job on a day."""
         seed = SEEDS_PER_JOB * job.plan.seed + day
         plan = job.plan.day(day - job.days.start, seed, self.identity(job, day), self.sick(job, day))
         if not self._is_fixed(job, day):

@@ -109,7 +109,7 @@ def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> Int64s:
 
 
 def _by_clocks_of_workers(timeline: Timeline, simulation: Simulation, t0_us: Int64s) -> Timeline:
-    """Shift times to each worker's own clock, without any time below zero."""
+    """Shift times to each worker's own clock, so that no time is below zero."""
     conditions = simulation.conditions()
     since_s = (t0_us - t0_us[0])[:, None] * 1e-6
     ahead_s = conditions.clock_s[:, None, :] + conditions.clock_rate[:, None, :] * since_s

@@ -67,7 +67,7 @@ class RunCourse:
     lost_steps: list[int] = field(default_factory=list)
 
     def spend(self, part: str, lasts_s: float) -> None:
-        """Let time pass outside of steps."""
+        """Advance the simulated time, outside of steps."""
         self.spent_s[part] += lasts_s
         self.now_s += lasts_s
 

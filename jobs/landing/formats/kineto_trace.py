@@ -61,7 +61,7 @@ class Kernels(NamedTuple):
     step: Ints
 
     def where(self, chosen: Flags | Ints | slice) -> "Kernels":
-        """Return the kernels at these places."""
+        """Return the kernels at these positions."""
         return Kernels._make(values[chosen] for values in self)
 
     @property

@@ -76,7 +76,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
 
 
 def _read(content: BinaryIO, lines: _Lines, sizes: dict[str, int], left_out: Counter[str]) -> None:
-    """Add the iterations of a file."""
+    """Add the iterations in a file to `lines`."""
     for line in _lines(content):
         found = _iteration(line)
         if found is None:

@@ -60,7 +60,7 @@ _ELEMENTS: Final = {
 
 
 class LineError(Exception):
-    """Raised for an invalid line, with a reject reason and a sentence."""
+    """Raised for an invalid line, with a reject reason and a sentence of explanation."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)

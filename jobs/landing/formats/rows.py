@@ -168,7 +168,7 @@ class Reject(NamedTuple):
 
 
 class FileError(Exception):
-    """Raised for a whole file that cannot be used, with a reject reason and a sentence."""
+    """Raised for a whole file that cannot be used, with a reject reason and a sentence of explanation."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)

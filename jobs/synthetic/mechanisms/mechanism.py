@@ -49,7 +49,7 @@ class Window:
         return np.where(self.mask(steps), grown, 0.0)
 
     def later(self, steps: int) -> "Window":
-        """Return this window as seen when steps are counted from `steps` later."""
+        """Return this window for a count of steps that begins `steps` later."""
         return Window(self.first - steps, None if self.end is None else self.end - steps, self.grows)
 
 

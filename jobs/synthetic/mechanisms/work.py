@@ -34,7 +34,7 @@ class LossLayer(Mechanism):
     cause: ClassVar[str | None] = "stage_imbalance"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Add to the constant time of the last chunk, or of all chunks."""
+        """Increase the constant time of the last chunk, or of all chunks."""
         del rng
         time_s = np.array([self.forward_s, self.backward_s])
         if self.is_spread:
