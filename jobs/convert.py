@@ -131,7 +131,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _given(files: Sequence[Path]) -> dict[str, Any]:
-    """Return the fields of the job.json among the files."""
+    """Return the fields of the job.json that is among the files."""
     for file in files:
         if file.name == MANIFEST:
             try:

@@ -57,7 +57,7 @@ SAFE_NAME = re.compile(r"[A-Za-z0-9._+@=~-]+")
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a job as in its manifest; `fields` are team, model, gpu_hours, restarts, labels ..."""
+    """One run of a job as in its manifest; `fields` holds its other fields, such as team and gpu_hours."""
 
     job_id: str
     run_id: str

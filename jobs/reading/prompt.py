@@ -1,4 +1,4 @@
-"""Interactive prompt for questions, with history and completion; tables stay open."""
+"""Interactive prompt for questions, with history and completion, which keeps tables open."""
 
 import readline
 from collections.abc import Callable, Iterator, Mapping, Sequence

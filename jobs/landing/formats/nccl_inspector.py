@@ -1,4 +1,4 @@
-"""Reader of NCCL Inspector logs: each rank's time in each collective, which shows the last rank; no replay.
+"""Reader of NCCL Inspector logs, which show the last rank of each collective but allow no replay.
 
 What is read, and what a log needs: nccl_inspector.md beside this file.
 """
