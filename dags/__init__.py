@@ -1,4 +1,4 @@
-"""The DAGs, one explicit file each, and their building blocks in `operators`."""
+"""The DAGs, with one explicit file each, and their building blocks in `operators`."""
 
 from pathlib import Path
 from typing import Final

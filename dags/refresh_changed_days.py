@@ -1,4 +1,4 @@
-"""# Late and corrected data: days that have changed since their night
+"""# Late and corrected data: repeats days that have changed since their night
 
 Looks back over the days before its own (`history.look_back_days` of the settings, 7 as delivered) for rank
 logs that arrived after the night, corrected manifests and units that were taken away, and does exactly those

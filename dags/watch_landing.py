@@ -1,4 +1,4 @@
-"""# Runs in progress: causes that begin and end, within minutes
+"""# Runs in progress: warns of causes that begin and end, within minutes
 
 Every ten minutes the last steps of each run in progress are simulated as the night does it. What was found
 is in tables of its own, and a cause that begins or ends is posted to the webhook, once.

@@ -1,1 +1,1 @@
-"""Entry points, one module each; the folders beside them hold their parts."""
+"""Commands, one module each; the folders beside them hold the code that the commands share."""

@@ -1,4 +1,4 @@
-"""Aggregate one log date: the fleet, its causes, hosts and groups."""
+"""Aggregate one log date: compute figures of the fleet, its causes, hosts and groups."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Analyse: one run straight from its folder: how slow, why, time saved by fixes; and its page.
+"""Analyse one run straight from its folder: how slow it is, why, and what each fix saves.
 
 `straggler analyse FOLDER` needs no warehouse, no settings and no Spark. Figures are those of a night over the
 same folder, except for causes that only other jobs and days can decide.
@@ -95,7 +95,7 @@ def main(args: Arguments) -> int:
 
 
 def _not_written(page: Path, content: bytes) -> str:
-    """Write the page; returns why it could not be written, empty if it was."""
+    """Write the page; return why the page could not be written, or an empty text."""
     try:
         page.write_bytes(content)
     except OSError as error:
@@ -104,7 +104,7 @@ def _not_written(page: Path, content: bytes) -> str:
 
 
 def _for_programs(found: Analysis, page: Path | None) -> Result:
-    """The unit's row of job_slowdown, its causes and rejects as in the tables, and the path of the page."""
+    """Return the results for programs: the unit's rows as in the tables, and the path of the page."""
     (row,) = found.results[JOB_SLOWDOWN].to_pylist(maps_as_pydicts="strict")
     causes = [
         {name: value for name, value in each.items() if name not in UNIT_KEY} for each in found.tables.causes
@@ -190,7 +190,7 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
 
 
 def _write_causes(found: Analysis) -> None:
-    """Print what is slow, what is lost to it, and the time that each fix alone saves, largest first."""
+    """Print what is slow, the time lost to each cause, and the time that each fix alone saves."""
     causes = found.tables.causes
     if not causes:
         return
@@ -226,7 +226,7 @@ def _time(found: Analysis) -> Iterator[str]:
 
 
 def _beside(folder: Path) -> Path:
-    """Folder beside the logs' own folder, or beside the landing that contains it."""
+    """Return the folder beside the logs' own folder, or beside the landing that contains the logs."""
     found = folder.resolve()
     found = found if found.is_dir() else found.parent
     while "=" in found.name:

@@ -38,7 +38,7 @@ _COLUMNS: Final = ("days", "phase", "units", "million_ops", "megabytes", "second
 
 
 def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
-    """Run the planned work; returns rows per table and the work of each phase."""
+    """Run the planned work; return the rows per table and the work of each phase."""
     if todo.retouched:
         days = sorted({each.unit[0] for each in todo.retouched})
         units = {each.unit for each in todo.retouched}
@@ -66,7 +66,7 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
 
 
 def _estimate(seconds_of: Sequence[tuple[str, float | None]]) -> str:
-    """Say how long these phases take, each with its estimate, and which no run has measured."""
+    """Describe how long these phases are expected to take, and name those that no run has measured."""
     known = [seconds for _, seconds in seconds_of if seconds is not None]
     if not known:
         return "; no run was measured here yet, so the time is not known" if seconds_of else ""
@@ -76,7 +76,7 @@ def _estimate(seconds_of: Sequence[tuple[str, float | None]]) -> str:
 
 
 def print_summary(counts: dict[str, int], asked: Collection[date], todo: Plan) -> None:
-    """Print a summary of the finished backfill of the days asked for."""
+    """Print a summary of the finished backfill of the requested days."""
     done = {*todo.log_dates}
     others = {0: "", 1: "; the other was done and unchanged, or has no logs"}.get(
         len({*asked} - done), "; the others were done and unchanged, or have no logs"
@@ -99,7 +99,7 @@ def _duration(seconds: float) -> str:
 
 
 def _phases(text: str) -> list[str]:
-    """Parse a comma-separated list of phases; returns them in order of dependency."""
+    """Parse a comma-separated list of phases; return the phases in order of dependency."""
     named = text.split(",")
     unknown = [name for name in named if name not in PHASE_NAMES]
     if unknown:
@@ -108,14 +108,14 @@ def _phases(text: str) -> list[str]:
 
 
 def days_between(first: date, last: date) -> list[date]:
-    """Days from first to last, both included. Raises SettingsError if last is before first."""
+    """Return the days from first to last, both included. Raises SettingsError if last is before first."""
     if last < first:
         raise SettingsError(f"--to {last} lies before --from {first}")
     return [first + timedelta(days=day) for day in range((last - first).days + 1)]
 
 
 def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], list[str]]:
-    """Settings, days and phases from the arguments. Raises SettingsError if they contradict each other."""
+    """Return settings, days and phases from the arguments. Raises SettingsError if they are contradictory."""
     log_dates, phases = days_between(args.first, args.last), args.phases or list(PHASE_NAMES)
     if args.warehouse_new is None:
         return settings, log_dates, phases
@@ -140,7 +140,7 @@ def dry_run(settings: Settings, args: Arguments) -> None:
 def _check_jobs(
     settings: Settings, job_ids: Collection[str], log_dates: list[date], phases: list[str]
 ) -> None:
-    """Raise SettingsError for the first of these jobs that these days lack, if they have others."""
+    """Raise SettingsError for the first requested job that has no unit on these days, if others have some."""
     left, names = {*job_ids}, set[str]()
     for some in in_batches(log_dates, settings) if left else ():
         units = set(Landing(settings.paths.landing, some).units) if Phase.INGEST in phases else set()
@@ -156,7 +156,7 @@ def _check_jobs(
 
 
 def _say_without_logs(settings: Settings, log_dates: list[date], phases: list[str]) -> None:
-    """Say if none of these days has logs to ingest, and which days near them have."""
+    """Print a message if none of these days has logs to ingest, and name the nearest days with logs."""
     if Phase.INGEST not in phases:
         return
     landing = Landing(settings.paths.landing, log_dates)
@@ -202,7 +202,7 @@ def _reads(settings: Settings, args: Arguments) -> None:
     dry_run=dry_run,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Run phases over a range of log dates, wherever they are not done yet."""
+    """Run phases over a range of log dates; work that is already done is not repeated."""
     settings, log_dates, phases = _asked(settings, args)
     tables, by_workers = Warehouse.of(spark, settings), partial(digests_by, spark)
     with working("backfill: looking for work"):

@@ -1,4 +1,4 @@
-"""Compare versions: what a new version or other settings would change, before they become current.
+"""Compare versions: show what a new version or other settings would change before they become current.
 
 A new version is backfilled into a separate warehouse beside the current one, whose ingested tables it
 reads: `backfill --warehouse-new DIR`. This command compares it with the current one, and makes it current
@@ -83,7 +83,7 @@ def make_current(
 
 
 def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:
-    """Replace results and fingerprints of these days by those of the other warehouse."""
+    """Copy the results and fingerprints of these days from the other warehouse to this one."""
     ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
@@ -92,12 +92,12 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
 
 
 def _units(warehouse: Warehouse, days: Sequence[date]) -> set[Unit]:
-    """Units with results on these days."""
+    """Return the units with results on these days."""
     return set(keys_of(warehouse.rows(TABLES[JOB_SLOWDOWN], days)))
 
 
 def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
-    """Days in the range that have results in the new warehouse."""
+    """Return the days in the range that have results in the new warehouse."""
     rows = warehouse.read(TABLES[JOB_SLOWDOWN]).select("log_date").distinct().collect()
     days = sorted(row["log_date"] for row in rows)
     return [day for day in days if (first is None or first <= day) and (last is None or day <= last)]

@@ -90,7 +90,7 @@ _COMPLETION: Final = (
 
 
 class _Console(click.Group):
-    """Group of all commands; imports only the one that is called."""
+    """Group of all commands; only the module of the called command is imported."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's
         return list(COMMANDS)
@@ -114,7 +114,7 @@ class _Console(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> int:
-        """Run the named command; while its module is imported too, an interruption is one line."""
+        """Run the named command; an interruption, even during the import of its module, prints one line."""
         try:
             status: int = super().invoke(ctx)
         except KeyboardInterrupt:
@@ -143,7 +143,7 @@ CONSOLE: Final = _Console(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command named by the arguments; returns its exit status."""
+    """Run the command named by the arguments; return its exit status."""
     return run(CONSOLE, argv)
 
 

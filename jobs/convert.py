@@ -1,4 +1,4 @@
-"""Convert: write another tool's logs as rank logs into a landing; --check only prints a summary.
+"""Convert another tool's logs to rank logs in a landing; `--check` only prints a summary.
 
 `python -m jobs.convert FOLDER --check` needs no Spark. A job.json among the files adds what they lack.
 """
@@ -55,7 +55,7 @@ _MOST_RUNS: Final = 5
     AS_JSON,
 )
 def main(args: Arguments) -> int:
-    """Convert the logs of one run of another tool, or print a summary of them.
+    """Convert the logs of one run of another tool, or print a summary of the logs.
 
     Exits with 1 for a log that cannot be converted. --check also judges what a landing takes as it is, and
     exits with 1 for a run that no replay can be made of, as `analyse` does.
@@ -106,7 +106,7 @@ def _converted(args: Arguments) -> int:
 
 
 def _run(paths: Sequence[Path]) -> tuple[Run, list[str]]:
-    """Return the run in a folder or made of these files, and names of other files in the folder.
+    """Return the run in a folder or made of the given files, and the names of the folder's other files.
 
     Raises NoRunError for a folder without a run, or with several, and for what does not exist.
     """
@@ -124,14 +124,14 @@ def _run(paths: Sequence[Path]) -> tuple[Run, list[str]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a file itself, or the files of a folder except hidden ones."""
+    """Return the file itself for a file, or all files that are not hidden for a folder."""
     if not path.is_dir():
         return [path]
     return sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
 
 
 def _given(files: Sequence[Path]) -> dict[str, Any]:
-    """Return the fields of the job.json among the files."""
+    """Return the fields of the job.json that is among the files."""
     for file in files:
         if file.name == MANIFEST:
             try:
@@ -145,7 +145,7 @@ def _given(files: Sequence[Path]) -> dict[str, Any]:
 
 
 def _judged(outcome: Analysis, how: str | None, facts: Mapping[str, object], *unread: str) -> int:
-    """Say what a night would say of the run; returns the exit status that `analyse` has.
+    """Print how a night would judge the run; return the exit status that `analyse` would have.
 
     facts : for programs, beside it.
     unread : sentences on files from which nothing was read, where nothing else says so.
@@ -164,7 +164,7 @@ def _judged(outcome: Analysis, how: str | None, facts: Mapping[str, object], *un
 
 
 def _of_conversion(found: Conversion) -> dict[str, object]:
-    """Facts read from the logs, for programs."""
+    """Return facts read from the logs, for programs."""
     return {
         **{name: found.job[name] for name in _SAID},
         "ops": found.ops,
@@ -201,7 +201,7 @@ def _report(found: Conversion) -> Iterator[str]:
 
 
 def _refuse_other_day(found: Conversion, log_date: date) -> None:
-    """Raise ConversionError if a night of that date would leave out every line."""
+    """Raise ConversionError if a night of that date would leave out every line of the logs."""
     kept, _ = of_log_date(found.rows, {"log_date": log_date}, SimulationSettings().log_day_margin_s)
     if found.rows.num_rows and not kept.num_rows:
         day, leaves = recorded_day(found.rows), f"a night of {log_date} leaves all of them out"

@@ -1,4 +1,4 @@
-"""Convert health: writes other tools' reports about hosts as health/1, to a day's folder of a landing.
+"""Convert other tools' reports about hosts to the format health/1, in a day's folder of a landing.
 
 Without --landing it prints the lines.
 """
@@ -100,7 +100,7 @@ def _content(path: Path) -> bytes:
 
 
 def converted(content: bytes, source: str, given: Given, most: int) -> list[Record]:
-    """Return the events of a tool's output. Raises SourceError, also for more than `most`."""
+    """Return the events in a tool's output. Raises SourceError for invalid output or too many events."""
     text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     lines = text.split("\n")  # JSON may hold other ends of lines inside a text
     found = list(islice(SOURCES[source].convert(lines, given), most + 1))
@@ -110,7 +110,7 @@ def converted(content: bytes, source: str, given: Given, most: int) -> list[Reco
 
 
 def of_day(records: Sequence[Record], day: date, left_out: Counter[str]) -> Iterator[Record]:
-    """Events of a day; one that began before it, and had not ended by then, is moved to its start."""
+    """Yield the events of a day; an event that is still open at midnight is moved to the start of the day."""
     midnight = datetime.combine(day, time(), UTC)
     ended: dict[tuple[object, ...], datetime] = {}
     for each in records:
@@ -141,7 +141,7 @@ def _lines(records: Iterable[Record]) -> Iterator[str]:
 
 
 def _write_day(landing: Path, day: date, name: str, kept: Collection[Record]) -> None:
-    """Write the events of a day, if it has any, and say what was written."""
+    """Write the events of a day, if it has any, and print what was written."""
     if not kept:
         say(f"nothing written: no event of {day}")
         return
@@ -151,7 +151,7 @@ def _write_day(landing: Path, day: date, name: str, kept: Collection[Record]) ->
 
 
 def _write(landing: Path, day: date, name: str, records: Iterable[Record]) -> Path:
-    """Write a file whole or not at all; the same output gives the same file."""
+    """Write a file atomically; the same output gives the same file."""
     folder = landing / f"log_date={day}"
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / f".{name}.{os.getpid()}.tmp"

@@ -61,7 +61,7 @@ def page(answers: Sequence[tuple[SqlFile, Result]], head: str = _HEAD) -> str:
 
 
 def _recipes(reader: Reader) -> tuple[Sequence[SqlFile], str]:
-    """Return the recipes and the head of the page, both about what this warehouse has."""
+    """Return the recipes and the head of the page, with the names of jobs and days in this warehouse."""
     own = reader.rows(_OWN).to_pylist()
     if not own or set(_DEMO_JOBS) & set(job_ids(reader)):
         return RECIPES, _HEAD
@@ -74,7 +74,7 @@ def _recipes(reader: Reader) -> tuple[Sequence[SqlFile], str]:
 
 
 def _with(text: str, stands_for: Mapping[str, str]) -> str:
-    """Replace names of the demo, also in quotes of SQL; all in one pass, as one name may hold another."""
+    """Replace the demo's names in a text or SQL query in one pass, because one name may contain another."""
 
     def here(found: re.Match[str]) -> str:
         name = stands_for[found["name"]]

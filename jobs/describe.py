@@ -1,4 +1,4 @@
-"""Describe: the data dictionary in the terminal, or as a page.
+"""Describe: print the data dictionary in the terminal, or write it as a page.
 
 `straggler describe` lists tables and views, `straggler describe job_slowdown` describes one of them,
 `straggler describe flag_reason` a column of any, `straggler describe --html FILE` writes all of it as one
@@ -46,7 +46,7 @@ _NO_WAREHOUSE: Final = "/no/warehouse"
 
 
 def _name(text: str) -> str:
-    """Return the name of a table, view, query or column; raises ValueError for any other."""
+    """Return the name of a table, view, query or column; raise ValueError for any other name."""
     names = {each.lower(): each for each in (*TABLES, *VIEWS, *QUERIES)}
     columns = {entry.column for entry in entries()}
     if (low := text.lower()) not in names.keys() | columns:
@@ -120,7 +120,7 @@ def _describe_table(table: Table, form: str | None) -> None:
 
 
 def _lines(entry: Entry) -> list[str]:
-    """Lines that describe a column: name and type, then its meaning and formula."""
+    """Return the lines that describe a column: name and type, then its meaning and formula."""
     column, kind, unit, is_key, is_nullable, meaning, formula = _row(entry)
     notes = (f"[{unit}]" if unit else "", "key" if is_key else "", "may be null" if is_nullable else "")
     head = "  ".join([column, *(note for note in (kind, *notes) if note)])
@@ -172,7 +172,7 @@ def _describe_sql(file: SqlFile, form: str | None, *, is_sql: bool) -> None:
 
 
 def _columns(file: SqlFile) -> list[Entry]:
-    """Columns of a view or query, with the meaning in the tables that it reads, where those agree.
+    """Return the columns of a view or query, with their meanings in the tables it reads if those agree.
 
     What it says itself follows: a row may have only a part of what the table's column has.
     """
@@ -195,7 +195,7 @@ def _columns(file: SqlFile) -> list[Entry]:
 
 
 def _said_of(column: str, file: SqlFile) -> str:
-    """Return the sentences on a view or query that name this column; names of one word are words of any."""
+    """Return the sentences of a view or query that name this column; ignore columns without an underscore."""
     sentences = re.split(r"(?<=[.])\s+", file.meaning) if "_" in column else []
     return " ".join(each for each in sentences if re.search(rf"\b{column}\b", each))
 

@@ -1,4 +1,4 @@
-"""Diff: what made this run slower? Compares two runs, folders of logs, days, or before and after a date.
+"""Diff: explain what made a run slower, by comparing two runs, folders, days, or both sides of a date.
 
 `straggler diff RUN_A RUN_B`: by how much a step of B takes longer, and what causes, op types, stages, hosts
 and exposed communication make of it. For CI: `--fail-above 3%` ends with exit status 4. Nothing is written
@@ -42,13 +42,13 @@ _SHOWN: Final = 0.02
 
 
 class SlowerError(PlainError):
-    """Raised when B is slower than --fail-above allows."""
+    """Raised when run B is slower than --fail-above allows."""
 
     exit_status: ClassVar[int] = Exit.SLOWER
 
 
 def run(a: Sources, b: Sources, confidence: float) -> tuple[Found, list[str]]:
-    """Compare two sides; returns the result, and notes on how to read it."""
+    """Compare two sides; return the result and notes on how to read it."""
     divided, why_not = by_ops(a, b)
     found = find(a.side, b.side, confidence, divided)
     return found, [*a.left_out, *b.left_out, *_notes(found, divided, why_not)]
@@ -113,7 +113,7 @@ def _of_side(side: Side) -> dict[str, object]:
 
 
 def _print(found: Found, notes: list[str], args: Arguments) -> None:
-    """Print the answer; JSON as one object, other formats for programs as rows only."""
+    """Print the answer: as one object in JSON, and as rows only in other formats for programs."""
     if args.format == "json":
         answer = {
             "a": _of_side(found.a),
@@ -149,7 +149,7 @@ def _is_large(part: Part, found: Found) -> bool:
 
 
 def limit(text: str) -> float:
-    """Parse a share such as 3% or 0.03. Raises ValueError."""
+    """Parse a share such as 3% or 0.03. Raises ValueError for other texts."""
     number = text.removesuffix("%").strip()
     try:
         value = float(number) / (100 if text.endswith("%") else 1)
@@ -161,7 +161,7 @@ def limit(text: str) -> float:
 
 
 def _asked(args: Arguments) -> tuple[str | Asked, str | Asked]:
-    """Decide what each side is: an existing folder, else units of the warehouse."""
+    """Decide what each side is: an existing folder, or else units of the warehouse."""
     if (args.b is None) == (args.date is None):
         raise click.UsageError("give either B, or --date for before and after it")
     try:

@@ -1,4 +1,4 @@
-"""Drain: name the hosts to drain now, by GPU-hours expected back in the next days less the cost of the drain.
+"""Drain: list the hosts to drain now, by GPU-hours saved in the next days less the cost of the drain.
 
 `straggler drain --days 7` asks the view drain by the terms of the settings, as of the last day with results,
 and says why, how sure that is, and when the answer would be no. Nothing is written.
@@ -37,7 +37,7 @@ def _days(text: str) -> int:
     AS_LISTS,
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
-    """Print which hosts to drain now, those that save most first."""
+    """Print which hosts to drain now, largest saving first."""
     terms = settings.drain.terms
     if args.days is not None:
         terms = replace(terms, days=args.days)
@@ -55,7 +55,7 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
 
 
 def _before(reader: Reader, args: Arguments) -> str:
-    """Say so where the warehouse begins later than the day asked for."""
+    """Print a note if the warehouse begins later than the requested day."""
     first = reader.ask("SELECT min(log_date) AS first FROM job_slowdown", 1).rows[0][0]
     if args.as_of is None or first is None or args.as_of >= first:
         return ""

@@ -1,4 +1,4 @@
-"""Export: all tables and views as one DuckDB file, for its clients, BI tools and notebooks.
+"""Export all tables and views as one DuckDB file, for DuckDB's clients, BI tools and notebooks.
 
 `straggler export fleet.duckdb --warehouse demo/warehouse`; the file is self-contained.
 """

@@ -33,7 +33,7 @@ from udfs.what_if import SimulationSettings
 
 
 def _worker(text: str) -> Worker | int:
-    """Parse DP,PP or a rank."""
+    """Parse a worker, given as DP,PP or as a rank."""
     numbers = [not_negative(each) for each in text.split(",")]
     if len(numbers) > 2:
         raise ValueError(f"{text!r} is neither DP,PP such as 3,1 nor a rank such as 17")
@@ -41,7 +41,7 @@ def _worker(text: str) -> Worker | int:
 
 
 def chosen_workers(found: StepTimelines, asked: Sequence[Worker | int], stage: int | None) -> list[Worker]:
-    """Return the workers named by (dp_rank, pp_rank) or by rank, and those of a stage.
+    """Return the workers named by (dp_rank, pp_rank) or by rank, and all workers of a named stage.
 
     Without any: those that lose most in this step, and their neighbours.
     Raises SettingsError for a worker, rank or stage that the job does not have.

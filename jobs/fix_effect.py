@@ -1,4 +1,4 @@
-"""Fix effect: did it help? Compares days before and after a date, for a job, host, team or setting.
+"""Fix effect: compare days before and after the date of a fix, for a job, host, team or setting.
 
 `straggler fix-effect --date 2026-03-02 --team research --label sequence_balancing=on`: the waste of its
 analysed job days, with an interval. Of a host it is the waste by its slowest worker alone. Jobs count as
@@ -30,7 +30,7 @@ _MEANS: Final = "means are of waste, 1 - 1/slowdown, which is not what is lost; 
 
 
 def run(reader: Reader, args: Arguments) -> list[Comparison]:
-    """Compare the job days in the window on both sides of the date.
+    """Compare the units on both sides of the date, within the window of days.
 
     Raises QuestionError for an unknown job, team or host, and for one that was analysed, or served, on other
     days alone.
@@ -53,7 +53,7 @@ def run(reader: Reader, args: Arguments) -> list[Comparison]:
 
 
 def _window(args: Arguments) -> tuple[date, date]:
-    """First and last day that are compared."""
+    """Return the first and last day that are compared."""
     return args.date - timedelta(days=args.days), args.date + timedelta(days=args.days - 1)
 
 
@@ -75,7 +75,7 @@ def _check(reader: Reader, args: Arguments, of_window: str) -> None:
 
 
 def _not_in_window(reader: Reader, args: Arguments) -> str:
-    """Say which days the host served, from all days; for an unknown one, which name is closest."""
+    """Name the days on which the host served any job; for an unknown host, suggest the closest name."""
     rows = reader.rows(
         "SELECT host, min(log_date) AS first, max(log_date) AS last, count(DISTINCT log_date) AS days "
         f"FROM {WORKER_SLOWDOWN} WHERE host IS NOT NULL GROUP BY host ORDER BY host"
@@ -88,7 +88,7 @@ def _not_in_window(reader: Reader, args: Arguments) -> str:
 
 
 def _not_analysed(reader: Reader, args: Arguments) -> str:
-    """Say on which days the chosen jobs were analysed, where none of these is in the window."""
+    """Name the days on which the chosen jobs were analysed, if all of them lie outside the window."""
     found = reader.rows(
         "SELECT min(log_date) AS first, max(log_date) AS last, count(DISTINCT log_date) AS days "
         f"FROM job_days WHERE is_analysed AND {_is_chosen(args)}"
@@ -108,13 +108,13 @@ def _in_window(args: Arguments) -> str:
 
 
 def _days(known: Mapping[str, Any]) -> str:
-    """Number of days, the first and the last of them."""
+    """Return a text with the number of days, the first day and the last."""
     first, last = known["first"], known["last"]
     return f"{first}" if first == last else f"{wording.counted(known['days'], 'day')}, {first} to {last}"
 
 
 def _of_host(host: str, of_window: str) -> str:
-    """SQL of the waste in units that the host served, by the slowest worker of each host.
+    """Return SQL for the waste in units that the host served, by the slowest worker of each host.
 
     Two rows a unit: one of this host, and one, with host null, of the mean over its other hosts.
     """
@@ -129,14 +129,14 @@ def _of_host(host: str, of_window: str) -> str:
 
 
 def _is_chosen(args: Arguments) -> str:
-    """SQL condition: whether the fix applies to a row."""
+    """Return an SQL condition that is true for rows to which the fix applies."""
     asked = {name: getattr(args, name) for name in ("job_id", "team", "host")}
     wanted = [f"{name} = {sql_strings([value])}" for name, value in asked.items() if value is not None]
     return " AND ".join(wanted) or "true"
 
 
 def _has_label(label: tuple[str, str] | None) -> str:
-    """SQL condition: whether a row has the label; null if no label is given."""
+    """Return an SQL condition that is true for rows with the label; null if no label is given."""
     if label is None:
         return "CAST(NULL AS BOOLEAN)"
     key, value = (sql_strings([each]) for each in label)
@@ -144,7 +144,7 @@ def _has_label(label: tuple[str, str] | None) -> str:
 
 
 def _row(found: Comparison) -> dict[str, object]:
-    """One row of the answer; GPU-hours saved are those of the days after, times the drop in waste."""
+    """Return a row of the answer; saved GPU-hours are those of the days after, times the drop in waste."""
     difference, hours = found.difference, found.gpu_hours_after
     is_known = hours is not None and difference.is_clear
     return {
@@ -184,7 +184,7 @@ def _label(text: str) -> tuple[str, str]:
     one_of=("job_id", "team", "host", "fleet"),
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
-    """Compare before and after a date: did the fix help?
+    """Compare days before and after the date of a fix, and print whether the fix helped.
 
     mean_before and mean_after are waste: the share of the replayed time that stragglers cost, 1 - 1/slowdown.
     """

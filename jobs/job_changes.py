@@ -1,4 +1,4 @@
-"""Changes: since which day does a job take longer or lose more, to which cause, and what else changed?
+"""Changes: the day since which a job takes longer or loses more time, the cause, and what else changed.
 
 `straggler changes --job-id gpt-175b` finds the days, over all runs of a job, from which on its step time,
 what it loses or a cause is on another level. Without a job, of all. --from DATE shows changes since that day,
@@ -40,7 +40,7 @@ _MOST_NEWS: Final = 10
 
 
 def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]:
-    """Find the changes of one job, or of all, the latest first; and the units of the job that has most.
+    """Return the latest changes of one job or of all jobs first, and the units of the job with most units.
 
     A level is known by the days before it: those before args.first are read too.
     Raises QuestionError for an unknown job.
@@ -57,7 +57,7 @@ def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]
 
 
 def news(reader: Reader, args: Arguments) -> Iterator[str]:
-    """Name the days on which causes are new or gone, the latest first; of new ones also when they began."""
+    """Yield a sentence for each new or gone cause, latest day first; new causes also say when they began."""
     since = f"log_date >= DATE'{args.first or date.min}'"
     rows = reader.rows(f"SELECT * FROM cause_news WHERE {since} AND {_selected(args)}").to_pylist()
     last = sorted(rows, key=lambda row: row["log_date"], reverse=True)[:_MOST_NEWS]
@@ -79,7 +79,7 @@ def _of(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _asked(table: str, columns: Sequence[str], args: Arguments) -> str:
-    """SQL for the rows of a table that the arguments select."""
+    """Return SQL for the rows of a table that the arguments select."""
     return f"SELECT {', '.join([*UNIT_KEY, *columns])} FROM {table} WHERE {_selected(args)}"
 
 
@@ -90,7 +90,7 @@ def _selected(args: Arguments) -> str:
 
 
 def none_found(points: Sequence[Point], job_id: str | None, first: date | None = None) -> Iterator[str]:
-    """Say that no change was found, the least change that its few units could show, and those of one job."""
+    """Say that no change was found and how large a change must be to be found; list the named job's units."""
     units = len(points)
     whose = "the job with most units" if job_id is None else f"job {job_id}"
     step, lost = (f"{100 * least_change(units, each):.1f} %" for each in (OF_STEP, OF_LOST))
@@ -108,7 +108,7 @@ def none_found(points: Sequence[Point], job_id: str | None, first: date | None =
 
 
 def _unit(point: Point) -> str:
-    """What a unit has to compare: its step time, and what it loses to each cause."""
+    """Describe a unit by its step time and the fraction that it loses to each cause."""
     lost = {cause: part for cause, part in (point.lost or {}).items() if part >= _LEAST_SHOWN}
     parts = ", ".join(
         f"{percent(part)} {'' if cause == CAUSE_UNEXPLAINED else 'lost to '}{OF_CAUSE[cause].words}"
@@ -129,7 +129,7 @@ def _unit(point: Point) -> str:
     AS_LISTS,
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
-    """Print since which day jobs take longer or lose more, and what else changed then."""
+    """Print since which day jobs take longer or lose more time, and what else changed on that day."""
     found, points = run(reader, args)
     result = Result([field.name for field in fields(Change)], [astuple(each) for each in found])
     write(result, args.format, sys.stdout, as_lists=args.as_lists)

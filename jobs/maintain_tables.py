@@ -41,7 +41,7 @@ _PLANNED: Final = ("table", "rows_to_expire", "files_to_delete")
 
 
 def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[str, int, int, int, int]]:
-    """Maintain every table of the warehouse; returns the work on each, with the columns of _DONE.
+    """Maintain every table of the warehouse; return the work on each table, with the columns of _DONE.
 
     log_date : age is counted from this day, or from the last ingested one if that is earlier
     """
@@ -62,7 +62,7 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
 def plan(
     reader: Reader, database: Database, settings: Settings, log_date: date
 ) -> list[tuple[str, int, int]]:
-    """Rows and files of every table that would expire or be deleted; changes nothing."""
+    """Return the rows and files of every table that would expire or be deleted, without changing anything."""
     last = reader.rows(f"SELECT max(log_date) AS last FROM {words.JOBS}")["last"][0].as_py()
     rows = {}
     for name, oldest in _oldest(last, settings, log_date).items():
@@ -83,13 +83,13 @@ def dry_run(settings: Settings, args: Arguments) -> None:
 
 
 def _own_tables(settings: Settings) -> list[Table]:
-    """Tables of this warehouse, without those that it reads from another."""
+    """Return the tables of this warehouse, without the tables that it reads from another."""
     shared = words.INGESTED_TABLES if settings.paths.ingested is not None else ()
     return [table for name, table in TABLES.items() if name not in shared]
 
 
 def _oldest(last: date | None, settings: Settings, log_date: date) -> dict[str, date]:
-    """Oldest day whose rows are kept, by table that expires. A log date in the future expires nothing.
+    """Return the oldest day to keep, for each table that expires. A log date in the future expires nothing.
 
     last : latest ingested day
     """
@@ -99,7 +99,7 @@ def _oldest(last: date | None, settings: Settings, log_date: date) -> dict[str, 
 
 
 def _expire(warehouse: Warehouse, table: Table, oldest: Mapping[str, date]) -> int:
-    """Delete a table's rows of days before its oldest; returns the number of rows.
+    """Delete a table's rows of days before its oldest day to keep; return the number of rows.
 
     Of recorded ops fingerprints are removed first: a later simulation then leaves those units, and the
     results of them, alone.
@@ -114,7 +114,7 @@ def _expire(warehouse: Warehouse, table: Table, oldest: Mapping[str, date]) -> i
 
 
 def _check(root: str) -> None:
-    """Verify published files against their digests. Raises DamagedError if any differ."""
+    """Verify published files against their digests. Raises DamagedError if any file differs."""
     started = time.monotonic()
     files, size = check_digests(root)
     if files:
@@ -129,7 +129,7 @@ def _check(root: str) -> None:
     dry_run=dry_run,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> Mapping[str, int]:
-    """Expire old recorded ops, compact small files, delete unused ones."""
+    """Expire old recorded ops, compact small files, and delete unused files."""
     _check(settings.paths.warehouse)
     write(Result(_DONE, run(spark, settings, args.log_date)), "table", sys.stdout)
     return {}

@@ -1,4 +1,4 @@
-"""Make the demo: generate a small fleet, run its nights, print the results."""
+"""Make the demo: generate a small fleet, run its nights, and print the results."""
 
 import logging
 import shutil
@@ -117,7 +117,7 @@ NEXT: Final = (
 
 
 def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int]:
-    """Generate the fleet, run every night, print the summary; returns rows per table."""
+    """Generate the fleet, run every night, and print the summary; return the rows per table."""
     landing = Path(settings.paths.landing)
     _say(f"generating {len(planted())} jobs on {DAYS} days into {landing} ...")
     with working("demo: generating logs"):
@@ -137,7 +137,7 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
 
 
 def make_landing(landing: Path, seed: int) -> list[date]:
-    """Recreate the landing folder: fleet, and published traces if present; returns the log dates.
+    """Recreate the landing folder with the fleet and any published traces; return the log dates.
 
     Raises SettingsError as check_own does.
     """
@@ -157,7 +157,7 @@ def check_own(landing: Path) -> None:
 
 
 def check_paths(settings: Settings, _args: Arguments) -> None:
-    """Raise SettingsError as check_own does, and for URLs: logs are generated, and shown, on this machine."""
+    """Raise SettingsError as check_own does, and for URLs, because this machine generates and shows logs."""
     for name, path in (("landing", settings.paths.landing), ("warehouse", settings.paths.warehouse)):
         if is_url(path):
             raise SettingsError(f"the demo stays on this machine: name a folder as --{name}, not {path}")
@@ -204,7 +204,7 @@ def _say(text: str) -> None:
     reads=check_paths,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Generate a small fleet with known faults, run its nights, print the results."""
+    """Generate a small fleet with known faults, run its nights, and print the results."""
     return run(spark, settings, args.seed)
 
 

@@ -1,4 +1,4 @@
-"""Make a fleet: generated jobs with known truth, as a landing folder with the truth in `_truth`.
+"""Make a fleet: generate jobs with known faults as a landing folder, with the truth in `_truth`.
 
 With `--history`, months of a fleet drawn like the paper's, of any size, written as fast as it can be
 read: its truth has what was planned, but not what each cause costs.
@@ -56,7 +56,7 @@ def main(args: Arguments) -> int:
 
 
 def _plan(args: Arguments) -> Fleet:
-    """Draw the fleet; raises ValueError if a history does not fit into the given number of ops."""
+    """Draw the fleet; raise ValueError if a history does not fit into the given number of ops."""
     if not args.history:
         return plan_fleet(args.jobs, args.days or 1, args.seed, args.first_day, args.most_ops or MOST_OPS)
     jobs, days = args.jobs or paper.JOBS, args.days or paper.DAYS

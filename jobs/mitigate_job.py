@@ -1,4 +1,4 @@
-"""Mitigate: what would moved layers, balanced sequences, an exchanged host or another mitigation save?
+"""Mitigate: show the time saved by moved layers, balanced sequences, an exchanged host or another mitigation.
 
 `straggler mitigate gpt-175b --layers 96` replays one unit with each of them, all else as it is. Nothing is
 written: a night writes the table mitigations by the same replays.
@@ -35,7 +35,7 @@ _Source = tuple[Unit, pa.Table, Mapping[str, Any], SimulationSettings]
 
 
 def memory(text: str) -> float:
-    """Parse a bound of memory, as a multiple of what is used now; raises ValueError."""
+    """Parse a bound of memory, as a multiple of the memory used now; raise ValueError for other texts."""
     value = float(text)
     if not value >= 1.0:
         raise ValueError(f"{text!r} is less than 1, the present use")

@@ -1,4 +1,4 @@
-"""Named query: a headline figure of the paper, or a question of fleet owners, over any period.
+"""Named query: answer a headline question of the paper, or a question of fleet owners, over any period.
 
 `straggler headline straggling --from 2026-01-01 --to 2026-03-31`; --help lists the names.
 """

@@ -1,4 +1,4 @@
-"""Query: SQL over tables and views, printed for the terminal, or as tabs, CSV, JSON, Markdown or a table.
+"""Query: answer SQL over tables and views, as text for the terminal, tabs, CSV, JSON, Markdown or a table.
 
 A terminal gets the first 1,000 rows, a file or a pipe all: they are read and written in batches.
 
@@ -31,7 +31,7 @@ _STANDARD_INPUT: Final = "-"
 
 
 def _sql(text: str) -> str | None:
-    """SQL from the argument or standard input; None at a terminal."""
+    """Return the SQL from the argument or standard input; None at a terminal."""
     if text != _STANDARD_INPUT:
         return text
     return None if sys.stdin.isatty() else sys.stdin.read()

@@ -1,4 +1,4 @@
-"""Repeat units that changed in the days before this one; returns rows per table and the phases' work.
+"""Refresh: repeat the units of earlier days whose logs or manifests changed since their night.
 
 Only units with changed data are done: changes by another version or other settings are for a backfill, and
 for compare_versions before it. A day counts once its producers have written _SUCCESS.
@@ -32,7 +32,7 @@ _LOG: Final = logging.getLogger(__name__)
 def run(
     spark: SparkSession, settings: Settings, log_date: date, summary: str | None = None
 ) -> dict[str, int]:
-    """Repeat what changed in the days before this one; returns rows per table and the phases' work.
+    """Repeat changed units of the days before this day; return rows per table and the phases' work.
 
     summary : file for what was done, as JSON
     """

@@ -1,4 +1,4 @@
-"""Register: SQL that shows the tables and views of a publication to another engine's catalog.
+"""Register: print SQL that makes the tables and views of a publication known to another engine's catalog.
 
 `straggler register duckdb --warehouse demo/warehouse > views.sql`
 """
@@ -32,7 +32,7 @@ def _schema(text: str) -> str:
     ),
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Print the SQL by which a catalog sees tables and views as of the latest publication.
+    """Print the SQL that makes tables and views of the latest publication known to a catalog.
 
     Nothing is written, and no catalog is asked: run the statements where it is.
     """

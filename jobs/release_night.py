@@ -27,7 +27,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Release(NamedTuple):
-    """Names of refusals accepted for a log date, by whom, and why."""
+    """A release of refusals for a log date: the names of the refusals, the person, and the reason."""
 
     log_date: date
     accepted: Sequence[str]
@@ -51,7 +51,7 @@ def run(spark: SparkSession, settings: Settings, release: Release, arguments: st
 
 
 def refused(warehouse: Warehouse) -> set[str]:
-    """Names of all refusals in this warehouse."""
+    """Return the names of all refusals in this warehouse."""
     of_runs = warehouse.rows(TABLE)["refusals"].to_pylist()
     return {f"{each['table']}.{each['expectation']}" for refusals in of_runs for each in refusals or ()}
 
@@ -99,7 +99,7 @@ def _not_blank(text: str) -> str:
     writes_to=None,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Accept for a log date what a gate has refused."""
+    """Accept for a log date what a gate has refused, and record who did so and why."""
     release = Release(args.log_date, args.accept, args.by, args.because)
     run(spark, settings, release, shlex.join(args.arguments))
     return {}

@@ -1,4 +1,4 @@
-"""Serve agents: answers from a warehouse by the Model Context Protocol, read-only and local.
+"""Serve agents: answer questions from a warehouse by the Model Context Protocol, read-only and locally.
 
 `straggler mcp --warehouse W` talks over standard input and output, as an agent's client starts it;
 `--port 8765` listens on 127.0.0.1 instead.
@@ -23,7 +23,7 @@ _READS_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_
 
 
 def server_of(settings: Settings) -> MCPServer:
-    """Make the server for a warehouse. Raises QuestionError if it has no tables."""
+    """Make the server for a warehouse. Raises QuestionError if the warehouse has no tables."""
     opened(settings)
     made = MCPServer("straggler", instructions=_INSTRUCTIONS, log_level="WARNING")
     for tool in Tools(settings).all:
@@ -36,7 +36,7 @@ def server_of(settings: Settings) -> MCPServer:
     option("--port N", "listen on this port of 127.0.0.1; default: use standard input and output", positive),
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Serve agents by the Model Context Protocol. Writes nothing."""
+    """Serve agents by the Model Context Protocol, without writing anything."""
     server = server_of(settings)
     if args.port is None:
         server.run()

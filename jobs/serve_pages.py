@@ -1,4 +1,4 @@
-"""Serve the report to a browser, making each unit's page on request; writes nothing.
+"""Serve the report to a browser, making each unit's page on request, without writing anything.
 
 `straggler serve --warehouse W` listens on 127.0.0.1 alone.
 """
@@ -21,7 +21,7 @@ _PORT = 8321
     "serve_pages", option("--port N", "port of 127.0.0.1; 0: a free one", not_negative, default=_PORT)
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Show the report in a browser: of any day, with a page for every job and run, made on request.
+    """Show the report of any day in a browser, with a page for every job and run, made on request.
 
     Pages are as of the latest publication. Only this machine is answered, and nothing is written.
     """

@@ -1,4 +1,4 @@
-"""Watch: warn of causes that begin and end in runs in progress, minutes after their first slow step.
+"""Watch: warn of causes that begin or end in runs in progress, minutes after their first slow step.
 
 The last window of each run in progress is simulated as a night does, into tables of its own: live_slowdown
 and live_causes. The night goes first, and reads none of them.
@@ -30,7 +30,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def interval_s(text: str) -> float:
-    """Parse a time such as 10m; raises ValueError."""
+    """Parse a time such as 10m; raise ValueError for other texts."""
     found = re.fullmatch(r"([0-9]{1,6})([smh])", text)
     if found is None or not int(found[1]):
         raise ValueError(f"{text!r} is not a time such as 30s, 10m or 1h")
@@ -48,7 +48,7 @@ def interval_s(text: str) -> float:
     reads=inputs.a_landing,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Warn of causes that begin or end in runs in progress, until it is stopped.
+    """Warn of causes that begin or end in runs in progress, until the command is stopped.
 
     It can be ended at any moment: the next round makes up for it. A round is left out while a night, or
     another command that writes, is going on.

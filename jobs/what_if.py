@@ -31,7 +31,7 @@ _SAME: Final = 1e-3
 
 
 def _heading(unit: Unit, answers: Answers) -> str:
-    """Three lines with the baseline that the answers are compared with."""
+    """Return three lines with the baseline that the answers are compared with."""
     return (
         f"{unit.words}: {plural(answers.steps, 'step')}, {plural(answers.ops, 'op')}\n"
         f"step time: {shown(answers.actual_step_s)} s recorded (T_actual), "
@@ -42,7 +42,7 @@ def _heading(unit: Unit, answers: Answers) -> str:
 
 
 def _overlap(answers: Answers, factor: float | None) -> str:
-    """Explain why several scenarios together save another time than their sum; empty for one."""
+    """Explain why several scenarios together save another time than their sum; empty for one scenario."""
     *single, together = answers.answers
     if not single:
         return ""
@@ -66,7 +66,7 @@ def _overlap(answers: Answers, factor: float | None) -> str:
 
 
 def _one_end(answers: Answers) -> str:
-    """Note that a transfer has two ends, where one of them is fixed alone; empty otherwise."""
+    """Note that a transfer has two ends, if only one of them is fixed; empty otherwise."""
     named = {end for each in answers.answers for end in _TRANSFER.findall(each.scenario)}
     for direction, end in sorted(named):
         other = "recv" if end == "send" else "send"
@@ -79,7 +79,7 @@ def _one_end(answers: Answers) -> str:
 
 
 def _result(answers: Sequence[Answer], factor: float | None) -> Result:
-    """Table of answers, one row each."""
+    """Return a table of answers, one row each."""
     scenario, *figures = (field.name for field in fields(Answer))
     change = "ideal" if factor is None else f"x {factor:g}"
     rows = [(each.scenario, "fixed" if each.ops is None else change, *astuple(each)[1:]) for each in answers]
@@ -108,7 +108,7 @@ def _result(answers: Sequence[Answer], factor: float | None) -> Result:
     AS_LISTS,
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
-    """Replay one unit with a cause fixed, or some of its ops ideal or scaled, and all others as recorded."""
+    """Replay one unit with a cause fixed, or with some ops ideal or scaled, and all other ops as recorded."""
     with unit_to_replay("what_if", reader, args) as (unit, rank_steps, manifest):
         stored = read_causes(reader, unit)
         found = replay_fixes(rank_steps, manifest, args.fix, args.factor, settings.simulation, stored)

@@ -1,1 +1,1 @@
-"""Building blocks of the DAG files: start an entry point, wait for a day's logs."""
+"""Building blocks of the DAG files, which start an entry point or wait for a day's logs."""

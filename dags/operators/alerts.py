@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class GateRefused(AirflowFailException):
-    """Raised when a quality gate refused; the refused rows are not published."""
+    """Raised when a quality gate refused rows; the refused rows are not published."""
 
 
 class WrongSettings(AirflowFailException):
@@ -46,7 +46,7 @@ _KINDS: Final = {
 
 
 def alert_failure(context: "Context") -> None:
-    """Post that a task has failed for good, and why; the callback of every task."""
+    """Post that a task has failed for good, and why. Every task has this callback."""
     error = context.get("exception")
     kind = next((name for type_, name in _KINDS.items() if isinstance(error, type_)), "task_failed")
     task = context["task_instance"]
@@ -55,7 +55,7 @@ def alert_failure(context: "Context") -> None:
 
 
 def alert_warnings(context: "Context") -> None:
-    """Post changes, what to do and warnings of a night, or a round of `watch`, from the task's XCom."""
+    """Post changes, actions and warnings of a night, or of a round of `watch`, from the task's XCom."""
     task = context["task_instance"]
     summary = task.xcom_pull(task_ids=task.task_id)
     if not isinstance(summary, dict):
@@ -70,7 +70,7 @@ def alert_warnings(context: "Context") -> None:
 
 
 def alert_late(run: Mapping[str, Any], hours: float) -> None:
-    """Post that a run was not done in time.
+    """Post that a run was not completed in time.
 
     run : as Airflow's REST API shows it
     """

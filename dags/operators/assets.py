@@ -1,4 +1,4 @@
-"""Airflow assets that other DAGs can be scheduled on: one per published table, one for a whole night."""
+"""Airflow assets by which other DAGs can be scheduled: one per published table, and one for a whole night."""
 
 from typing import Final
 

@@ -18,14 +18,14 @@ _BACKFILL: Final = "backfill"
 
 
 def _is_day(text: str) -> bool:
-    """Whether a text is a date as in the landing's folders, 2026-01-05."""
+    """Return whether a text is a date as in the landing's folders, 2026-01-05."""
     with suppress(ValueError):
         return date.fromisoformat(text).isoformat() == text
     return False
 
 
 class DayMarkerSensor(BaseSensorOperator):
-    """Succeeds once `<landing>/log_date=<log_date>/_SUCCESS` exists, in a folder or an object store.
+    """Sensor that succeeds once `<landing>/log_date=<log_date>/_SUCCESS` exists, in a folder or a store.
 
     project   : folder where relative paths start; the DAGs' own where empty
     landing   : as the entry points take it; where it is empty the project's settings say
@@ -54,7 +54,7 @@ class DayMarkerSensor(BaseSensorOperator):
         self.settings = settings
 
     def execute(self, context: "Context") -> None:
-        """Check once, then succeed, defer to the next check, or give up."""
+        """Check once for the marker, then succeed, defer to the next check, or give up."""
         if not self.log_date:
             raise AirflowFailException(
                 "this run has no logical date: trigger it with the day to analyse, such as 2026-01-05"
@@ -75,7 +75,7 @@ class DayMarkerSensor(BaseSensorOperator):
             raise self._unfinished(f"has not appeared within {self.timeout / 3600:g} hours") from None
 
     def poke(self, context: "Context") -> bool:  # noqa: ARG002  # Airflow calls it so
-        """Whether the marker exists; False if the store does not answer."""
+        """Return whether the marker exists; False if the store does not answer."""
         try:
             return self._look()
         except OSError as error:  # raised, it would cost one of the day's three tries
@@ -100,6 +100,6 @@ class DayMarkerSensor(BaseSensorOperator):
         )
 
     def marker(self) -> str:
-        """Path or URL of the marker that producers write last."""
+        """Return the path or URL of the marker that producers write last."""
         landing = place("landing", self.landing, self.project, self.settings)
         return f"{landing}/log_date={self.log_date}/_SUCCESS"

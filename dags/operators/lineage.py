@@ -1,4 +1,4 @@
-"""Lineage: what a task read and wrote, as datasets for Airflow's provider of OpenLineage."""
+"""Lineage of a task: what it read and wrote, as datasets for Airflow's provider of OpenLineage."""
 
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -39,7 +39,7 @@ def lineage(
 
 
 def _named(path: str, place: Callable[[str], str]) -> tuple[str, str]:
-    """Namespace and name of a dataset, by OpenLineage's naming of stores and local files."""
+    """Return namespace and name of a dataset, by OpenLineage's naming of stores and local files."""
     root, _, within = path.partition("/")
     whole = "/".join(filter(None, [place(root), within]))
     scheme, has_scheme, rest = whole.partition("://")

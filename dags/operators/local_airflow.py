@@ -1,4 +1,4 @@
-"""A local Airflow with this project's DAGs, for one person, on the loopback interface only.
+"""Local Airflow with this project's DAGs, for one user, on the loopback interface only.
 
     python -m dags.operators.local_airflow --home demo/airflow --landing demo/landing --warehouse demo/nights
 
@@ -85,13 +85,13 @@ class LocalAirflow:
             )
 
     def kill(self, component: str) -> None:
-        """Kill one process with SIGKILL, and everything it started."""
+        """Kill one process, and all processes that it started, with SIGKILL."""
         process = self._processes.pop(component)
         _signal(process, signal.SIGKILL)
         process.wait()
 
     def command(self, *arguments: str) -> str:
-        """Run an Airflow command; returns its output. Raises RuntimeError if the command fails."""
+        """Run an Airflow command; return its output. Raises RuntimeError if the command fails."""
         done = subprocess.run(  # noqa: S603  # this environment's own Airflow
             [_airflow(), *arguments], env=self.environment, capture_output=True, text=True, check=False
         )
@@ -101,7 +101,7 @@ class LocalAirflow:
         return done.stdout
 
     def ask(self, path: str, method: str = "GET", body: object = None) -> Any:  # noqa: ANN401  # JSON
-        """Send a request to Airflow's REST API; returns the decoded answer."""
+        """Send a request to Airflow's REST API; return the decoded answer."""
         headers = {"Content-Type": "application/json"}
         if not path.startswith("/auth"):
             headers["Authorization"] = f"Bearer {self.ask('/auth/token')['access_token']}"
@@ -112,7 +112,7 @@ class LocalAirflow:
             return json.load(answer)
 
     def wait_for_dags(self, count: int) -> list[str]:
-        """Wait until `count` DAGs are visible; returns their ids. Raises RuntimeError on timeout."""
+        """Wait until `count` DAGs are visible; return their ids. Raises RuntimeError on timeout."""
         deadline = time.monotonic() + _START_S
         found: list[str] = []
         while time.monotonic() < deadline:
@@ -162,7 +162,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def main() -> int:
-    """Run until interrupted; returns the exit status."""
+    """Run until interrupted; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="local_airflow", description="Start a local Airflow with these DAGs."
     )

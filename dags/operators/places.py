@@ -1,4 +1,4 @@
-"""Where the landing and the warehouse lie, as a task or the project's settings say."""
+"""Locations of the landing and the warehouse, from a task's arguments or the project's settings."""
 
 import subprocess
 import sys

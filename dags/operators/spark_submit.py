@@ -1,4 +1,4 @@
-"""Operator that runs an entry point by spark-submit, and what all DAGs' tasks share.
+"""Operator that runs an entry point by spark-submit, and code that all DAGs' tasks share.
 
 The exit status of an entry point decides whether it is retried.
 """
@@ -50,7 +50,7 @@ _COMMAND: Final = Path(__file__).with_suffix(".sh").read_text(encoding="utf-8")
 
 
 def of_tasks(execution_timeout: timedelta) -> dict[str, Any]:
-    """Return a DAG's default_args: owner, retries, and the places of data, as variables name them."""
+    """Return a DAG's default_args: owner, retries, and the locations of data from variables."""
     places = ("project", "landing", "warehouse", "settings")
     return {
         "owner": "training-efficiency",
@@ -65,7 +65,7 @@ def of_tasks(execution_timeout: timedelta) -> dict[str, Any]:
 
 
 def _connected() -> tuple[str, Mapping[str, object]]:
-    """Spark master (empty if none) and settings, as the connection `what_if_spark` has them, if it exists."""
+    """Return the Spark master (empty if none) and settings from any connection `what_if_spark`."""
     try:
         spark = Connection.get(SPARK)
     except AirflowNotFoundException:
@@ -94,12 +94,12 @@ def _escaped(text: str) -> str:
 
 
 def _given(options: Mapping[str, str]) -> list[str]:
-    """Options and their values, without those that are empty."""
+    """Return options and their values, without those that are empty."""
     return [word for option, value in options.items() if value for word in (option, value)]
 
 
 class SparkSubmitOperator(BashOperator):
-    """Runs `jobs/<entry_point>.py` with the worker environment's spark-submit.
+    """Operator that runs `jobs/<entry_point>.py` with the worker environment's spark-submit.
 
     log_date  : the day, for entry points that work on one
     arguments : further arguments of the entry point, one on each line; templates are filled in
@@ -137,13 +137,13 @@ class SparkSubmitOperator(BashOperator):
         super().__init__(bash_command=_COMMAND, env=env, append_env=True, cwd=project, **kwargs)
 
     def get_env(self, context: "Context") -> dict[str, str]:
-        """Return the worker's environment plus the arguments, its own programs first in PATH."""
+        """Return the worker's environment plus the arguments, with its own programs first in PATH."""
         programs = str(Path(sys.executable).parent)
         path = os.pathsep.join([programs, os.environ.get("PATH", os.defpath)])
         return {**super().get_env(context), "PROGRAMS": programs, "PATH": path}
 
     def execute(self, context: "Context") -> object:
-        """Run the command; its output goes to the task's log line by line."""
+        """Run the command, and write its output to the task's log line by line."""
         with TemporaryDirectory(prefix="what-if-") as scratch:
             summary, properties = Path(scratch, "summary.json"), Path(scratch, "spark.properties")
             master, conf = _connected()
@@ -169,7 +169,7 @@ class SparkSubmitOperator(BashOperator):
         return lineage(self.inlets, self.outlets, self._place)
 
     def get_openlineage_facets_on_failure(self, _task_instance: object) -> "OperatorLineage[Any, Any]":
-        """Report to lineage what the task read: a failed phase publishes nothing."""
+        """Report to lineage what the task read; a failed phase publishes nothing."""
         return lineage(self.inlets, [], self._place)
 
     def _place(self, name: str) -> str:
@@ -186,7 +186,7 @@ class SparkSubmitOperator(BashOperator):
         self.log.info("Spark's settings of %s: %s", SPARK, listed or "none")
 
     def _arguments(self) -> list[str]:
-        """Arguments of spark-submit that say what is run."""
+        """Return the arguments of spark-submit that say what to run."""
         asked = self.env or {}
         places = {f"--{name}": asked[name.upper()] for name in ("landing", "warehouse", "settings")}
         return [
@@ -198,7 +198,7 @@ class SparkSubmitOperator(BashOperator):
         ]
 
     def _run(self, arguments: Sequence[str], env: dict[str, str]) -> str:
-        """Run spark-submit; returns its last line."""
+        """Run spark-submit; return its last line of output."""
         shell = [shutil.which("bash") or "bash", "-c", str(self.bash_command), "spark_submit", *arguments]
         done = self.subprocess_hook.run_command(shell, env, cwd=self.cwd or PROJECT)
         if done.exit_code == Exit.DONE:
@@ -209,7 +209,7 @@ class SparkSubmitOperator(BashOperator):
         raise AirflowException(f"{self.task_id}: exit status {done.exit_code}: {done.output}")
 
     def _asked(self) -> dict[str, str]:
-        """The request: log date and arguments of the entry point."""
+        """Return the request: log date and arguments of the entry point."""
         asked = self.env or {}
         words = " ".join(asked["ARGUMENTS"].split())
         return {key: value for key, value in (("log_date", asked["LOG_DATE"]), ("asked", words)) if value}

@@ -1,4 +1,4 @@
-"""The tools for agents: each answers one question from a warehouse and changes nothing.
+"""Read-only tools for agents: each tool answers one question from a warehouse.
 
 A reply is one short JSON object, safe whatever names the logs contain.
 """
@@ -49,7 +49,7 @@ _ROOM: Final = 400
 
 
 def reply(rows: Sequence[Mapping[str, Any]], *, first: int = 0, **about: object) -> str:
-    """Return the facts `about` an answer and as many rows, starting at `first`, as fit, as JSON.
+    """Return as JSON the facts `about` an answer, and as many rows from `first` on as fit into one reply.
 
     Values that are null are left out; long texts and lists are cut, and say so.
     """
@@ -111,7 +111,7 @@ _Asks = Callable[Concatenate["Tools", Given], str]
 
 
 def _tool(ask: _Asks[Given]) -> _Asks[Given]:
-    """Make a method a tool: one call at a time, with user errors returned to the agent."""
+    """Make a method a tool: run one call at a time, and return user errors to the agent."""
 
     @wraps(ask)
     def answered(tools: "Tools", /, *args: Given.args, **given: Given.kwargs) -> str:
@@ -125,7 +125,7 @@ def _tool(ask: _Asks[Given]) -> _Asks[Given]:
 
 
 class Tools:
-    """Answers from the warehouse in the settings, each as of the latest publication at that moment."""
+    """Answers from the warehouse in the settings; each reads the publication that is then the latest."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -133,7 +133,7 @@ class Tools:
 
     @property
     def all(self) -> list[Callable[..., str]]:
-        """All tools; agents see their names and docstrings."""
+        """Return all tools; agents see their names and docstrings."""
         return [
             self.fix_first, self.drain, self.why_slow, self.what_if, self.diff, self.headline, self.describe,
             self.sql,
@@ -141,7 +141,7 @@ class Tools:
 
     @_tool
     def fix_first(self, first: int = 0) -> str:
-        """What to fix first across the fleet, and how many GPU-hours that saves, worst first.
+        """Return what to fix first across the fleet, and the GPU-hours that each fix saves, largest first.
 
         A slow link is two rows, one for the host at each end, each with half of what mending the link saves;
         link_hosts names the other ends.
@@ -154,7 +154,7 @@ class Tools:
 
     @_tool
     def drain(self, as_of: date | None = None, first: int = 0) -> str:
-        """Which hosts to drain now, by the GPU-hours expected back over the next days less the drain's cost.
+        """Return which hosts to drain now, by the GPU-hours that a drain is expected to save, less its cost.
 
         verdict: drain, probably, no, unknown. expected_low and expected_high are a 90 % interval; it pays if
         the host stays slow for more than break_even_days. as_of: as if the warehouse ended with this day.
@@ -164,7 +164,7 @@ class Tools:
 
     @_tool
     def why_slow(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> str:
-        """Why one job is slow: its slowdown, causes, culprits, time saved by fixes, and doubts.
+        """Return why one job is slow: its slowdown, causes, culprits, time saved by fixes, and doubts.
 
         Without run_id and log_date: its latest day. Shares are of the recorded step time; those that fixes
         save (time_saved_fraction) do not add up, those that are lost (lost_fraction) do.
@@ -194,7 +194,7 @@ class Tools:
         run_id: str | None = None,
         log_date: date | None = None,
     ) -> str:
-        """Replay one job with something fixed; returns the time saved.
+        """Replay one job with a cause or some ops fixed, and return the time saved.
 
         fixes: names of causes, as why_slow has them, or SQL conditions over op_type, host, rank, pp_rank,
         dp_rank, step, microbatch, model_chunk, such as "host = 'node-13'": these ops then take their ideal
@@ -212,7 +212,7 @@ class Tools:
 
     @_tool
     def diff(self, a: str, b: str, first: int = 0) -> str:
-        """How much longer a step of b takes than one of a, by cause, op type, stage and host.
+        """Return how much longer a step of run b takes than one of run a, by cause, op type, stage and host.
 
         a, b: JOB or JOB/RUN, either with @DAY or @DAY..DAY, such as gpt-175b@2026-01-05. The parts of each
         kind add up to the difference.
@@ -237,7 +237,7 @@ class Tools:
     def headline(
         self, name: str, from_date: date | None = None, to_date: date | None = None, first: int = 0
     ) -> str:
-        """A headline figure of the fleet over a period; `describe` lists the names, of kind named query.
+        """Return the answer to a named query over a period; `describe` lists the names of the queries.
 
         Such as straggling, waste_distribution, causes, trend, hosts, coverage.
         """
@@ -248,7 +248,7 @@ class Tools:
 
     @_tool
     def describe(self, name: str | None = None, first: int = 0) -> str:
-        """Meanings of all tables, views and named queries; with a name, its columns with units, or SQL."""
+        """Describe all tables, views and named queries; with a name, return its columns, or its SQL."""
         if name is None:
             names = [{"name": each, "kind": kind, "meaning": meaning} for each, kind, _, meaning in listed()]
             return reply(names, first=first)

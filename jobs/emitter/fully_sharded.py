@@ -1,4 +1,4 @@
-"""Hooks for FSDP2: units gather parameters before they compute, and reduce gradients afterwards.
+"""Hooks for FSDP2, whose units gather parameters before they compute and reduce gradients afterwards.
 
     follow_fsdp(model, recorder)  # behind fully_shard and all that is set on the model
     for number, batch in enumerate(batches):
@@ -29,7 +29,7 @@ GATHER, REDUCE, LAST_REDUCE = "params-all-gather", "grads-reduce-scatter", "sepa
 
 
 def follow_fsdp(model: Any, recorder: Recorder) -> None:
-    """Record computes and collectives of a sharded model; warns instead if it cannot be replayed.
+    """Record computes and collectives of a sharded model, or warn if the model cannot be replayed.
 
     The run's vpp_size becomes the number of units, which counts the root.
     """
@@ -73,7 +73,7 @@ class _Follower:
 
     @never_raises
     def follow(self, units: Iterable[Any]) -> None:
-        """Register hooks on units, outside of FSDP's own hooks and their waits."""
+        """Register hooks on units, around FSDP's own hooks and their waits."""
         known = set()
         for chunk, unit in enumerate(units):
             unit.register_forward_pre_hook(partial(self._will_gather, chunk), prepend=True, with_kwargs=True)
@@ -154,7 +154,7 @@ class _Follower:
 
     @never_raises
     def communicated(self, op: str, chunk: int, start: Mark | None, ranks: int) -> None:
-        """Record a collective that ends now: a chunk's first gather, or its last reduce."""
+        """Record a collective that ends now: the first gather of a chunk, or its last reduction."""
         if start is None:
             return
         if op == GATHER:
@@ -196,5 +196,5 @@ class _Follower:
 
 
 def _nodes_of(inputs: Any) -> set[Any]:
-    """Autograd nodes that receive the gradients of the inputs."""
+    """Return the autograd nodes that receive the gradients of the inputs."""
     return {tensor.grad_fn for tensor in with_gradients(inputs)} - {None}

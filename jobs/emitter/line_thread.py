@@ -1,4 +1,4 @@
-"""Write lines in a background thread, so that a stalled store delays nothing; drops are counted."""
+"""Background thread that writes lines, so that a stalled store delays nothing; lost lines are counted."""
 
 import atexit
 import logging
@@ -46,7 +46,7 @@ def _let_exit(thread: threading.Thread) -> None:
 
 
 class LineThread:
-    """Passes lines to `write` in a thread, counts dropped ones, and warns once about drops.
+    """Thread that passes lines to `write`, counts dropped lines, and warns once about them.
 
     what    : whose lines they are, as the warnings name it
     units   : what one line is about, in the plural
@@ -65,7 +65,7 @@ class LineThread:
         self._has_warned = False
 
     def put(self, line: object) -> None:
-        """Queue a line, or drop it if the store is too far behind. Never waits."""
+        """Queue a line, or drop it if the store is too far behind. This function never waits."""
         if self._thread is None or not self._thread.is_alive():
             self._queue, self._not_written = queue.Queue(MOST_WAITING), 0  # a fork may have left locks in it
             arguments = (self._queue,)
@@ -82,7 +82,7 @@ class LineThread:
             self._say(f"the store is {MOST_WAITING} {self._units} behind")
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Wait for the last lines to be written, at most timeout_s. [s]"""
+        """Wait at most `timeout_s` for the last lines to be written. [s]"""
         atexit.unregister(self.close)
         thread, self._thread = self._thread, None
         if thread is None or not thread.is_alive():

@@ -1,4 +1,4 @@
-"""Timers for Megatron-LM (core 0.12 and later): replace `config.timers`, which is called around every op.
+"""Timers for Megatron-LM (core 0.12 and later) that replace `config.timers`, which wraps every op.
 
 timers = RankLogTimers(config.timers, recorder, first_step=iteration)
 timers.install(config, optimizer.config)
@@ -27,7 +27,7 @@ REFUSED = {
 
 
 def refusal(config: Any) -> str | None:
-    """Reason why jobs with this config cannot be replayed; None if they can."""
+    """Return why jobs with this config cannot be replayed; None if they can."""
     for name, reason in REFUSED.items():
         if getattr(config, name, False):
             return f"{name}: {reason}"
@@ -38,13 +38,13 @@ def refusal(config: Any) -> str | None:
 
 
 def waits_for_transfers(config: Any) -> bool:
-    """Whether a stage waits for each transfer before it continues; False if some may overlap."""
+    """Return whether a stage waits for each transfer before it continues; False if some may overlap."""
     has_pipeline = getattr(config, "pipeline_model_parallel_size", 1) > 1
     return has_pipeline and getattr(config, "overlap_p2p_comm", None) is False
 
 
 def is_tied(model: Any) -> bool:
-    """Whether first and last stage share the embedding, and so reduce its gradients together."""
+    """Return whether the first and last stages share the embedding and so reduce its gradients together."""
     while hasattr(model, "module"):
         model = model.module
     return bool(getattr(model, "share_embeddings_and_output_weights", False))
@@ -74,7 +74,7 @@ def follow_microbatches(timers: Any) -> None:
 
 
 def follow_transfers(timers: Any) -> None:
-    """Wrap the function that makes all transfers: a method since core 0.14."""
+    """Wrap the function that makes all transfers, which is a method since core 0.14."""
     module = importlib.import_module("megatron.core.pipeline_parallel.p2p_communication")
     holder: Any = getattr(module, "P2PCommunicator", module)
     communicate: Callable[..., Any] = holder._communicate  # noqa: SLF001  # what all its callers go through
@@ -118,7 +118,7 @@ TAIL = {
 
 
 class RankLogTimers:
-    """Forwards every call to the old timers, without barriers, and records each timed op.
+    """Timers that forward every call to the old timers, without barriers, and record each timed op.
 
     A barrier would make all ranks start an op together and so hide who was late; Megatron asks for one by
     default.
@@ -148,7 +148,7 @@ class RankLogTimers:
         return self  # a copied config has the same timers
 
     def install(self, *configs: Any) -> None:
-        """Install these timers in the configs; warns instead if a config cannot be replayed."""
+        """Install these timers in the configs, or warn if a config cannot be replayed."""
         for config in configs:
             if reason := refusal(config):
                 return warn("nothing is recorded: %s", reason)
@@ -180,7 +180,7 @@ class RankLogTimers:
 
     @never_raises
     def stopped(self, name: str) -> None:
-        """Record a timed op, which ends now."""
+        """Record the timed op that ends now."""
         start, end = self._starts.pop(name, None), self.recorder.mark()
         if name == STEP:
             self._is_over = True
@@ -204,7 +204,7 @@ class RankLogTimers:
 
     @never_raises
     def forwarded(self, output: Any) -> None:
-        """Remember the output of the current forward, by which its backward is recognised."""
+        """Remember the output of the current forward, to recognise its backward later."""
         self._outputs[id(output)] = self._place
 
     @never_raises
@@ -219,7 +219,7 @@ class RankLogTimers:
             self._starts["forward-compute"] = self.recorder.mark()
 
     def next_microbatch(self, model: Any) -> tuple[int, int]:
-        """Return chunk and microbatch of a model chunk's next forward; each chunk runs them in order."""
+        """Return the chunk and microbatch of a model chunk's next forward; each chunk runs them in order."""
         self._is_tied = is_tied(model)
         chunk = self._chunks.setdefault(id(model), len(self._chunks))
         microbatch = self._forwards.get(chunk, 0)
@@ -228,7 +228,7 @@ class RankLogTimers:
 
     @never_raises
     def moves(self, requests: Any, /, **what: Any) -> None:
-        """Record which transfers a call really made, and take over its pending requests."""
+        """Record which transfers a call really made, and replace its pending requests by recording ones."""
         sent = {"send_next": what["tensor_send_next"], "send_prev": what["tensor_send_prev"]}
         moved = [name for name, tensor in sent.items() if tensor is not None]
         moved += [name for name in ("recv_prev", "recv_next") if what[name]]
@@ -260,7 +260,7 @@ class RankLogTimers:
         self._place, self._is_tied = (-1, 0), False
 
     def _is_one_of_its_stream(self, op: str) -> bool:
-        """Whether to record a transfer now, so that the k-th transfer belongs to the k-th compute.
+        """Return whether to record a transfer now, so that the k-th transfer belongs to the k-th compute.
 
         One that moves nothing is recorded where the k-th transfer would else not be the k-th compute's.
         """
@@ -279,7 +279,7 @@ class RankLogTimers:
 
 
 class _Timer:
-    """Timer of one name: the old one and the recorder's."""
+    """Timer of one name, which holds Megatron's old timer and the recorder."""
 
     def __init__(self, name: str, timers: RankLogTimers, old: Any) -> None:
         self._name, self._timers, self._old = name, timers, old

@@ -1,4 +1,4 @@
-"""Hooks for torch.distributed.pipelining: GPipe, 1F1B, interleaved 1F1B; stage i on rank i mod ranks.
+"""Hooks for torch.distributed.pipelining: GPipe, 1F1B and interleaved 1F1B, with stage i on rank i mod ranks.
 
 follow_schedule(schedule, recorder)
 for number, batch in enumerate(batches):
@@ -26,7 +26,7 @@ REFUSED = ("ZeroBubble", "ZBV", "DualPipe")
 
 
 def refusal(schedule: Any, stages: list[Any]) -> str | None:
-    """Reason why steps of this schedule cannot be replayed; None if they can."""
+    """Return why steps of this schedule cannot be replayed; None if they can."""
     name = type(schedule).__name__
     if any(word in name for word in REFUSED):
         return f"{name} splits the backward, which no replay can follow"
@@ -36,7 +36,7 @@ def refusal(schedule: Any, stages: list[Any]) -> str | None:
 
 
 def follow_schedule(schedule: Any, recorder: Recorder) -> None:
-    """Record computes and transfers of a schedule; warns instead if it cannot be replayed."""
+    """Record computes and transfers of a schedule, or warn if the schedule cannot be replayed."""
     stages = list(getattr(schedule, "_stages", None) or [schedule._stage])  # noqa: SLF001  # it has no other name
     if reason := refusal(schedule, stages):
         return warn("nothing is recorded: %s", reason)
@@ -49,7 +49,7 @@ def follow_schedule(schedule: Any, recorder: Recorder) -> None:
 
 
 class _Follower:
-    """Wraps the functions that a pipeline schedule calls, so that each call is recorded as an op."""
+    """Wrapper of the functions that a pipeline schedule calls, which records each call as an op."""
 
     def __init__(self, recorder: Recorder, *, is_interleaved: bool) -> None:
         self.recorder, self._is_interleaved = recorder, is_interleaved
@@ -118,7 +118,7 @@ class _Follower:
 
     @never_raises
     def _requests(self, operations: list[Any], works: list[Any], start: Mark) -> list[Any]:
-        """Wrap the works of some transfers; one work may stand for several that end together."""
+        """Wrap the works of some transfers; one work may stand for several transfers that end together."""
         names = [self._names.pop(id(operation)) for operation in operations]
         if len(works) == len(names):
             return [

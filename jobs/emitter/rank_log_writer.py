@@ -1,4 +1,4 @@
-"""Write rank logs from a training loop (format rank-log/1), with the standard library only.
+"""Writer of rank logs (format rank-log/1) for a training loop, with the standard library only.
 
 Each rank opens one writer and calls it once per recorded step:
 
@@ -57,7 +57,7 @@ SAFE_NAME = re.compile(r"[A-Za-z0-9._+@=~-]+")
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a job as in its manifest; fields: team, model, gpu_hours, restarts, labels ..."""
+    """One run of a job as in its manifest; `fields` holds its other fields, such as team and gpu_hours."""
 
     job_id: str
     run_id: str
@@ -77,7 +77,7 @@ class Run:
                 )
 
     def folder(self, landing: Path, log_date: date | str) -> Path:
-        """Folder of this run on a day."""
+        """Return the folder of this run on a day."""
         day = landing / f"log_date={as_date(log_date).isoformat()}"
         return day / f"job_id={self.job_id}" / f"run_id={self.run_id}"
 
@@ -90,7 +90,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Rank:
-    """Coordinates of the calling process; host defaults to this machine's name.
+    """Coordinates of the calling process; the host is by default this machine's name.
 
     gpu_type : name of its GPU; a Recorder asks torch for it where it times by CUDA events by itself
     """
@@ -106,7 +106,7 @@ class Rank:
 
 
 class Step:
-    """Ops of one step of one rank, in recorded order. Times in microseconds."""
+    """Ops of one step of one rank, in recorded order. Times are in microseconds."""
 
     def __init__(self, number: int, t0_us: int) -> None:
         self.number = number
@@ -143,7 +143,7 @@ class Step:
 
 
 class RankLogWriter:
-    """Appends the steps of one rank to its rank log, a new file each UTC day.
+    """Writer that appends the steps of one rank to its rank log, in a new file for each UTC day.
 
     landing    : the landing folder; day, job and run folders are made as needed
     log_date   : the day to write under, where it is not to follow the steps' own time
@@ -167,7 +167,7 @@ class RankLogWriter:
         self._descriptor: int | None = None
 
     def states(self, **fields: Any) -> None:
-        """Add fields to a manifest not yet written; fields that the run states take precedence."""
+        """Add fields to a manifest that is not written yet; fields stated by the run take precedence."""
         self.run = replace(self.run, fields={**fields, **self.run.fields})
 
     def __enter__(self) -> "RankLogWriter":
@@ -178,7 +178,7 @@ class RankLogWriter:
 
     @contextmanager
     def step(self, number: int, t0_us: int | None = None) -> Iterator[Step]:
-        """Collect the ops of one step, then write its line; a step that raises leaves no line."""
+        """Collect the ops of one step, then write its line; a step that raises an error leaves no line."""
         step = Step(number, time.time_ns() // 1000 if t0_us is None else t0_us)
         yield step
         self.write(step)
@@ -206,7 +206,7 @@ class RankLogWriter:
             self._descriptor = None
 
     def path(self, log_date: date) -> Path:
-        """Path of the rank log for a day."""
+        """Return the path of the rank log for a day."""
         suffix = "jsonl.gz" if self.compress else "jsonl"
         return self.run.folder(self.landing, log_date) / f"rank-{self.rank.rank:05d}.{suffix}"
 
@@ -232,12 +232,12 @@ class RankLogWriter:
 
 
 def as_date(log_date: date | str) -> date:
-    """Return a day that is given as a date, or as "2026-01-05". Raises ValueError for another text."""
+    """Return a date given as a date or as text such as "2026-01-05". Raises ValueError for another text."""
     return date.fromisoformat(log_date) if isinstance(log_date, str) else log_date
 
 
 def write_manifest(landing: str | Path, run: Run, log_date: date | str) -> Path:
-    """Write job.json for a run and day atomically; call again once gpu_hours is known. Returns its path."""
+    """Write job.json for a run and day atomically and return its path; repeat it once gpu_hours is known."""
     path = run.folder(Path(landing), log_date) / "job.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".job.json.{os.getpid()}.{time.monotonic_ns()}")
@@ -246,7 +246,7 @@ def write_manifest(landing: str | Path, run: Run, log_date: date | str) -> Path:
 
 
 def finish_day(landing: str | Path, log_date: date | str) -> Path:
-    """Write _SUCCESS, which says that all logs of this day are complete. Returns its path."""
+    """Write _SUCCESS, which states that all logs of this day are complete, and return its path."""
     path = Path(landing) / f"log_date={as_date(log_date).isoformat()}" / "_SUCCESS"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
@@ -260,7 +260,7 @@ def write_whole(descriptor: int, data: bytes) -> None:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file still exists at its path; writes to a removed log would be lost."""
+    """Return whether an open file still exists at its path; writes to a removed log would be lost."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -268,13 +268,13 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def ends_with_newline(descriptor: int) -> bool:
-    """Whether the file is empty or its last line is complete."""
+    """Return whether the file is empty or its last line is complete."""
     size = os.fstat(descriptor).st_size
     return size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
 
 
 def _end_of_last_member(path: Path) -> int:
-    """Offset after the last complete gzip member; a torn one would hide everything after it. [B]"""
+    """Return the offset after the last complete gzip member; a torn member would hide all later bytes. [B]"""
     end = 0
     with path.open("rb") as log:
         member = zlib.decompressobj(wbits=31)

@@ -1,4 +1,4 @@
-"""Record the ops of some steps of one rank, without ever disturbing the training.
+"""Recorder of the ops of some steps of one rank, which never disturbs the training.
 
 Inside a step a recorder only takes marks. When the step is over it reads them; a separate thread writes the
 line, so that a slow store slows no job. What a stalled store or a full disk does not take is left out, and
@@ -19,7 +19,7 @@ from .step_clocks import CudaClock, HostClock, Mark, OpenStep, Pieces, StepClock
 
 
 class Loads:
-    """Passes on an iterator's items and reports to the recorder how long each took.
+    """Iterator that passes on another's items and reports to the recorder how long each item took.
 
     By the host's clock, also where the ops of a step are timed on the GPU: a load runs on the host.
     """
@@ -47,7 +47,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def never_raises(method: Call) -> Call:
-    """Decorator: an exception ends the recording rather than the training, and returns None."""
+    """Decorate a function so that an exception ends the recording, not the training, and returns None."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -65,7 +65,7 @@ SKIPPED = nullcontext()
 
 
 class TimedOp:
-    """Records one op; a block that raises records none. Generators take three times as long."""
+    """Context manager that records one op, unless its block raises; generators take three times as long."""
 
     __slots__ = ("about", "recorder", "start")
 
@@ -82,7 +82,7 @@ class TimedOp:
 
 
 class Recorder:
-    """Times the ops of every n-th step of one rank and writes them with `writer`.
+    """Recorder that times the ops of every n-th step of one rank and writes them with `writer`.
 
     every, burst : steps with number % every < burst are recorded; give all ranks the same
     clock        : by default CUDA events where torch has a GPU, else the host's clock
@@ -111,7 +111,7 @@ class Recorder:
 
     @never_raises
     def begin(self, number: int) -> None:
-        """Begin a step, ending the previous one. Waits for the GPU if the step is recorded."""
+        """Begin a step and end the previous one. Waits for the GPU if the step is recorded."""
         self.end()
         self.number = number
         if self._has_given_up or number % self.every >= self.burst:
@@ -128,7 +128,7 @@ class Recorder:
 
     @never_raises
     def end(self) -> None:
-        """End the step: read its marks and queue its line for writing."""
+        """End the step: read its time marks and queue its line for writing."""
         for add_what_is_left in self.before_end:
             add_what_is_left()
         step, self._step = self._step, None
@@ -143,7 +143,7 @@ class Recorder:
 
     @contextmanager
     def step(self, number: int) -> Iterator[None]:
-        """Record a step; one that raises leaves no line."""
+        """Record a step; a step that raises an error leaves no line."""
         self.begin(number)
         try:
             yield
@@ -154,7 +154,7 @@ class Recorder:
 
     @never_raises
     def mark(self) -> Mark | None:
-        """Return a time mark of now; None if the step is not recorded."""
+        """Return a time mark for now; None if the step is not recorded."""
         return None if self._step is None or self._clock is None else self._clock.mark()
 
     @never_raises
@@ -167,7 +167,7 @@ class Recorder:
         chunk: int = 0,
         pieces: Pieces = (),
     ) -> None:
-        """Add an op between two marks of the current step; ignored if a mark is None.
+        """Add an op between two time marks of the current step; do nothing if a mark is None.
 
         pieces : what ran of it before a wait; they count as if they had run right before `start`
         """
@@ -191,7 +191,7 @@ class Recorder:
                 goes_on()
 
     def wait(self, op: str, start: Mark | None, request: Any, *args: Any) -> Any:
-        """Wait for a transfer that began at `start` and record it; returns the result of the wait.
+        """Wait for a transfer that began at `start`, record it, and return the result of the wait.
 
         A recv counts from the first wait for it: before that it delays nothing.
         """
@@ -210,7 +210,7 @@ class Recorder:
 
     @never_raises
     def _sent(self, op: str, start: Mark, called: Mark | None, end: Mark | None) -> None:
-        """Add a send timed by the host's clock; one without a wait has zero length."""
+        """Add a send timed by the host's clock; a send without a wait has zero length."""
         if self._clock is not None and called is not None and end is not None:
             has_waited = self._clock.us_between(called, end) > NO_WAIT_US
             self.add(op, start, end if has_waited else start)
@@ -228,7 +228,7 @@ class Recorder:
             warn("rank %s: recording has stopped, training continues: %s", self.writer.rank.rank, reason)
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """End the step and wait for its line to be written, at most timeout_s. [s]"""
+        """End the step and wait at most `timeout_s` for its line to be written. [s]"""
         self.end()
         self._lines.close(timeout_s)
 
@@ -238,13 +238,13 @@ class Recorder:
 
 
 class Request:
-    """A pending transfer; it is complete once it has been waited for."""
+    """A pending transfer, which is complete once it has been waited for."""
 
     def __init__(self, request: Any, recorder: Recorder, op: str, start: Mark | None) -> None:
         self._request, self._recorder, self._op, self._start = request, recorder, op, start
 
     def wait(self, *args: Any) -> Any:
-        """Wait, and record the transfer once."""
+        """Wait for the transfer, and record it once."""
         start, self._start = self._start, None
         return self._recorder.wait(self._op, start, self._request, *args)
 

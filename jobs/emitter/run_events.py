@@ -1,4 +1,4 @@
-"""Write the events of a run (format run-events/1) from one rank, without disturbing the training.
+"""Writer of the events of a run (format run-events/1) from one rank, without disturbing the training.
 
     with RunEvents(landing, run) as events:          # a failure if the block raises, a stop if it ends
         events.start()                               # or restart(step), where it goes on from a checkpoint
@@ -27,7 +27,7 @@ from .recorder import never_raises
 
 
 class RunEvents:
-    """Appends a run's events to its file, a new one each UTC day. Use it on one rank only.
+    """Writer that appends a run's events to a new file each UTC day. Use it on one rank only.
 
     mark_every_s : how often a step that begins is noted, besides the first one. [s]
     """
@@ -53,11 +53,11 @@ class RunEvents:
         self._begins("start", step)
 
     def restart(self, step: int | None = None) -> None:
-        """Record that the run restarts; `step` is the first that it repeats."""
+        """Record that the run restarts; `step` is the first repeated step."""
         self._begins("restart", step)
 
     def begin_step(self, number: int) -> None:
-        """Record the start of a step: of the first, then every `mark_every_s`."""
+        """Record the start of the first step, and after that of one step every `mark_every_s` seconds."""
         now_us, self.number = _now_us(), number
         if self._is_first or now_us - self._marked_us >= self.mark_every_s * 1e6:
             self._marked_us = now_us
@@ -66,18 +66,18 @@ class RunEvents:
 
     @never_raises
     def submitted(self, at_s: float) -> None:
-        """Record, before the start, since when the run has waited for GPUs: Unix time [s]."""
+        """Record, before the start, when the run began to wait for GPUs, as Unix time. [s]"""
         self._note("submitted", round(at_s * 1e6), None, day_us=_now_us())
 
     def checkpoint(self, step: int | None = None) -> AbstractContextManager[None]:
-        """Record a checkpoint saved in the block and its duration; nothing if the block raises.
+        """Record the checkpoint that the block saves, and its duration; record nothing if the block raises.
 
         step : the step that comes next; by default the one after that which began last
         """
         return self._stands_still("checkpoint", step)
 
     def evaluation(self, step: int | None = None) -> AbstractContextManager[None]:
-        """Record an evaluation in the block, as `checkpoint` does."""
+        """Record the evaluation that the block runs, as `checkpoint` does."""
         return self._stands_still("evaluation", step)
 
     def data_loading(self, step: int | None = None) -> AbstractContextManager[None]:
@@ -92,12 +92,12 @@ class RunEvents:
         self._note(event, begun_us, self._next if step is None else step, lasted_us)
 
     def failure(self, step: int | None = None) -> None:
-        """Record an unplanned end of training, by default within the step begun last."""
+        """Record an unplanned end of training, by default within the latest step that began."""
         self._note("failure", _now_us(), self.number if step is None else step)
         self._is_first = True
 
     def stop(self, step: int | None = None) -> None:
-        """Record the final end of training, by default after the step begun last."""
+        """Record the final end of training, by default after the latest step that began."""
         self._note("stop", _now_us(), self._next if step is None else step)
 
     def give_up(self, reason: str) -> None:
@@ -107,7 +107,7 @@ class RunEvents:
             warn("run %s: events are no longer written, training continues: %s", self.run.run_id, reason)
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Wait for the last lines to be written, at most timeout_s. [s]"""
+        """Wait at most `timeout_s` for the last lines to be written. [s]"""
         self._lines.close(timeout_s)
 
     @property

@@ -1,4 +1,4 @@
-"""A step while it is recorded, and two clocks for its ops: the host's, and the GPU's by CUDA events.
+"""Step that is being recorded, and two clocks for its ops: the host's clock, and the GPU's by CUDA events.
 
 Inside a step a clock only takes marks; once it has settled, it says the time between two of them.
 """
@@ -14,7 +14,7 @@ Mark = Any
 
 
 class HostClock:
-    """The host's clock, right if calls block until their work is done. A mark waits for nothing."""
+    """The host's clock, right if calls block until their work is done; a mark waits for nothing."""
 
     mark = staticmethod(time.perf_counter_ns)
 
@@ -22,7 +22,7 @@ class HostClock:
         """Do nothing, because the host's marks are plain numbers."""
 
     def us_between(self, start: Mark, end: Mark) -> float:
-        """Time from one mark to another. [us]"""
+        """Return the time from one mark to another. [us]"""
         return float(end - start) / 1000
 
 
@@ -52,7 +52,7 @@ class CudaClock:
         self._cuda.synchronize()
 
     def us_between(self, start: Mark, end: Mark) -> float:
-        """Time between two events, at float32 millisecond resolution. [us]"""
+        """Return the time between two events, with the resolution of float32 milliseconds. [us]"""
         return float(start.elapsed_time(end)) * 1000
 
 
@@ -66,7 +66,7 @@ Pieces = Sequence[tuple[Mark, Mark]]
 
 
 class OpenStep:
-    """A step being recorded: its zero on the op clock and the host clock, and its timed ops.
+    """A step that is being recorded: its zero on the op clock and the host clock, and its timed ops.
 
     spans : op, start, end, microbatch, chunk, pieces
     loads : start and end by `time.perf_counter_ns`, microbatch, chunk
@@ -80,13 +80,13 @@ class OpenStep:
         self.loads: list[tuple[int, int, int, int]] = []
 
     def loaded(self, start_ns: int, end_ns: int, microbatch: int | None, chunk: int) -> None:
-        """Add a data load; without a microbatch it belongs to the chunk's next one."""
+        """Add a data load; without a microbatch it belongs to the chunk's next microbatch."""
         following = sum(load[3] == chunk for load in self.loads)
         self.loads.append((start_ns, end_ns, following if microbatch is None else microbatch, chunk))
 
     @property
     def has_begun(self) -> bool:
-        """Whether the step has a compute."""
+        """Return whether a compute of the step has been recorded."""
         return any("compute" in span[0] for span in self.spans)
 
     def line(self, clock: StepClock) -> Step:

@@ -1,1 +1,1 @@
-"""Shared by all commands: sessions and readers, checks of input, the write lock, exit status and run log."""
+"""Code that all commands share: sessions, readers, checks of input, the write lock, exit status, run log."""

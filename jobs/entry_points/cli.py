@@ -1,4 +1,4 @@
-"""Commands that need a Spark session: session, exit status, and one-line errors."""
+"""Commands that need a Spark session: the session, the exit status, and one-line errors."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +54,7 @@ def entry_point(
     spark_conf: Mapping[str, str] | None = None,
     begins_empty: bool = True,
 ) -> Callable[[Body], Command]:
-    """Make a command from a function that works in a session; its docstring is the description.
+    """Make a command from a function that works in a session; the function's docstring is its description.
 
     Exit status: 0 done; 2 wrong arguments or settings; 3 a gate refused; 130 interrupted; 1 anything else,
     with its traceback in the log. What went wrong is the last line of standard error. The function finds the
@@ -98,7 +98,7 @@ def entry_point(
 
 
 def _record_nothing(root: str, name: str, args: Arguments, why: str, *, begins: bool) -> None:
-    """Leave the row of a run that had nothing to do, without a session.
+    """Record a run that had nothing to do, without a session.
 
     begins : also where that begins a warehouse. If not, nothing is left behind, not even a lock
     """
@@ -114,7 +114,7 @@ def _record_nothing(root: str, name: str, args: Arguments, why: str, *, begins: 
 
 @contextmanager
 def _by_its_store(root: str) -> Iterator[None]:
-    """Turn errors of a warehouse's store into StoreError, one line that says what readers see."""
+    """Turn errors of a warehouse's store into a one-line StoreError, which says what readers see."""
     try:
         yield
     except PlainError:
@@ -132,7 +132,7 @@ def _by_its_store(root: str) -> Iterator[None]:
 
 
 def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str | None) -> None:
-    """Do the work in a session.
+    """Run a command's function in a Spark session.
 
     If it writes the warehouse at `root`, under the warehouse's lock and logged.
     """

@@ -1,4 +1,4 @@
-"""Checks that a command's input exists, before it creates anything or starts Spark."""
+"""Checks of whether a command's input exists, before the command creates anything or starts Spark."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
 
 
 def a_landing(settings: Settings, _args: Arguments) -> str | None:
-    """Raise NoLandingError or StoreError without a landing, SettingsError if no warehouse can be created.
+    """Raise an error if the landing does not exist or cannot be read, or no warehouse can be created.
 
     NoLandingError, too, where the landing is a folder above or below.
     A first night makes the warehouse's own folder. A missing one above it is a mistyped path, or a disk that
@@ -60,7 +60,7 @@ def _outside_of_tables(warehouse: str) -> None:
 
 
 def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:
-    """Check the landing like `a_landing`; returns a message if the log date has no run folders.
+    """Check the landing like `a_landing`; return a message if the log date has no run folders.
 
     None where it has a run folder, or an empty day's folder and rows in the warehouse, which then go. Raises
     NoLandingError where the day has rows and no folder: the landing may be the wrong one, or not mounted.

@@ -1,4 +1,4 @@
-"""How runs end: the exit status for each error, and the run's row in pipeline_runs."""
+"""Ends of runs: the exit status for each error, and the run's row in pipeline_runs."""
 
 import logging
 import re
@@ -65,7 +65,7 @@ def one_line(error: Exception) -> str:
 
 
 def refused_by(error: BaseException) -> list[dict[str, Any]] | None:
-    """Refusals of gates as in the column `refusals` of pipeline_runs; None if there are none."""
+    """Return the refusals of gates as in the column `refusals` of pipeline_runs; None if there are none."""
     refusal = _refusal_in(error)
     if refusal is None:
         return None
@@ -73,12 +73,12 @@ def refused_by(error: BaseException) -> list[dict[str, Any]] | None:
 
 
 def _refusal_in(error: BaseException) -> GateRefusedError | None:
-    """Refusal behind an error: the error itself, or its cause."""
+    """Return the refusal behind an error: the error itself, or its cause."""
     return next((each for each in (error, error.__cause__) if isinstance(each, GateRefusedError)), None)
 
 
 def phase_work(phase: str, done: Collection[Fingerprint], seconds: float, gates: GateWork) -> dict[str, int]:
-    """Work of a phase, as counts that add up over batches of days."""
+    """Return the work of a phase, as counts that can be added over batches of days."""
     return {
         f"{phase}.{_MICROSECONDS}": round(seconds * 1e6),
         f"{phase}.units": runs_among(each.unit for each in done),
@@ -98,7 +98,7 @@ def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
 
 
 def work_of_phases(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Work counted by phase_work, as in the columns `phases` and `stages` of pipeline_runs."""
+    """Return the work counted by phase_work, as in the columns `phases` and `stages` of pipeline_runs."""
     found: list[dict[str, Any]] = []
     for phase in PHASE_NAMES:
         mine = {
@@ -114,7 +114,7 @@ def work_of_phases(counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def new_run(entry_point: str, arguments: str, log_date: date | None) -> dict[str, object]:
-    """Columns of pipeline_runs that are known when a run starts."""
+    """Return the columns of pipeline_runs that are known when a run starts."""
     return {
         "pipeline_run_id": str(uuid.uuid4()),
         "entry_point": entry_point,
@@ -160,7 +160,7 @@ def recorded_run(
 
 
 def say_killed(warehouse: Warehouse) -> int:
-    """Mark runs that never ended as killed, or as in their notes; returns how many were killed.
+    """Mark runs that never ended as killed, or as in their notes; return the number of killed runs.
 
     Only a writer that holds the warehouse's lock may call it: no other writer runs then.
     """
@@ -176,7 +176,7 @@ def say_killed(warehouse: Warehouse) -> int:
 
 
 def _outcome(error: BaseException) -> str:
-    """Word of RUN_OUTCOMES for a run that this error ended."""
+    """Return the outcome in RUN_OUTCOMES of a run that this error ended."""
     if is_interruption(error):
         return RUN_INTERRUPTED
     return RUN_OUTCOMES[error.exit_status if isinstance(error, PlainError) else Exit.FAILED]

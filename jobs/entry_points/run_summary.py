@@ -1,4 +1,4 @@
-"""Run summaries: what a run did, as JSON for its caller; a DAG's task publishes it as its XCom."""
+"""Run summaries: what a run did, as JSON for its caller; a DAG's task publishes the summary as its XCom."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _VARIABLE: Final = "WHAT_IF_SUMMARY"
 
 
 def _file_to_be(name: str) -> str | None:
-    """File for the summary: the named one, else that in the environment, else None.
+    """Return the file for the summary: the named file, else the one in the environment, else None.
 
     Fails before the run, not after it, where no such file can be written.
     """
@@ -36,7 +36,7 @@ SUMMARY: Final = option(
 
 
 def leave(summary: Summary, file: str | None) -> None:
-    """Write a summary if a file was named."""
+    """Write a summary if a file for it was named."""
     if file:
         Path(file).write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
 

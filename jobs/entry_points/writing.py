@@ -1,4 +1,4 @@
-"""Write access to a warehouse: take the lock, undo what a killed writer left, then write."""
+"""Write access to a warehouse: take the lock, undo unfinished work of a killed writer, then write."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def _locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[
 
 
 def writer_of(root: str) -> Holder | None:
-    """Holder of a warehouse's lock, or None. Reads the lock only, so that no writer has to wait."""
+    """Return the holder of a warehouse's lock, or None. Only reads the lock, so that no writer waits."""
     if is_url(root):
         return leaseholder(root)
     holder = holder_in(SmallFiles(root).read(LOCK_NAME))
@@ -64,7 +64,7 @@ def writer_of(root: str) -> Holder | None:
 
 @contextmanager
 def no_round(settings: Settings, entry_point: str, *, wait: bool = True) -> Iterator[None]:
-    """Be the only writer of live tables, which no publication contains; the warehouse's lock stays free.
+    """Lock the live tables, which no publication contains, without taking the warehouse's lock.
 
     wait : for another to end; without it, raises LockedError
     """
@@ -96,5 +96,5 @@ def _jvm(spark: SparkSession) -> Any:  # noqa: ANN401  # py4j has no types
 
 
 def jvm_process(spark: SparkSession) -> int:
-    """Number of the process of a session's JVM."""
+    """Return the process number of a session's JVM."""
     return int(_jvm(spark).java.lang.ProcessHandle.current().pid())

@@ -44,7 +44,7 @@ def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[C
 
 
 def broken_rows(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> pa.Table:
-    """Rows that break an expectation, with the names in `broken`; all rows if the schema differs."""
+    """Return the rows that break expectations, with these in `broken`; all rows if the schema differs."""
     if isinstance(rows, pa.Table) and _differences(table, rows):
         return rows.slice(0, MOST_KEPT)
     expectations = _expectations(table, rows, extra)
@@ -68,12 +68,12 @@ def warnings(tables: Sequence[tuple[Table, pa.Table | FileRows]]) -> list[Check]
 
 
 def _differences(table: Table, rows: Rows) -> str:
-    """Columns that are missing or wrong; staged rows were written with those of the table."""
+    """Return missing and wrong columns as text; empty for staged rows, which always have the right ones."""
     return "; ".join(table.differences(rows.schema)) if isinstance(rows, pa.Table) else ""
 
 
 def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> list[Expectation]:
-    """Everything that rows must meet, their key last; lists that their writer has checked are left out."""
+    """Return all expectations of rows, the key last, without those of lists that the writer has checked."""
     is_sound = isinstance(rows, StagedRows) and rows.in_files.are_sound
     declared = table.expectations_of_scalars() if is_sound else table.all_expectations()
     keys = Expectation(KEY_EXPECTATION, "", f"({', '.join(table.grain)}) is unique")
@@ -83,7 +83,7 @@ def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> lis
 def _counts(
     connection: duckdb.DuckDBPyConnection, table: Table, expectations: Sequence[Expectation]
 ) -> Sequence[int]:
-    """Number of rows that break each expectation, in one query.
+    """Return the number of rows that break each expectation, in one query.
 
     Raises GateError, which names the first that cannot be evaluated.
     """
@@ -124,7 +124,7 @@ def _days(
 
 
 def _broken(table: Table, expectations: Sequence[Expectation]) -> str:
-    """Query of the rows that break expectations, with the names of these expectations."""
+    """Return a query of the rows that break expectations, with the names of these expectations."""
     same_keys = f"count(*) OVER (PARTITION BY {', '.join(table.grain)}) > 1"
     breaks = {each.name: _breaks(each) for each in expectations if each.condition} | {
         KEY_EXPECTATION: same_keys
@@ -135,7 +135,7 @@ def _broken(table: Table, expectations: Sequence[Expectation]) -> str:
 
 
 def _breaks(expectation: Expectation) -> str:
-    """DuckDB condition for rows that break an expectation; null counts as broken."""
+    """Return a DuckDB condition for rows that break an expectation; null counts as broken."""
     return f"NOT coalesce(({_transpiled(expectation.condition)}), false)"
 
 

@@ -49,21 +49,21 @@ class Check:
 
     @property
     def warns(self) -> bool:
-        """Whether broken rows are published with a warning."""
+        """Return whether broken rows are published with a warning."""
         return bool(self.rows) and self.severity == "warns"
 
     @property
     def refuses(self) -> bool:
-        """Whether broken rows prevent publication."""
+        """Return whether broken rows prevent publication."""
         return bool(self.rows) and self.severity == "refuses"
 
     @property
     def can_be_released(self) -> bool:
-        """Whether a person may accept broken rows."""
+        """Return whether a person may accept broken rows."""
         return self.expectation not in OF_EVERY_TABLE
 
     def __str__(self) -> str:
-        """Sentence with table, expectation and number of rows."""
+        """Return a sentence with table, expectation and number of rows."""
         of = f"table {self.table}, expectation {self.expectation}, {plural(self.rows, 'row')}"
         return f"{of}: {self.meaning}"
 
@@ -89,13 +89,13 @@ class Rule(NamedTuple):
 
 
 def known_days(days: Iterable[date | None]) -> tuple[date, ...]:
-    """Return distinct days in order; empty if any is unknown."""
+    """Return distinct days in order; an empty list if any day is unknown."""
     found = set(days)
     return () if None in found else tuple(sorted(day for day in found if day is not None))
 
 
 class GateRefusedError(PlainError):
-    """Raised when rows break an expectation; they are not published, and the exit status is 3.
+    """Raised when rows break an expectation; the rows are not published, and the exit status is 3.
 
     kept_in : folder of the refused rows
     published : what the message says was published, or was not
@@ -120,7 +120,7 @@ class GateRefusedError(PlainError):
 
     @property
     def log_dates(self) -> set[date]:
-        """Days of all refused rows; empty if any refusal may concern any day."""
+        """Return the days of all refused rows; empty if a refusal may concern any day."""
         known = all(refusal.log_dates for refusal in self.refusals)
         return {day for refusal in self.refusals for day in refusal.log_dates} if known else set()
 
@@ -130,7 +130,7 @@ class GateError(Exception):
 
 
 class GateWork(NamedTuple):
-    """Work of a phase's gates: seconds, expectations checked, refusals released by hand."""
+    """Work of a phase's gates: seconds, expectations checked, and refusals released by hand."""
 
     seconds: float = 0.0
     expectations: int = 0

@@ -1,4 +1,4 @@
-"""Find units whose logs changed owner since before the day's last ingest."""
+"""Find units whose log files have changed their owner since the day's previous ingest."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date,
 
 
 def _before_ingest(warehouse: Warehouse, log_dates: Sequence[date]) -> list[tuple[Published, list[date]]]:
-    """Publications that precede the last ingest of recent days, each with those days."""
+    """Return each publication that precedes the last ingest of recent days, together with these days."""
     rows = warehouse.rows(TABLES[PUBLICATIONS]).sort_by("publication").to_pylist(maps_as_pydicts="strict")
     since = datetime.now(UTC) - _KEPT
     last: dict[date, int] = {}

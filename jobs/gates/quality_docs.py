@@ -1,4 +1,4 @@
-"""Data docs: one page per phase and day with all checks of the gates, stored beside the tables."""
+"""Data docs: a page per phase and day with all checks of the gates, stored beside the tables."""
 
 import logging
 import shlex
@@ -31,7 +31,7 @@ _RELEASE: Final = "straggler release"
 
 
 class TableChecks(NamedTuple):
-    """Checks of one table, or across several."""
+    """Checks of one table, or of rules across several tables."""
 
     table: str
     meaning: str
@@ -40,7 +40,7 @@ class TableChecks(NamedTuple):
 
     @property
     def broken(self) -> list[Check]:
-        """Checks that did not pass."""
+        """Return the checks that did not pass."""
         return [check for check in self.checks if check.rows]
 
 
@@ -63,7 +63,7 @@ class Page:
 
     @property
     def is_of_parts(self) -> bool:
-        """Whether it covers only some units or tables of its days.
+        """Return whether the page covers only some units or tables of its days.
 
         Such a page is stored beside the whole day's page.
         """
@@ -71,11 +71,11 @@ class Page:
 
     @property
     def refusals(self) -> list[Check]:
-        """Checks of all tables that refuse rows."""
+        """Return the checks of all tables that refuse rows."""
         return [check for table in self.tables for check in table.checks if check.refuses]
 
     def outcome_of(self, check: Check) -> str:
-        """Outcome of a check, in one word."""
+        """Return the outcome of a check, in one word."""
         if not check.rows:
             return "passed"
         if check.warns:
@@ -84,7 +84,7 @@ class Page:
 
     @property
     def releases(self) -> list[str]:
-        """Commands that release all refusals, day by day; empty if any cannot be released."""
+        """Return the commands that release all refusals, by day; empty if any refusal cannot be released."""
         if not all(check.can_be_released for check in self.refusals):
             return []
         commands = []
@@ -97,7 +97,7 @@ class Page:
 
     @property
     def outcome(self) -> str:
-        """Outcome over all tables."""
+        """Return the outcome over all tables."""
         if not self.refusals:
             return "passed"
         return "released by hand" if {each.name for each in self.refusals} <= {*self.released} else REFUSED
@@ -106,7 +106,7 @@ class Page:
 def table_checks(
     rows: Mapping[str, int], rules: Sequence[Rule], broken: Sequence[Check]
 ) -> list[TableChecks]:
-    """Checks of a phase, by table, followed by rules across tables.
+    """Return the checks of a phase, by table, followed by rules across tables.
 
     rows : of each table
     broken : checks of these tables that did not pass

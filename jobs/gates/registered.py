@@ -1,4 +1,4 @@
-"""Rows of tables for DuckDB, which judges them in place: in the driver or in files."""
+"""Access of DuckDB to rows of tables that gates check, in the driver's memory or in files."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from schemas.table import Table
 
 @contextmanager
 def judge(tables: Mapping[str, tuple[Table, Rows | FileRows]]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection to rows of these tables, by name, and to nothing else."""
+    """Yield a connection to rows of these tables, by name, and to no other data."""
     with _engine().cursor() as connection:
         for statement in SETTINGS:
             connection.execute(statement)
@@ -26,14 +26,14 @@ def judge(tables: Mapping[str, tuple[Table, Rows | FileRows]]) -> Iterator[duckd
 
 @cache
 def _engine() -> duckdb.DuckDBPyConnection:
-    """One database for all gates of a process: to make one takes fifty times as long as to connect to it."""
+    """Return the process's only database for gates: creating one costs 50 times as much as connecting."""
     engine = duckdb.connect(":memory:", config=ALONE)
     engine.execute(WHOLE)
     return engine
 
 
 def _register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, rows: Rows | FileRows) -> None:
-    """Let a connection, and no other, read rows of a table by a name."""
+    """Let this connection alone read rows of a table by a name."""
     found = rows.in_files if isinstance(rows, StagedRows) else rows
     if not isinstance(found, FileRows):
         connection.register(name, found)

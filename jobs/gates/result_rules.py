@@ -1,4 +1,4 @@
-"""Rules across tables, as queries that find the rows that break them."""
+"""Rules across tables, as queries that find the rows that break a rule."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -31,13 +31,13 @@ _IF_ANALYSED: Final = f"CASE WHEN job.status = '{words.Status.ANALYSED}' THEN {{
 
 
 def _agree(found: str, wanted: str, tolerance: float) -> str:
-    """SQL condition: both null, or equal relative to the larger of 1 and |wanted|; never null."""
+    """Return an SQL condition: both values are null, or equal relative to the larger of 1 and |wanted|."""
     is_close = f"abs({found} - {wanted}) <= {tolerance!r} * greatest(1.0, abs({wanted}))"
     return f"(({found} IS NULL AND {wanted} IS NULL) OR coalesce({is_close}, false))"
 
 
 def _rule(table: str, name: str, meaning: str, query: str) -> RuleOf:
-    """Make a function that finds the rows breaking a rule in some tables, given by name.
+    """Make a function that finds the rows that break a rule across the tables with the given names.
 
     It raises GateError if that cannot be evaluated, which never counts as a pass.
     """

@@ -1,4 +1,4 @@
-"""Group hosts that rose above their past by job and cause, because one slow job has many hosts."""
+"""Groups, by job and cause, of hosts slower than in their past, because one slow job has many hosts."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _MOST_HOSTS: Final = 3
 
 
 class Slowed(NamedTuple):
-    """Run that a host slows most, and its largest cause; None if no cause holds."""
+    """Run that a host slows most, and the largest cause of that run; None if no cause holds."""
 
     job_id: str
     run_id: str
@@ -32,7 +32,7 @@ class Slowed(NamedTuple):
 
 
 def largest_causes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[Unit, str]:
-    """Return the cause whose fix saves most, of each unit of these days in which one holds."""
+    """Return the cause whose fix saves most time, for each unit of these days in which a cause holds."""
     causes = warehouse.rows(TABLES[JOB_CAUSES], log_dates)
     held = causes.filter(pc.and_(causes["is_cause"], pc.not_equal(causes["cause"], CAUSE_UNEXPLAINED)))
     held = held.select([*UNIT_KEY, "cause", "time_saved_fraction"]).sort_by("time_saved_fraction")

@@ -1,4 +1,4 @@
-"""Runs suites with Great Expectations, in a separate process: see suites."""
+"""Runner of suites with Great Expectations, in a separate process; see suites.py."""
 
 import os
 import pickle
@@ -23,7 +23,7 @@ _EVERY_ROW = {"result_format": "COMPLETE", "include_unexpected_rows": False}
 
 
 def serve() -> None:
-    """Judge the suites and rows that arrive on standard input, until it is closed."""
+    """Judge the suites and rows that arrive on standard input, until the input is closed."""
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed must not come between the results
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
@@ -41,7 +41,7 @@ def serve() -> None:
 
 
 def judged(suite: Suite, rows: pa.Table) -> list[Rule]:
-    """Run a suite; returns a rule for each expectation, in the order of the file.
+    """Run a suite; return a rule for each expectation, in the order of the file.
 
     Raises SettingsError for an expectation that Great Expectations does not accept, GateError for one that
     it cannot evaluate, which never counts as a pass.
@@ -71,7 +71,7 @@ def _as_suite(suite: Suite) -> gx.ExpectationSuite:
 
 
 def _first(error: ValueError) -> str:
-    """Key and message of the first of pydantic's errors."""
+    """Return the key and message of the first of pydantic's errors."""
     first = next(_stated(error), None)
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error).splitlines()[0]
 
@@ -86,7 +86,7 @@ def _place(result: ExpectationValidationResult) -> int:
 
 
 def _rule(suite: Suite, number: int, result: ExpectationValidationResult, rows: pa.Table) -> Rule:
-    """Outcome of an expectation; if it fails over all rows together, one row states the observed value."""
+    """Return the outcome of an expectation; if it concerns all rows, a row holds the observed value."""
     each = suite.expectations[number]
     if reason := _reason(result):
         raise GateError(f"{suite.file}: expectations.{number} ({each.type}) could not be evaluated: {reason}")
@@ -101,7 +101,7 @@ def _rule(suite: Suite, number: int, result: ExpectationValidationResult, rows: 
 
 
 def _reason(result: ExpectationValidationResult) -> str:
-    """First line of an error; it is nested one level deeper if a metric raised it."""
+    """Return the first line of an error, which is nested one level deeper if a metric raised it."""
     info = result.exception_info or {}
     layers = [info, *(each for each in info.values() if isinstance(each, dict))]
     messages = [str(layer["exception_message"]) for layer in layers if layer.get("exception_message")]

@@ -1,4 +1,4 @@
-"""Suites: expectations in Great Expectations' own JSON, which it runs over the rows that a phase publishes.
+"""Suites of expectations in Great Expectations' own JSON, for the rows that a phase publishes.
 
 Declared rules (schemas/) judge single rows, and decide most. A suite says what only many rows can show:
 medians, shares of rows (`mostly`), what is usual in a fleet. Ours is job_slowdown.json; a team's own lie in
@@ -89,25 +89,25 @@ class StatedExpectation(_Stated):
 
     @property
     def columns(self) -> list[tuple[str, str]]:
-        """Columns that it names, each with its key."""
+        """Return the columns that the expectation names, each with its key."""
         one = [(key, self.kwargs[key]) for key in _COLUMNS if key in self.kwargs]
         return one + [(key, name) for key in _LISTS for name in self.kwargs.get(key) or ()]
 
     @property
     def name(self) -> str:
-        """Name by which a release refers to it: its type and columns."""
+        """Return the name by which a release refers to the expectation: its type and columns."""
         return ".".join([self.type, *(name for _, name in self.columns)])
 
     @property
     def meaning(self) -> str:
-        """The expectation's description, else a text made from its type and arguments."""
+        """Return the expectation's description, else a text made from its type and arguments."""
         return self.description or " ".join(
             [self.type, *(f"{key}={json.dumps(value)}" for key, value in self.kwargs.items())]
         )
 
     @property
     def effect(self) -> Severity:
-        """Effect of a failure: `critical` refuses, all else warns; older files state it in meta."""
+        """Return the effect of a failure: `critical` refuses, all else warns; older files have it in meta."""
         stated = (self.meta or {}).get("severity", self.severity)
         return "refuses" if stated == "critical" else "warns"
 
@@ -118,7 +118,7 @@ class _File(_Stated):
 
 
 class Suite(NamedTuple):
-    """A suite: its file, as named in errors, its table and expectations."""
+    """Suite of expectations: the name of its file for error messages, its table and its expectations."""
 
     file: str
     table: str
@@ -126,7 +126,7 @@ class Suite(NamedTuple):
 
     @property
     def columns(self) -> list[str]:
-        """Columns of the table that it needs, and its key, by which failing rows are found again."""
+        """Return the columns of the table that the suite needs, and the key, which identifies bad rows."""
         named = {name for each in self.expectations for _, name in each.columns}
         all_ = any(not each.columns or _BY_ROW in each.kwargs for each in self.expectations)
         named |= {*TABLES[self.table].grain}
@@ -163,7 +163,7 @@ class Suites:
 
 
 def read_suites(folder: str | None) -> list[Suite]:
-    """Read the built-in suite and those in a folder.
+    """Read the built-in suite and the suites in a folder.
 
     Without Great Expectations there are none, and a folder is an error.
     """

@@ -1,4 +1,4 @@
-"""Name units that trained for more time than their GPU-hours hold, by their events."""
+"""Find units whose events show more training time than their GPU-hours allow."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ _HOUR_S: Final = 3600.0
 def training_time_texts(
     warehouse: Warehouse, log_dates: Sequence[date], job_slowdown: pa.Table
 ) -> dict[date, list[str]]:
-    """Return one sentence for each unit with more training than GPU-hours, by day.
+    """Return one sentence for each unit with more training time than GPU-hours, by day.
 
     job_slowdown : rows of these days
     """
@@ -41,7 +41,7 @@ def training_time_texts(
 
 
 def _too_many_steps(row: Mapping[str, Any]) -> str:
-    """Say so where the steps kept, as long as those recorded, take longer than there was time."""
+    """Return a sentence if the kept steps, at the recorded step time, take longer than the available time."""
     steps, step_s, gpus = row["steps_kept"], row["actual_step_s"], row["world_size"]
     outages = row["outage_s"] * gpus / _HOUR_S - row["outage_gpu_hours"]
     wanted, there = steps * step_s * gpus / _HOUR_S, row["scheduled_gpu_hours"] + outages
@@ -55,7 +55,7 @@ def _too_many_steps(row: Mapping[str, Any]) -> str:
 
 
 def _too_few_hours(read: Read, row: Mapping[str, Any]) -> str:
-    """Say so where the events show more than the GPU-hours stated: then all time is unknown."""
+    """Return a sentence if the events show more GPU-hours than stated, so that all time is unknown."""
     if not row["contradictions"] or row["unknown_gpu_hours"] != row["scheduled_gpu_hours"]:
         return ""
     events, jobs = (_of_unit(read(name, row["log_date"]), row) for name in (RUN_EVENTS, JOBS))

@@ -1,4 +1,4 @@
-"""Warnings about a night whose tables are correct; they never refuse it."""
+"""Warnings about a night whose tables are correct; warnings never refuse the night."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +53,7 @@ class Notice(NamedTuple):
 def night_warnings(
     warehouse: Warehouse, watch: WatchSettings, log_dates: Sequence[date]
 ) -> dict[date, list[Notice]]:
-    """Compare published nights with the settings' limits and their past; returns warnings by day."""
+    """Compare published nights with the settings' limits and with their past; return warnings by day."""
     days = sorted({day - timedelta(days=age) for day in log_dates for age in range(watch.days + 1)})
     fleet = {row["log_date"]: row for row in warehouse.rows(TABLES[FLEET_DAY], days).to_pylist()}
     host_days = warehouse.rows(TABLES[HOST_DAY], days).select(_OF_HOSTS)
@@ -84,7 +84,7 @@ def night_warnings(
 
 
 def slower_of(units: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Units that are slower than on earlier days but not analysed. units : rows of job_slowdown."""
+    """Return units that are slower than on earlier days but not analysed. units : rows of job_slowdown."""
     return [
         row
         for row in units
@@ -93,7 +93,7 @@ def slower_of(units: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _first(kind: str, texts: Mapping[date, Sequence[str]]) -> dict[date, list[Notice]]:
-    """Warn of the first units of each day, and of how many more there are.
+    """Warn of the first units of each day, and state how many more units there are.
 
     texts : one of each unit, by day
     """
@@ -106,7 +106,7 @@ def _first(kind: str, texts: Mapping[date, Sequence[str]]) -> dict[date, list[No
 
 
 def slower_units(units: Iterable[Mapping[str, Any]], causes: Mapping[Unit, str]) -> dict[date, list[Notice]]:
-    """Name units that are slower than on earlier days, the slowest first, and what is known of why.
+    """Name units that are slower than on earlier days, the slowest first, with the cause if it is known.
 
     units  : of slower_of.
     causes : the largest that holds, by unit.
@@ -134,7 +134,7 @@ def _of_failures(job_slowdown: pa.Table) -> dict[date, list[Notice]]:
 
 
 def of_night(fleet: Mapping[date, Mapping[str, Any]], watch: WatchSettings, log_date: date) -> list[Notice]:
-    """Compare one night with its past.
+    """Compare a night with its past.
 
     fleet : rows of fleet_day, by day.
     """
@@ -153,7 +153,7 @@ def of_night(fleet: Mapping[date, Mapping[str, Any]], watch: WatchSettings, log_
 def _with_past(
     fleet: Mapping[date, Mapping[str, Any]], watch: WatchSettings, log_date: date
 ) -> dict[date, Mapping[str, Any]]:
-    """Rows of fleet_day for a night and the days it is compared with."""
+    """Return the rows of fleet_day for a night and for the days that the night is compared with."""
     days = [log_date - timedelta(days=age) for age in range(watch.days + 1)]
     return {day: fleet[day] for day in days if day in fleet}
 
@@ -175,7 +175,7 @@ def risen_hosts(
 
 
 def lost_fraction(fleet: Mapping[str, Any]) -> float | None:
-    """Share lost of a day's analysed GPU-hours, or of recorded time if no unit states hours."""
+    """Return the fraction lost of a day's analysed GPU-hours, or of recorded time if no unit states hours."""
     for lost, of in (
         (fleet["lost_gpu_hours"], fleet["analysed_gpu_hours"]),
         (fleet["lost_s"], fleet["analysed_s"]),
@@ -186,7 +186,7 @@ def lost_fraction(fleet: Mapping[str, Any]) -> float | None:
 
 
 def coverage(fleet: Mapping[str, Any]) -> float | None:
-    """Share of a day's units that were analysed; None on a day without units."""
+    """Return the fraction of a day's units that were analysed; None on a day without units."""
     return fleet["analysed"] / fleet["jobs"] if fleet["jobs"] else None
 
 
@@ -244,14 +244,14 @@ def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]
 
 
 def _why(said: str | list[str] | int) -> str:
-    """A detail, refused claims, or a number of lines of other days, as words."""
+    """Describe the detail, the refused claims, or the number of lines of other days in words."""
     if isinstance(said, int):
         return f"lines with times of other days: {said:,} (left out, unless all lines are)"
     return said if isinstance(said, str) else "; ".join(said)
 
 
 def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[Notice]]:
-    """Warn of broken warning-only rules, over tables as published."""
+    """Warn of broken warning-only rules across the published tables."""
     watched = [table for table in TABLES.values() if any(e.severity == "warns" for e in table.expectations)]
     found: dict[date, list[Notice]] = {day: [] for day in log_dates}
     for broken in warnings([(table, warehouse.in_files(table, log_dates)) for table in watched]):
@@ -261,7 +261,7 @@ def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, lis
 
 
 def _risen(values: Iterable[_Value], watch: WatchSettings, log_date: date) -> list[Risen]:
-    """Values that rise above their past, largest first: name, value, past median, past days."""
+    """Return values that rise above their past, largest first, as name, value, past median and past days."""
     now: dict[str, float] = {}
     past: dict[str, list[float]] = defaultdict(list)
     for name, day, value in values:

@@ -63,7 +63,7 @@ def publish(
     units: Collection[Unit] | None = None,
     fingerprints: Sequence[Fingerprint] = (),
 ) -> Published:
-    """Replace these days in the named tables once all rows and rules pass.
+    """Replace the rows of these days in the named tables once all rows and rules pass.
 
     units : replace these alone, not whole days
     fingerprints : of the units published; they replace all others of the phase for these days, or units
@@ -104,7 +104,7 @@ def _broken(
     units: Collection[Unit] | None,
     rules: Sequence[Rule],
 ) -> list[_Broken]:
-    """Audit every table and every rule; returns all failures, not only the first."""
+    """Audit every table and every rule; return all failures, not only the first."""
     found = []
     for table, rows in ((TABLES[name], rows) for name, rows in tables.items() if rows.num_rows):
         on_time = [_on_time(table, log_dates, units)]
@@ -114,7 +114,7 @@ def _broken(
 
 
 def _on_time(table: Table, log_dates: Sequence[date], units: Collection[Unit] | None) -> Expectation:
-    """The rule that a table's rows belong to the days and units that are published."""
+    """Return the expectation that a table's rows belong to the days and units that are published."""
     condition = on_units(*_scope(table, log_dates, units))
     return Expectation(ON_TIME_EXPECTATION, condition, OF_EVERY_TABLE[ON_TIME_EXPECTATION])
 
@@ -122,14 +122,14 @@ def _on_time(table: Table, log_dates: Sequence[date], units: Collection[Unit] | 
 def _scope(
     table: Table, log_dates: Sequence[date], units: Collection[Unit] | None
 ) -> tuple[Sequence[date], Collection[Unit] | None]:
-    """Days and units whose rows of a table are replaced: whole days for a table without units."""
+    """Return the days and units whose rows are replaced; units are None for a table without units."""
     if units is None or set(UNIT_KEY) <= set(table.column_names):
         return log_dates, units
     return sorted({unit.log_date for unit in units if unit.is_of_day}), None
 
 
 def _passed(warehouse: Warehouse, page: Page, broken: Sequence[_Broken]) -> Page:
-    """Write the page of checks; raises GateRefusedError unless all refusals are released.
+    """Write the page of checks; raise GateRefusedError unless all refusals are released.
 
     Rows that are refused are kept for inspection, by the name of their page.
     """
@@ -148,7 +148,7 @@ def _passed(warehouse: Warehouse, page: Page, broken: Sequence[_Broken]) -> Page
 
 
 def _released(warehouse: Warehouse, page: Page) -> set[str]:
-    """Names of refusals released by hand for all days of their rows."""
+    """Return the names of refusals that were released by hand for all days of their rows."""
     runs = warehouse.rows(TABLES[PIPELINE_RUNS]).select(["log_date", "accepted"]).to_pylist()
     by_hand = {(run["log_date"], name) for run in runs for name in run["accepted"] or ()}
     found = set()
@@ -161,7 +161,7 @@ def _released(warehouse: Warehouse, page: Page) -> set[str]:
 
 
 def refused_path(root: str, phase: str, log_dates: Sequence[date]) -> str:
-    """Folder for rows of these days that a gate of this phase refused, one subfolder per table.
+    """Return the folder for rows that a phase's gate refused on these days, with a subfolder per table.
 
     Several days are named from the first to the last.
     """
@@ -170,7 +170,7 @@ def refused_path(root: str, phase: str, log_dates: Sequence[date]) -> str:
 
 
 def _keep(broken: _Broken, folder: str) -> None:
-    """Save refused rows, replacing those saved before for the same days."""
+    """Save refused rows, replacing rows that were saved before for the same days."""
     try:
         keep(f"{folder}/{broken.name}", broken.rows.slice(0, MOST_KEPT))
     except (*STORE_ERRORS, pa.ArrowException) as error:  # the refusal matters more

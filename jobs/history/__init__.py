@@ -1,1 +1,1 @@
-"""Plan what has to be done again, and in which batches of days."""
+"""Planning: which units and days have to be done again, and in which batches of days."""

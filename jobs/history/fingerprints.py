@@ -1,4 +1,4 @@
-"""Fingerprints: the input of a unit's rows in a phase, so that unchanged work is not repeated.
+"""Fingerprints of the input of a unit's rows in a phase, so that unchanged work is not repeated.
 
 A unit without a fingerprint is done again; existing rows alone never count as done. A phase's
 fingerprint includes the one it was built on, so later phases see every earlier change.
@@ -26,7 +26,7 @@ Wanted = tuple[str, str] | None
 
 
 class File(NamedTuple):
-    """An input file as it was read. digest : None if it could not be read to its end."""
+    """An input file as it was read. digest : None if the file could not be read to its end."""
 
     name: str
     bytes: int
@@ -35,7 +35,7 @@ class File(NamedTuple):
 
     @property
     def content(self) -> tuple[str, int, str | int]:
-        """Identity of a file's content; without a digest, the time of its last change replaces it."""
+        """Return the identity of a file's content: its digest, or else the time of its last change."""
         return self.name, self.bytes, self.digest or self.modified_us
 
 
@@ -53,22 +53,22 @@ class Fingerprint(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Hash of this fingerprint, which the next phase records as its input."""
+        """Return the hash of this fingerprint, which the next phase records as its input."""
         return hashed([self.inputs, self.settings, self.version])
 
     def as_input(self, context: Mapping[date, str]) -> str:
-        """Hash of all that the next phase reads: this fingerprint and the context of its day.
+        """Return the hash of all that the next phase reads: this fingerprint and the context of its day.
 
         context : for each day, what else that phase reads; empty if nothing
         """
         return hashed([self.identity, context[self.unit[0]]]) if context else self.identity
 
     def is_as(self, want: Wanted) -> bool:
-        """Whether settings and version are the wanted ones."""
+        """Return whether settings and version equal the wanted settings and version."""
         return want is None or (self.settings, self.version) == want
 
     def is_built_on(self, before: "Fingerprint", want: Wanted, context: Mapping[date, str]) -> bool:
-        """Whether the rows were made from the current rows of the phase before."""
+        """Return whether the rows were made from the current rows of the phase before."""
         return self.inputs == before.as_input(context) and self.is_as(want)
 
 
@@ -76,12 +76,12 @@ Recorded = dict[Unit, Fingerprint]
 
 
 def wanted(settings: Settings, phase: str) -> tuple[str, str]:
-    """Settings and version that a valid fingerprint of a phase has."""
+    """Return the settings and version that a valid fingerprint of a phase has."""
     return PHASES[phase].settings(settings), PHASES[phase].version
 
 
 def of_units(accounts: Iterable[UnitAccount], settings: Settings) -> list[Fingerprint]:
-    """Fingerprints of ingested units, merging the parts that were read separately."""
+    """Return the fingerprints of ingested units, merging the parts that were read separately."""
     files: dict[Unit, list[File]] = {}
     ops: dict[Unit, int] = {}
     for account in accounts:
@@ -99,7 +99,7 @@ def of_units(accounts: Iterable[UnitAccount], settings: Settings) -> list[Finger
 
 
 def contents_of(files: Iterable[File]) -> str:
-    """Hash of the contents of a unit's files, independent of their times."""
+    """Return the hash of the contents of a unit's files, independent of their times."""
     return hashed([file.content for file in sorted(files, key=lambda file: file.name)])
 
 
@@ -109,7 +109,7 @@ def recorded(
     units: Collection[Unit] | None = None,
     phase: str | None = None,
 ) -> dict[str, Recorded]:
-    """Read fingerprints by phase; those of ingest from the warehouse with the ingested tables.
+    """Read fingerprints by phase; fingerprints of ingest come from the warehouse with the ingested tables.
 
     phase : only those of this phase; all if left out
     """
@@ -148,5 +148,5 @@ def _of_row(row: Mapping[str, Any]) -> Fingerprint:
 
 
 def hashed(facts: object) -> str:
-    """SHA-256 of facts, serialized as JSON."""
+    """Return the SHA-256 of facts that are serialized as JSON."""
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Phases of the daily run: entry point, version, relevant settings, and the days they affect.
+"""Declarations of the daily run's phases: entry point, version, relevant settings, affected days.
 
 The names of the phases and their order are vocabulary.Phase.
 """
@@ -16,7 +16,7 @@ from udfs.what_if import SimulationSettings
 
 @dataclass(frozen=True)
 class Declared:
-    """One phase of the daily run.
+    """Declaration of one phase of the daily run.
 
     entry_point : its command, a module at the top of jobs; what it runs is in jobs/night
     version : raised whenever it makes other rows of the same input
@@ -40,12 +40,12 @@ def simulation(settings: Settings) -> SimulationSettings:
 
 
 def _power(settings: Settings) -> str:
-    """Settings of power, as JSON; "{}" without watts, as before these settings existed."""
+    """Return the settings of power as JSON; "{}" without watts, as in versions that lacked these settings."""
     return settings.power.model_dump_json() if settings.power.watts else "{}"
 
 
 def _bounds(settings: Settings) -> str:
-    """Settings that decide what is read and what is rejected, as JSON."""
+    """Return the settings that decide what is read and what is rejected, as JSON."""
     return settings.landing.model_dump_json(exclude={"packing"})  # how files share tasks changes no row
 
 
@@ -71,7 +71,7 @@ OF_DAYS: Final = tuple(name for name, phase in PHASES.items() if phase.of_days)
 
 
 def days_reached(phase: str, days: int) -> int:
-    """Most days after a changed one whose rows of a phase depend on it: each phase that looks back adds some.
+    """Return for how many days after a changed day a phase's rows still depend on that day.
 
     days : how many one phase looks back
     """
@@ -79,5 +79,5 @@ def days_reached(phase: str, days: int) -> int:
 
 
 def phase_before(phase: str) -> str:
-    """Name of the preceding phase, whose rows this one reads."""
+    """Return the name of the preceding phase, whose rows this phase reads."""
     return PHASE_NAMES[PHASE_NAMES.index(phase) - 1]

@@ -1,4 +1,4 @@
-"""Plan a backfill: which units and days are due (with records.py), in which batches, in what time."""
+"""Plan of a backfill: the units and days that are due, the batches of days, and the expected time."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Work:
-    """Amount of work: units that are runs, bytes and ops; ops of those not yet ingested are estimated."""
+    """Amount of work: number of runs, bytes and ops; ops of units that are not yet ingested are estimated."""
 
     units: int = 0
     bytes: int = 0
@@ -43,7 +43,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Batch:
-    """Days that share a commit, and the units to do in each phase; all units for phases of whole days."""
+    """Days that share a commit, and the units to do in each phase; phases of whole days do all units."""
 
     log_dates: tuple[date, ...]
     units: Mapping[str, frozenset[Unit]]
@@ -54,15 +54,15 @@ class Batch:
 
     @property
     def range(self) -> str:
-        """First and last day, as text."""
+        """Return the first and last day, as text."""
         return f"{self.log_dates[0]} .. {self.log_dates[-1]}"
 
     def of(self, phase: str) -> frozenset[Unit]:
-        """Units to do in a phase."""
+        """Return the units to do in a phase."""
         return self.units.get(phase, frozenset())
 
     def work(self, phase: str) -> Work:
-        """Total work of a phase."""
+        """Return the total work of a phase."""
         return sum((self.sizes[unit] for unit in self.of(phase)), Work())
 
     def on(self, log_dates: Collection[date]) -> "Batch":
@@ -74,7 +74,7 @@ class Batch:
 
 
 class Plan(NamedTuple):
-    """A planned backfill: batches, wanted settings and versions, and files changed only in their times."""
+    """Planned backfill: batches, wanted settings and versions, and files of which only the times changed."""
 
     batches: list[Batch]
     wants: dict[str, Wanted]
@@ -82,7 +82,7 @@ class Plan(NamedTuple):
 
     @property
     def log_dates(self) -> list[date]:
-        """All days with work."""
+        """Return all days with work."""
         return [day for batch in self.batches for day in batch.log_dates]
 
 
@@ -96,7 +96,7 @@ def plan(
     data_only: bool = False,
     digest: Digests = digests,
 ) -> Plan:
-    """Plan these phases on these days, and on later days that depend on them; changes nothing.
+    """Plan these phases on these days and on later days that depend on them, without changing anything.
 
     Reads the records of a few weeks at a time.
 
@@ -217,7 +217,7 @@ def _together(
 
 
 def rates(tables: TableReader) -> dict[str, float]:
-    """Rate of each phase that recent runs have measured, in its own measure (bytes, ops, units). [1/s]"""
+    """Return the rate of each phase that recent runs measured, in bytes, ops or units per second. [1/s]"""
     runs = tables.ingested.rows(TABLES[PIPELINE_RUNS])
     is_done = pc.and_(pc.equal(runs["outcome"], RUN_OUTCOMES[0]), pc.is_valid(runs["stages"]))
     late = runs.filter(is_done).sort_by([("started_at", "descending")]).slice(0, _RUNS_LOOKED_AT)
@@ -229,5 +229,5 @@ def rates(tables: TableReader) -> dict[str, float]:
 
 
 def seconds_for(work: Work, phase: str, rate: Mapping[str, float]) -> float | None:
-    """Estimated time of a phase for this work; None for a phase without a rate. [s]"""
+    """Return the estimated time of a phase for this work; None for a phase without a measured rate. [s]"""
     return float(getattr(work, PHASES[phase].measure)) / rate[phase] if phase in rate else None

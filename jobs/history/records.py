@@ -1,4 +1,4 @@
-"""Decide which units and days are due: compare what each phase has recorded with its input now."""
+"""Decide which units and days are due, by comparing what each phase has recorded with its current input."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, timedelta
@@ -26,7 +26,7 @@ from schemas.vocabulary import HOST_HEALTH, JOBS, Phase
 
 
 class Records:
-    """Records of some days; each part is read when first used.
+    """Records of some days; each part is read at its first use.
 
     units, phase : only fingerprints of these units, or of this phase
     """
@@ -45,18 +45,18 @@ class Records:
 
     @cached_property
     def done(self) -> dict[str, Recorded]:
-        """Fingerprints of all units, by phase."""
+        """Return the fingerprints of all units, by phase."""
         return recorded(self._tables, self.log_dates, self._units, self._phase)
 
     @cached_property
     def jobs(self) -> set[Unit]:
-        """Units of the table jobs, and days with health of their hosts."""
+        """Return the units in the table jobs, and the days with health of their hosts."""
         healthy = self._tables.rows(TABLES[HOST_HEALTH], self.log_dates)["log_date"].unique().to_pylist()
         units = set(keys_of(self._tables.rows(TABLES[JOBS], self.log_dates)))
         return units | set(map(Unit.of_day, healthy))
 
     def context(self, phase: str) -> dict[date, str]:
-        """For each day, a hash of what a phase looks back on: earlier days' rows of the phase before."""
+        """Return, for each day, a hash of the earlier days' rows that a phase uses from the phase before."""
         if phase not in self._contexts:
             days, before = self.settings.revision.days, phase_before(phase)
             earlier = recorded(self._tables, days_before(self.log_dates, days), phase=before)
@@ -64,7 +64,7 @@ class Records:
         return self._contexts[phase]
 
     def due(self, phase: str, want: Wanted) -> set[date]:
-        """Days whose rows of a phase of whole days are older than the units they depend on."""
+        """Return days whose rows of a phase of whole days are older than the units that they depend on."""
         before, done = self.done[phase_before(phase)], self.done[phase]
         units = before.keys() | done.keys()
         context = self._context_of(phase) if units else {}
@@ -77,7 +77,7 @@ class Records:
         }
 
     def results_due(self, want: Wanted) -> set[Unit]:
-        """Units to simulate: without results, with results from other input, or removed from `jobs`.
+        """Return the units to simulate: without results, with results of other input, or gone from `jobs`.
 
         A unit of `jobs` without a fingerprint of its ingest is left alone: its rows may be half
         written, or cleared away by age.
@@ -91,7 +91,7 @@ class Records:
         return changed | {unit for unit in simulated if unit not in ingested and unit not in self.jobs}
 
     def built_on(self, phase: str) -> list[Fingerprint]:
-        """Fingerprints for a phase, built on those recorded by the phase before.
+        """Return fingerprints for a phase, built on the fingerprints recorded by the phase before.
 
         A unit without a record of the phase before gets none, and is done again next time.
         """
@@ -107,7 +107,7 @@ class Records:
 
 
 def looked_back_on(done: Recorded, log_dates: Iterable[date], days: int) -> dict[date, str]:
-    """For each day, a hash of a phase's rows of the `days` days before it.
+    """Return, for each day, a hash of a phase's rows of the `days` days before that day.
 
     done : fingerprints of those days too
     """
@@ -121,12 +121,12 @@ def looked_back_on(done: Recorded, log_dates: Iterable[date], days: int) -> dict
 
 
 def days_before(log_dates: Collection[date], days: int) -> list[date]:
-    """Days up to `days` days before any of these, without these."""
+    """Return all days that lie up to `days` days before any of these days, without these days themselves."""
     return _days_beside(log_dates, range(-days, 0))
 
 
 def days_after(log_dates: Collection[date], days: int) -> list[date]:
-    """Days that are up to `days` days after one of these, except these themselves."""
+    """Return all days that lie up to `days` days after any of these days, without these days themselves."""
     return _days_beside(log_dates, range(1, days + 1))
 
 
@@ -179,7 +179,7 @@ def changed_in_landing(
 
 
 def _touched(known: Fingerprint, files: Sequence[LandedFile]) -> list[LandedFile]:
-    """Files of a unit whose modification time differs from the recorded one."""
+    """Return the files of a unit whose modification time differs from the recorded time."""
     times = {each.name: each.modified_us for each in known.files}
     return [file for file in files if file.modified_us != times[file.name]]
 

@@ -1,4 +1,4 @@
-"""Parts of a unit, each read by one task, and the account of what was found in them."""
+"""Parts of a unit, each read by one task, and the account of the lines and rows found in each part."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -72,12 +72,12 @@ class UnitPart:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the logs come from another tool, and so are read together."""
+        """Return whether the logs come from another tool, and therefore have to be read together."""
         return any(file.is_log_of_other_tool for file in self.logs)
 
 
 class Outside(NamedTuple):
-    """Number of lines outside the manifest's layout, and a description of the first."""
+    """Number of lines outside the manifest's layout, and a description of the first such line."""
 
     lines: int = 0
     detail: str = ""
@@ -85,7 +85,7 @@ class Outside(NamedTuple):
 
 @dataclass
 class UnitAccount:
-    """Account of one part of a unit; `job` is its row of jobs without the key, if it has one.
+    """Account of one part of a unit; `job` is its row of jobs without the key, if it has a row.
 
     gpu_types : host -> types that good lines state; empty once the row of jobs has them
     used : hosts and steps of the manifest that rows refer to
@@ -136,7 +136,7 @@ class UnitAccount:
         self.job |= {"manifest_status": Status.BAD_LAYOUT, "manifest_detail": detail}
 
     def add_gpu_types(self, others: Iterable["UnitAccount"]) -> None:
-        """Add GPU types that log lines state for hosts missing in the manifest to the row of jobs.
+        """Add GPU types that log lines state, for hosts missing in the manifest, to the row of jobs.
 
         A host of which they state several is left out, and counted; so are all where they are too many.
         """
@@ -159,7 +159,7 @@ class UnitAccount:
 
 
 def jobs_of(accounts: Sequence[UnitAccount]) -> pa.Table:
-    """Rows of the table jobs from all accounts that have one."""
+    """Return rows of the table jobs from all accounts that have a row."""
     rows = [
         dict(zip(UNIT_KEY, each.unit, strict=True)) | each.job for each in accounts if each.job is not None
     ]
@@ -176,7 +176,7 @@ def spread_failures(parts: Iterable[UnitAccount]) -> None:
 
 
 def join_parts(parts: Iterable[UnitAccount]) -> None:
-    """Complete each unit's row of jobs, which its first part holds, from all of its parts."""
+    """Complete each unit's row of jobs, which the unit's first part holds, from all of its parts."""
     by_unit: dict[Unit, list[UnitAccount]] = {}
     for part in parts:
         by_unit.setdefault(part.unit, []).append(part)
@@ -185,7 +185,7 @@ def join_parts(parts: Iterable[UnitAccount]) -> None:
 
 
 def whole_unit(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
-    """Return all of a unit as one part: manifests, logs, evidence, events, files beyond `unit_files`.
+    """Return all of a unit as one part: manifests, logs, evidence, events, and files beyond `unit_files`.
 
     A unit of the day has health instead, and no row of jobs.
     """

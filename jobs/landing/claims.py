@@ -1,4 +1,4 @@
-"""Implausible claims of producers, such as too many GPU-hours, and changes of file owners."""
+"""Checks of producers' claims: implausible claims, such as too many GPU-hours, and changes of file owners."""
 
 from collections import Counter
 from typing import Any, Final
@@ -20,7 +20,7 @@ _MOST_NAMED: Final = 20
 
 
 def without_refused(job: dict[str, Any]) -> dict[str, Any]:
-    """Drop GPU-hours that the GPUs cannot have spent, and note that in `refused_claims`."""
+    """Drop GPU-hours that the GPUs cannot have spent, and note the claim in `refused_claims`."""
     gpu_hours, world_size = job["gpu_hours"], job["world_size"] or 0
     of_worker = (job.get("tp_size") or 1) * (job.get("cp_size") or 1)
     gpus = world_size // of_worker * min(of_worker, _MOST_RANKS)
@@ -62,7 +62,7 @@ def new_owners(before: pa.Table, now: pa.Table) -> list[str]:
 
 
 def _owners(source_files: pa.Table) -> dict[Unit, set[int]]:
-    """User ids that own each unit's files, where the store reports them."""
+    """Return the user ids that own each unit's files, where the store reports owners."""
     found: dict[Unit, set[int]] = {}
     known = source_files.filter(pc.is_valid(source_files["owner_uid"]))
     for *unit, owner in zip(*(known[name].to_pylist() for name in (*UNIT_KEY, "owner_uid")), strict=True):

@@ -1,4 +1,4 @@
-"""Bytes of a file, read once: digested as stored, decompressed, cut into lines."""
+"""Bytes of a file, read once: the stored bytes are digested, decompressed and split into lines."""
 
 import hashlib
 import io
@@ -44,7 +44,7 @@ class Content:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the bytes read so far."""
+        """Return the SHA-256 of the bytes read so far."""
         return self._digest.hexdigest()
 
     def pieces(self) -> Iterator[bytes]:
@@ -58,7 +58,7 @@ class Content:
         self.is_whole = True
 
     def at_any_place(self, read: Callable[[BinaryIO, Bounds], _Found]) -> _Found:
-        """Return what `read` reads by seeking; rewinds the file afterwards."""
+        """Return the result of `read`, which may seek in the file, and rewind the file afterwards."""
         found = read(self._file, self._bounds)
         self._file.seek(0)
         return found
@@ -104,7 +104,7 @@ class Content:
             yield [rest]
 
     def _bounded(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """Pass on decompressed pieces. Raises FileError if they are too large, or compressed too tightly."""
+        """Yield decompressed pieces. Raises FileError if they are too large or too tightly compressed."""
         bounds, unpacked = self._bounds, 0
         for piece in pieces:
             unpacked += len(piece)
@@ -116,7 +116,7 @@ class Content:
             yield piece
 
     def _from_gzip(self) -> Iterator[bytes]:
-        """Decompress gzip, some members at a time: each line may be one."""
+        """Decompress gzip, several members at a time, because each line may be a separate member."""
         small, size = list[bytes](), 0
         try:
             for found in self._members():
@@ -153,7 +153,7 @@ class Content:
             raise FileError(Reason.UNREADABLE_FILE, "broken gzip: it ends too early")
 
     def _slices(self) -> Iterator[bytes]:
-        """Yield the bytes in smaller pieces: what follows the end of a member is copied each time."""
+        """Yield the bytes in smaller pieces, because all bytes after a gzip member's end are copied."""
         for piece in self.pieces():
             yield from (piece[first : first + _SLICE] for first in range(0, len(piece), _SLICE))
 
@@ -185,7 +185,7 @@ class _Pieces(io.RawIOBase):
 
 
 class UnitFiles:
-    """Opens the files of a unit for their readers.
+    """Opener of the files of a unit, for their readers.
 
     digests : SHA-256 of each file that was read to its end
     opened_last : the file that is read, or was last
@@ -214,12 +214,12 @@ class UnitFiles:
 
     @contextmanager
     def unpacked(self, file: LandedFile) -> Iterator[BinaryIO]:
-        """Open a file's decompressed bytes. Raises FileError if it cannot be read."""
+        """Open a file's decompressed bytes. Raises FileError if the file cannot be read."""
         with self.content(file) as content:
             yield content.unpacked()
 
     def digest(self, file: LandedFile) -> str:
-        """SHA-256 of a file; reads it again if no reader reached its end."""
+        """Return the SHA-256 of a file; the file is read again if no reader reached its end."""
         if file not in self.digests:
             with self.content(file) as content:
                 for _ in content.pieces():

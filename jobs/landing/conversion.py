@@ -31,7 +31,7 @@ _OF_LANDING: Final = ("manifest_status", "manifest_detail", "left_out", "refused
 
 
 class ConversionError(Exception):
-    """Raised for files of unknown format, or unfit for a replay; the message says why and what to do."""
+    """Raised for files of unknown format or unfit for a replay; the message says why, and what to do."""
 
 
 class NothingToConvertError(ConversionError):
@@ -39,7 +39,7 @@ class NothingToConvertError(ConversionError):
 
 
 class Conversion:
-    """Files of one run, to be summarised and written as rank logs.
+    """Files of one run of another tool, to be summarised and written as rank logs.
 
     given : fields of a manifest that the user gave
     read : the run as read; job : its row of jobs, as if it were in a landing
@@ -70,7 +70,7 @@ class Conversion:
                 self.broken[reject["source_file"]] = reject["detail"]
 
     def write(self, landing: Path, log_date: date) -> Path:
-        """Write job.json and one rank log per rank; returns the run folder.
+        """Write job.json and one rank log per rank; return the run folder.
 
         Raises FileExistsError if the folder is not empty, ConversionError where nothing is to be written.
         """

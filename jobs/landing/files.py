@@ -1,4 +1,4 @@
-"""Files of the landing, with unit and kind derived from the names of folders and files."""
+"""Files of the landing, with the unit and kind that follow from the names of folders and files."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -43,11 +43,11 @@ _NAMED: Final = 100
 
 
 class NoLandingError(WrongInputError):
-    """Raised if the landing does not exist; a landing without a folder for the day is an empty day."""
+    """Raised if the landing does not exist; a landing without a folder for the day counts as an empty day."""
 
 
 class LandedFile(NamedTuple):
-    """One file of a run folder: `path` opens it in its store, `source_file` names it in tables.
+    """File of a run folder: `path` opens the file in its store, `source_file` names it in tables.
 
     size : [B]
     modified_us : Unix time of its last change, by the store
@@ -68,43 +68,43 @@ class LandedFile(NamedTuple):
 
     @property
     def unit(self) -> Unit:
-        """Key of the unit that the file belongs to."""
+        """Return the key of the unit that the file belongs to."""
         return Unit(self.log_date, self.job_id, self.run_id)
 
     @property
     def name(self) -> str:
-        """File name within the run folder."""
+        """Return the file name within the run folder."""
         return self.source_file.rsplit("/", 1)[-1]
 
     @property
     def rank(self) -> int | None:
-        """Rank named by a log's file name; None if it names none."""
+        """Return the rank in a log's file name; None if the name has no rank."""
         found = _OF_RANK.fullmatch(self.name)
         return int(found[1]) if found else None
 
     @property
     def is_log_of_other_tool(self) -> bool:
-        """Whether its name allows that another tool wrote it."""
+        """Return whether the file's name allows that another tool wrote the file."""
         is_other = _OTHERS.fullmatch(self.name) is not None and not self.is_one_of(*_OWN)
         return is_other and not self.unit.is_of_day
 
     @property
     def is_evidence(self) -> bool:
-        """Whether the name fits a log of who came last to collectives."""
+        """Return whether the name fits a log of arrival times at collectives."""
         return self.is_log_of_other_tool and _EVIDENCE.fullmatch(self.name) is not None
 
     @property
     def is_log(self) -> bool:
-        """Whether it is a log, of ops, of events or of health, and not a manifest."""
+        """Return whether the file is a log of ops, of events or of health, and not a manifest."""
         return self.is_one_of(*LOGS, *EVENTS) or self.is_log_of_other_tool or self.unit.is_of_day
 
     @property
     def is_input(self) -> bool:
-        """Whether a file of this name is read."""
+        """Return whether files of this name are read."""
         return self.is_one_of(*_OWN) or self.is_log_of_other_tool or self.unit.is_of_day
 
     def is_one_of(self, *patterns: str) -> bool:
-        """Whether the name matches any of these patterns."""
+        """Return whether the name matches any of these patterns."""
         return any(fnmatchcase(self.name, pattern) for pattern in patterns)
 
 
@@ -122,7 +122,7 @@ class _Misplaced:
 
 
 class Landing:
-    """Run folders of some days, or of some units, under a root.
+    """The run folders of some days, or of some units, under a root.
 
     Raises NoLandingError if the root does not exist.
     """
@@ -138,7 +138,7 @@ class Landing:
 
     @property
     def units(self) -> dict[Unit, list[LandedFile]]:
-        """Files of every unit, by name. A run folder with any file is a unit, even if none is read.
+        """Return the files of every unit, by name. A run folder with any file at all counts as a unit.
 
         Health of a day's hosts is a unit of the day, first of all.
         """
@@ -146,16 +146,16 @@ class Landing:
 
     @property
     def misplaced(self) -> list[str]:
-        """Names of the first entries in these days' folders that are not read."""
+        """Return the names of the first entries in these days' folders that are not read."""
         return self._listed[1].named
 
     @property
     def misplaced_count(self) -> int:
-        """Number of entries in these days' folders that are not read."""
+        """Return the number of entries in these days' folders that are not read."""
         return self._listed[1].count
 
     def misplaced_text(self) -> str:
-        """Say how many entries are not read, and name the first; empty if all are read."""
+        """Describe how many entries are not read, and name the first; empty if all entries are read."""
         if not self.misplaced_count:
             return ""
         named = ", ".join(self.misplaced) + (" and others" if self.misplaced_count > _NAMED else "")
@@ -190,7 +190,7 @@ class Landing:
 
     @cached_property
     def all_days(self) -> list[date]:
-        """All days that have a folder, in order."""
+        """Return all days that have a folder, in order."""
         found = []
         for day in filter(None, map(_DAY.fullmatch, self._store.folders())):
             with suppress(ValueError):  # a 30 February
@@ -198,14 +198,14 @@ class Landing:
         return sorted(found)
 
     def misnamed_text(self) -> str:
-        """Name the folders that are meant for a day but whose names are none; empty without any."""
+        """Name the folders whose names begin like a day's but are not valid; empty if there are none."""
         days = set(map(_folder, self.all_days))
         wrong = [name for name in self._store.folders() if name.startswith("log_date=") and name not in days]
         named = ", ".join(wrong[:_NAMED])
         return f"not read, as their names are no days such as log_date=2026-01-05: {named}" if wrong else ""
 
     def check_days(self) -> None:
-        """Raise NoLandingError where no day has a folder, and the landing is a folder above or below."""
+        """Raise NoLandingError if no day has a folder because the root lies above or below the landing."""
         if self.all_days:
             return
         inner = [name for name in self._store.folders() if any(map(_DAY.match, self._store.folders(name)))]
@@ -225,12 +225,12 @@ class Landing:
         return f"the nearest days are {', '.join(map(str, sorted(nearest)))}"
 
     def finished_days(self) -> set[date]:
-        """Days with the marker that producers write last."""
+        """Return the days whose folder has the marker that producers write last."""
         return {day for day in self._days if self._store.exists(f"{_folder(day)}/{_MARKER}")}
 
 
 def inputs_of(files: Sequence[LandedFile]) -> list[LandedFile]:
-    """Files of a run folder that are read; logs of other tools only if there are no rank logs."""
+    """Return the files of a run folder that are read; logs of other tools only if there are no rank logs."""
     if not any(file.is_one_of(*LOGS) for file in files):
         return list(files)
     return [file for file in files if file.is_evidence or not file.is_log_of_other_tool]
@@ -246,7 +246,7 @@ def _folder(day: date) -> str:
 
 
 def _unit(day: date, entry: Entry) -> Unit | None:
-    """The unit whose run folder contains an entry, or that of the day's health; None elsewhere."""
+    """Return the unit of an entry in a run folder or of a day's health file; None elsewhere."""
     if len(entry.names) == 1 and any(fnmatchcase(spelled(entry.names[0]), each) for each in HEALTH):
         return Unit.of_day(day)
     found = _RUN.fullmatch(spelled("/".join(entry.names[:-1])))

@@ -1,4 +1,4 @@
-"""Runs in progress: the last window of each, read from logs that still grow and simulated as in a night.
+"""Reader of runs in progress: the last window of each run, from growing logs, simulated as in a night.
 
 A window is the last whole lines of each log, if all logs of the run have grown. What is read of a run does
 not depend on how long it has been going on. A last line without its end is left for later. Packed logs and
@@ -41,14 +41,14 @@ to 20 kB."""
 
 
 class Tails(Store):
-    """A store that shows only the last whole lines of rank logs. bytes_read : of all opened files"""
+    """Store that shows only the last whole lines of rank logs. bytes_read : total bytes of opened files"""
 
     def __init__(self, store: Store, lines: int) -> None:
         self._store, self._lines = store, lines
         self.bytes_read = 0
 
     def open(self, path: str, size: int | None = None) -> BinaryIO:
-        """Open a file; a rank log shows only its last whole lines."""
+        """Open a file; of a rank log, show only the last whole lines."""
         opened = self._store.open(path, size)
         if not fnmatchcase(path.rpartition("/")[2], RANK_LOG):
             return opened
@@ -59,7 +59,7 @@ class Tails(Store):
 
 
 def last_lines(file: BinaryIO, lines: int) -> bytes:
-    """Return the last lines of a file, without an unfinished last one; fewer if it is shorter."""
+    """Return the last lines of a file, without an unfinished last line; fewer if the file is shorter."""
     start = file.seek(0, os.SEEK_END)
     least, found = max(start - _MOST_BYTES, 0), b""
     while start > least and found.count(b"\n") <= lines:
@@ -72,7 +72,7 @@ def last_lines(file: BinaryIO, lines: int) -> bytes:
 
 
 def _exactly(file: BinaryIO, size: int) -> bytes:
-    """Read this many bytes; fewer at the end of the file."""
+    """Read `size` bytes, or fewer at the end of the file."""
     found = b""
     while len(found) < size and (piece := file.read(size - len(found))):
         found += piece
@@ -82,7 +82,7 @@ def _exactly(file: BinaryIO, size: int) -> bytes:
 def grown(
     units: Mapping[Unit, Sequence[LandedFile]], known: Mapping[Unit, Mapping[str, int]]
 ) -> dict[Unit, list[LandedFile]]:
-    """Manifest and rank logs of each run whose rank logs all changed size since the last reading.
+    """Return manifest and rank logs of each run whose rank logs all changed size since the last reading.
 
     A step counts once all ranks have logged it: where one log has not grown, no more steps are complete.
 
@@ -97,12 +97,12 @@ def grown(
 
 
 def rank_logs(files: Sequence[LandedFile]) -> list[LandedFile]:
-    """The files of a run that grow line by line."""
+    """Return the files of a run that grow line by line."""
     return [file for file in files if file.is_one_of(RANK_LOG)]
 
 
 class Where(NamedTuple):
-    """Paths and settings for reading windows. steps : most steps of each"""
+    """Paths and settings for reading windows. steps : most steps of each window window window window"""
 
     landing: str
     bounds: Bounds
@@ -111,7 +111,7 @@ class Where(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A run's last window: its row of live_slowdown, its causes, bytes read, and the CPU time for it."""
+    """A run's last window: its row of live_slowdown, its causes, bytes read, and CPU time."""
 
     slowdown: Row
     causes: list[Row]
@@ -146,7 +146,7 @@ def _window(how: Where, part: UnitPart) -> Window:
 
 
 def _ended(how: Where, ended: Ended) -> Window:
-    """A window whose reading or simulation ended its process."""
+    """Return a window whose process ended while reading or simulating it."""
     rows = TABLES[RANK_STEPS].arrow_schema.empty_table()
     row = window_row(ended_unit({}, how.simulation, ended.why), rows) | {"rejects": 0}
     return Window(row, [], 0, 0.0)

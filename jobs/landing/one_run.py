@@ -1,4 +1,4 @@
-"""Read single runs from a folder, without a landing, into the rows that a daily run would store."""
+"""Reader of single runs from a folder, without a landing, into the rows that a daily run would store."""
 
 import gzip
 import json
@@ -57,7 +57,7 @@ class NoRunError(WrongInputError):
 
 
 class NotLogsError(PlainError):
-    """Raised for a folder whose files are no logs that are known here."""
+    """Raised for a folder whose files are not logs of a known format."""
 
 
 class Run(NamedTuple):
@@ -129,7 +129,7 @@ def runs_in(path: Path) -> list[Run]:
 
 
 def one_run_in(path: Path) -> Run:
-    """Return the run in or below a folder, as runs_in does; raises NoRunError where it has several."""
+    """Return the run in or below a folder, as runs_in does; raise NoRunError if there are several runs."""
     runs = runs_in(path)
     if len(runs) > 1:
         raise NoRunError(f"{path} holds {len(runs)} runs: name the folder of one")
@@ -137,7 +137,7 @@ def one_run_in(path: Path) -> Run:
 
 
 def _check_whole(file: Path) -> None:
-    """Raise NoRunError for a file that lies beside logs, and for one rank's log of a run."""
+    """Raise NoRunError for a file that lies beside logs, and for the log of a single rank."""
     if any(map(file.match, (MANIFEST, META, *EVENTS))):
         raise NoRunError(f"{file} is no log of ops: name its folder, {file.parent}")
     ranks = (RANK_LOG, PACKED_RANK_LOG)
@@ -149,7 +149,7 @@ def _check_whole(file: Path) -> None:
 
 
 def check_known(run: Run, read: ReadRun) -> None:
-    """Raise NotLogsError if no file is a log of a known format, and no manifest or folder names the run."""
+    """Raise NotLogsError if no file is a log of a known format and no manifest or folder names the run."""
     is_named = run.has_day or any(file.is_one_of(MANIFEST) for file in run.files)
     why = {*read.rejects["detail"].to_pylist()}
     if is_named or read.rows.num_rows or not why or not why <= {NOT_KNOWN, EMPTY}:
@@ -163,7 +163,7 @@ def check_known(run: Run, read: ReadRun) -> None:
 
 
 def run_of(folder: Path, files: Iterable[Path]) -> Run:
-    """Return the run that these files form, each once. Raises NoRunError for several files of one name."""
+    """Return the run that these files form. Raises NoRunError if several files have the same name."""
     landed, names = [], Counter[str]()
     for file in dict.fromkeys(each.absolute() for each in files):
         names[file.name] += 1
@@ -212,7 +212,7 @@ def _run(folder: Path, files: list[LandedFile], others: Iterable[str] = ()) -> R
 
 
 def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:
-    """Job id and run id stated in the files, else the folder's name."""
+    """Return the job id and run id stated in the files, or else the folder's name."""
     found = {"run_id": "run", "job_id": spelled(folder.name) or "job"}
     for fields in reversed(list(_named(files))):
         named = {name: fields.get(name) for name in found}
@@ -221,7 +221,7 @@ def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:
 
 
 def _named(files: list[LandedFile]) -> Iterator[dict[str, Any]]:
-    """Yield the readable fields of the manifest, then of the first readable line of the rank logs' first."""
+    """Yield the readable fields of the manifest, then those of the first readable line in the rank logs."""
     manifests = [file for file in files if file.is_one_of(MANIFEST)]
     logs = [file for file in files if file.is_one_of(*LOGS) and not file.is_one_of(TRACE)]
     yield from islice(filter(None, map(_fields, manifests)), 1)
@@ -229,7 +229,7 @@ def _named(files: list[LandedFile]) -> Iterator[dict[str, Any]]:
 
 
 def _fields(file: LandedFile) -> dict[str, Any] | None:
-    """Fields of a manifest, or of a log's first line with some; None where the reader reports mistakes."""
+    """Return the fields of a manifest, or of a log's first line with fields; None if they cannot be read."""
     if file.defect:
         return None
     with suppress(OSError, EOFError, zlib.error):

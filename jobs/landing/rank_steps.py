@@ -1,4 +1,4 @@
-"""Choose the valid row for each (rank, step): from one file, which may log that rank."""
+"""Choice of the valid row for each (rank, step): from one file, which may log that rank."""
 
 import hashlib
 from collections import ChainMap, Counter
@@ -16,7 +16,7 @@ _Key = tuple[int, int]
 
 
 class RankSteps:
-    """Rank-steps of one part of a unit so far.
+    """Rank-steps of one part of a unit that have been read so far.
 
     keys : (rank, step) of the rows, with their files
     repeats : what later files say of them
@@ -32,7 +32,7 @@ class RankSteps:
         self.denied: ChainMap[_Key, str] = before.denied.new_child() if before else ChainMap()
 
     def another(self) -> "RankSteps":
-        """Return a child for files that may be truncated; its steps count only after `take`."""
+        """Return a child for files that may be truncated; the child's steps count only after `take`."""
         return RankSteps(self._part, self)
 
     def take(self, other: "RankSteps") -> None:
@@ -46,7 +46,7 @@ class RankSteps:
     def believed(
         self, rows: Rows, file: LandedFile, text: Callable[[int], str | None]
     ) -> tuple[Rows, list[Reject]]:
-        """Return the rows of a file to store, one for each (rank, step), and the others as rejects.
+        """Return the rows of a file to store, one row for each (rank, step), and other rows as rejects.
 
         text : of the line with a number
         """
@@ -68,7 +68,7 @@ class RankSteps:
         return rows.where(np.array([each is None for each in why], dtype=bool)), refused
 
     def _judged(self, key: _Key, rows: Rows, place: int, file: LandedFile) -> tuple[str, str] | None:
-        """Reject reason and sentence for a row that is not stored; None if it is stored."""
+        """Return the reject reason and explanation of a row that is not stored; None if the row is stored."""
         (rank, step), own = key, file.source_file
         if file.rank is not None and rank != file.rank:
             return Reason.IDENTITY_MISMATCH, f"a line of rank {rank} in the log of rank {file.rank}"
@@ -90,7 +90,7 @@ class RankSteps:
         return Reason.DUPLICATE_RANK_STEP, f"rank {rank}, step {step} is already in {first}"
 
     def _contradicting(self, key: _Key, rows: Rows, place: int, own: str) -> str | None:
-        """First file that contradicts a row; None if none does."""
+        """Return the first file that contradicts a row; None if no file does."""
         others = self._part.suspected.get(key)
         if not others:
             return None
@@ -99,12 +99,12 @@ class RankSteps:
 
 
 def merged(repeats: Repeats, others: Repeats) -> Repeats:
-    """Merge the repeats of both, by key."""
+    """Merge two mappings of repeated rows, by key."""
     return {key: {**repeats.get(key, {}), **others.get(key, {})} for key in (*repeats, *others)}
 
 
 def _digest(rows: Rows, place: int) -> str:
-    """SHA-256 of all values of a row."""
+    """Return the SHA-256 of all values of a row."""
     first = int(rows.lengths[:place].sum())
     found = hashlib.sha256(repr(rows.scalars[place]).encode())
     for values in rows.lists:

@@ -1,4 +1,4 @@
-"""Read runs of other tools: recognise their files, read them together, and make their row of jobs.
+"""Reader of other tools' runs: recognise their files, read them together, and make their row of jobs.
 
 Evidence about the last ranks of collectives is read beside any logs.
 """
@@ -30,7 +30,7 @@ _MOST_BROKEN: Final = 20
 
 
 class _PartsError(Exception):
-    """Raised if reading a run's parts fails: for the file opened last, not the one whose rows are taken."""
+    """Raised with the reject of the file opened last if reading a run's parts fails."""
 
     def __init__(self, reject: Reject) -> None:
         super().__init__(reject.detail)
@@ -38,7 +38,7 @@ class _PartsError(Exception):
 
 
 class Recognised(NamedTuple):
-    """Files of the run's format, NCCL Inspector logs, and the reasons why others are not read."""
+    """Files of the run's format, NCCL Inspector logs, and the reasons why other files are not read."""
 
     format: Format | None
     files: Sequence[LandedFile]
@@ -47,7 +47,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
-    """Group files by format and keep the first recognised format; copies and logs without ops come last."""
+    """Group files by format and keep one format; formats of copies and of logs without ops come last."""
     formats: dict[LandedFile, Format | None] = {}
     unknown: dict[LandedFile, str] = {}
     evidence, others = [], []
@@ -77,7 +77,7 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
 
 
 class Evidence:
-    """Evidence of who came last to a unit's collectives; cannot be replayed."""
+    """Evidence of who came last to a unit's collectives; it cannot be replayed."""
 
     def __init__(self, rows: UnitRows) -> None:
         self._rows = rows
@@ -108,7 +108,7 @@ class Evidence:
 
 
 class ForeignUnit:
-    """Logs of another tool, read together.
+    """Log files of another tool, which are read together.
 
     given : fields of the user's manifest; None without a valid one
     found : what the files are
@@ -120,7 +120,7 @@ class ForeignUnit:
         self._rows, self._evidence, self._given = rows, Evidence(rows), given
 
     def read(self, manifest: Row) -> Row:
-        """Read the logs; returns the row of jobs."""
+        """Read the logs; return the row of jobs."""
         found = self.found = recognise(self._rows.files, self._rows.part.logs)
         for file, reject in found.others:
             self._rows.refuse(file, reject)
@@ -135,7 +135,7 @@ class ForeignUnit:
         return manifest | {"left_out": left_out_of(left_out)}
 
     def _run(self, manifest: Row, chosen: Format, files: list[LandedFile]) -> Row:
-        """Read these files, dropping truncated ones; returns the row of jobs."""
+        """Read these files without truncated files; return the row of jobs."""
         most, named = len(files), ""
         while True:
             try:
@@ -157,7 +157,7 @@ class ForeignUnit:
             return _unusable(manifest, named + reject.detail)
 
     def _attempt(self, manifest: Row, chosen: Format, files: Sequence[LandedFile]) -> Row:
-        """Read these files once; returns the row of jobs."""
+        """Read these files once; return the row of jobs."""
         rows = self._rows
         with _no_surprise():
             run = chosen.read(_sources(rows.files, files), self._given or {}, rows.bounds)
@@ -180,7 +180,7 @@ class ForeignUnit:
         return manifest | facts | {"left_out": run.left_out | self._filled(run)}
 
     def _filled(self, run: ForeignRun) -> Counter[str]:
-        """Count fields missing in the user's manifest that the log states."""
+        """Count fields that are missing in the user's manifest and that the log states."""
         if self._given is None or not self._rows.part.manifests:
             return Counter()
         lacking = [name for name in SIZES if name in run.manifest and name not in self._given]
@@ -190,7 +190,7 @@ class ForeignUnit:
 
 
 def _parts_of(run: ForeignRun) -> Iterator[Part]:
-    """Yield the parts of a run. Raises _PartsError for any error of its reader but RefusalError."""
+    """Yield the parts of a run. Raises _PartsError for any error of the run's reader except RefusalError."""
     try:
         yield from _guarded(run.parts)
     except FileError as error:
@@ -217,12 +217,12 @@ def _unusable(manifest: Row, detail: str) -> Row:
 
 
 def _sources(opener: UnitFiles, files: Sequence[LandedFile]) -> list[SourceFile]:
-    """Wrap files as a format's reader expects them."""
+    """Wrap files in the type that a format's reader expects."""
     return [SourceFile(file.name, partial(opener.unpacked, file)) for file in files]
 
 
 def _guarded(found: Iterable[_Found]) -> Iterator[_Found]:
-    """Pass on what a reader yields; any error becomes FileError."""
+    """Yield a reader's items, and turn any error into FileError."""
     with _no_surprise():
         yield from found
 

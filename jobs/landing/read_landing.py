@@ -1,4 +1,4 @@
-"""Read a landing on Spark's executors: whole units packed into tasks, each file opened once, no shuffle."""
+"""Reader of a landing on Spark's executors, in tasks of whole units; each file is opened once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -96,7 +96,7 @@ def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
 
 
 def _with_jobs(part: LandedUnits) -> list[UnitAccount]:
-    """Accounts of a one-part task, with the row of jobs put back."""
+    """Return the accounts of a task with one part, with the row of jobs added again."""
     (account,) = part.accounts
     for row in part.jobs.drop_columns(list(UNIT_KEY)).to_pylist(maps_as_pydicts="strict"):
         account.job = row
@@ -111,7 +111,7 @@ def _landed(account: UnitAccount) -> LandedUnits:
 
 
 def digests_by(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
-    """SHA-256 of files by source_file, computed on Spark's executors."""
+    """Return the SHA-256 of files by source_file, computed on Spark's executors."""
     starts = range(0, len(files), _DIGESTED_TOGETHER)
     parts = [files[start : start + _DIGESTED_TOGETHER] for start in starts]
     found = in_tasks(spark.sparkContext, parts, partial(digests, landing))
@@ -119,7 +119,7 @@ def digests_by(spark: SparkSession, landing: str, files: Sequence[LandedFile]) -
 
 
 def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
-    """SHA-256 of files by source_file; unreadable files are left out."""
+    """Return the SHA-256 of files by source_file; unreadable files are left out."""
     opener, found = UnitFiles(store_of(landing), Bounds()), {}
     for file in files:
         with suppress(FileError):
@@ -128,7 +128,7 @@ def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
 
 
 def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bounds) -> list[list[UnitPart]]:
-    """Pack units into tasks of about equal bytes, neighbours together, into at least `least` if possible.
+    """Pack units into tasks of about equal bytes, with neighbours together; `least` tasks if possible.
 
     A large unit is split into tasks of its own, by files.
     """
@@ -149,7 +149,7 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
 
 
 def _is_large(part: UnitPart) -> bool:
-    """Whether a unit has several tasks; health of a day never has, because its files share checks."""
+    """Return whether a unit has several tasks; health of a day never has, because its files share checks."""
     return _bytes(part.logs) > _LARGE_UNIT and not part.unit.is_of_day
 
 
@@ -191,14 +191,14 @@ def _alone(where: Where, part: UnitPart) -> LandedUnits:
 
 
 def _read_or_not(where: Where, staging: Staging, part: UnitPart, found: LandedUnits | Ended) -> LandedUnits:
-    """Return what was read from a part, or its account if reading it killed the process."""
+    """Return what was read from a part, or the account of a part whose reading killed the process."""
     if isinstance(found, LandedUnits):
         return found
     return _landed(unread_unit(store_of(where.landing), part, where.bounds, staging, found.why))
 
 
 def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
-    """Parts of split units that share rows with an earlier part, and the rows to leave out.
+    """Return parts of split units that share rows with an earlier part, and the rows to leave out.
 
     Files of one unit usually have different ranks; otherwise the first by file and line stays.
     """
@@ -214,7 +214,7 @@ def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]
 
 
 def _suspected(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
-    """Parts of split units that share rows with a later part, and that part's digests of them."""
+    """Return parts of split units that share rows with a later part, and the later part's digests."""
     said: dict[Unit, Repeats] = {}
     for place, part in parts.items():
         repeated = {key: files for key, files in accounts[place].repeats.items() if key in part.taken}

@@ -1,4 +1,4 @@
-"""Read one unit of the landing once: its manifest, then every log; stages rows and rejects."""
+"""Reader of one unit of the landing: the manifest, then every log, once; stages rows and rejects."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -32,7 +32,7 @@ Fields = Mapping[str, Any]
 
 
 def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) -> UnitAccount:
-    """Read a part of a unit, staging its rows and rejects; returns its account.
+    """Read a part of a unit and stage its rows and rejects; return the part's account.
 
     Where several files have the same steps of a rank it is read again: only then it is known of which
     rows of earlier files later ones say something else.
@@ -51,7 +51,7 @@ def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) ->
 
 
 def _read(rows: UnitRows) -> dict[str, Any]:
-    """Read manifest and logs; returns the row of jobs."""
+    """Read manifest and logs; return the row of jobs."""
     part = rows.part
     manifest, given = _manifest(rows)
     if part.is_foreign:
@@ -69,7 +69,7 @@ def _read(rows: UnitRows) -> dict[str, Any]:
 
 
 def unread_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging, why: str) -> UnitAccount:
-    """Account for a part of a unit whose reading killed its process; each log becomes a reject."""
+    """Return the account of a part whose reading killed its process; each log becomes a reject."""
     rows = UnitRows(part, UnitFiles(store, bounds), staging)
     if part.is_first:
         rows.account.files += [FileAccount(file, None) for file in part.manifests]
@@ -80,7 +80,7 @@ def unread_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging, 
 
 
 def _manifest(rows: UnitRows) -> tuple[dict[str, Any], Fields | None]:
-    """Read job.json, else the first meta-*.yaml by name, and digest all manifests.
+    """Read job.json, or else the first meta-*.yaml by name, and digest all manifests.
 
     returns : a row of jobs, and the fields of a manifest that has some
     """
@@ -116,7 +116,7 @@ def _parsed(file: LandedFile, content: bytes, bounds: Bounds) -> tuple[dict[str,
 
 
 def _read_logs(rows: UnitRows, manifest: Fields) -> dict[str, str]:
-    """Read rank logs and published traces; returns their additions to the row of jobs."""
+    """Read rank logs and published traces; return their additions to the row of jobs."""
     logs, known = rows.part.logs, rows.known(manifest)
     reader = RankLogReader(known, rows.bounds)
     for file in logs:
@@ -151,7 +151,7 @@ def _read_events(rows: UnitRows) -> None:
 
 
 def _events(rows: UnitRows, file: LandedFile, known: set[tuple[Any, ...]]) -> Events:
-    """Read a file of events. Raises FileError for one with events of an earlier file, as a packed copy has.
+    """Read a file of events. Raises FileError if an earlier file has the same events, as with a packed copy.
 
     known : events of earlier files; those of this one are added
     """
@@ -166,7 +166,7 @@ def _events(rows: UnitRows, file: LandedFile, known: set[tuple[Any, ...]]) -> Ev
 
 
 def _trace(files: UnitFiles, file: LandedFile, known: Fields) -> Iterator[Block]:
-    """Read a trace from its footer; the digest reads all of it once more."""
+    """Read a trace from its footer; then read all of the file again for the digest."""
     with files.content(file) as content:
         yield Block(1, (), *content.at_any_place(lambda opened, bounds: read_trace(opened, known, bounds)))
         for _ in content.pieces():

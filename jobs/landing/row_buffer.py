@@ -1,4 +1,4 @@
-"""Buffer rows and rejects of a unit in memory, then write them to staging, sorted."""
+"""Buffer of a unit's rows and rejects in memory, which are then written to staging, sorted."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,7 +20,7 @@ _REJECTED: Final = pa.schema([each for each in TABLES[REJECTS].arrow_schema if e
 
 
 class RowBuffer:
-    """Collects rows and rejects and writes them, sorted, to staging; early if memory runs short."""
+    """Buffer that writes rows and rejects, sorted, to staging; earlier if memory runs short."""
 
     def __init__(self, unit: Unit, staging: Staging) -> None:
         self._unit, self.staging = unit, staging
@@ -42,7 +42,7 @@ class RowBuffer:
             self.flush()
 
     def take(self, other: "RowBuffer") -> None:
-        """Take over the contents of another buffer, including what it has written."""
+        """Take over the contents of another buffer, including what that buffer has written."""
         self.staging.take(other.staging)
         self.ops += other.ops
         for source_file, rows in other.rows:
@@ -51,7 +51,7 @@ class RowBuffer:
         self._bytes += sum(each.nbytes for _, each in other.rejects)
 
     def drop(self) -> None:
-        """Drop everything, including what is already written."""
+        """Drop all rows and rejects, including those that are already written."""
         self.staging.drop()
 
     def flush(self) -> None:

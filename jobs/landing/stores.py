@@ -32,7 +32,7 @@ _NOWHERE: Final = "a link that leads nowhere"
 
 
 class Entry(NamedTuple):
-    """An entry below a folder, other than a plain folder.
+    """An entry below a folder that is not a plain folder.
 
     names : of its folders and itself; bytes that are not UTF-8 as lone surrogates
     path : for open()
@@ -74,21 +74,21 @@ class Store:
         return self._url + path[len(self._root) :]
 
     def is_there(self) -> bool:
-        """Whether the root is a folder."""
+        """Return whether the root is a folder."""
         return bool(self._found(self._root).type == fs.FileType.Directory)
 
     def exists(self, name: str) -> bool:
-        """Whether a file exists at this path below the root."""
+        """Return whether a file exists at this path below the root."""
         return bool(self._found(f"{self._root}/{name}").type == fs.FileType.File)
 
     def folders(self, name: str = "") -> list[str]:
-        """Names of the folders directly below the root or one of its folders; empty if it does not exist."""
+        """Return names of folders directly below the root or a folder in it; empty if that does not exist."""
         selector = fs.FileSelector(f"{self._root}/{name}".rstrip("/"), allow_not_found=True)
         found = self._found(selector)
         return sorted(each.base_name for each in found if each.type == fs.FileType.Directory)
 
     def walk(self, folder: str) -> Iterator[Entry]:
-        """Yield all entries below a folder of the root; none if it does not exist."""
+        """Yield all entries below a folder of the root; nothing if it does not exist."""
         top = f"{self._root}/{folder}"
         selector = fs.FileSelector(top, recursive=True, allow_not_found=True)
         for found in sorted(self._found(selector), key=lambda each: each.path):
@@ -191,7 +191,7 @@ class _Folder(Store):
             yield Entry(names, _text(path), facts.st_size, modified_us, defect, facts.st_uid, facts.st_nlink)
 
     def open(self, path: str, size: int | None = None) -> BinaryIO:  # noqa: ARG002  # of stores
-        """Open a listed file; raises an error if it has become a FIFO or a link since.
+        """Open a listed file; raise an error if it has become a FIFO or a link since.
 
         So is one below a folder that has become a link: each is opened beneath the one above it.
         """
@@ -219,7 +219,7 @@ def _opened(name: bytes, flags: int, above: int | None, stack: ExitStack) -> int
 
 
 def _not_followed(link: bytes, folder: bytes, linked: set[bytes]) -> str:
-    """Reason why a link to a folder is not followed; empty if it is.
+    """Return why a link to a folder is not followed; empty if it is followed.
 
     linked : folders that links were followed to; this one is added
     """

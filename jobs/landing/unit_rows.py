@@ -1,4 +1,4 @@
-"""Rows and rejects of a unit part on their way to staging, and the accounts of its files."""
+"""Rows and rejects of a unit part before they reach staging, and the accounts of its files."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,12 +33,12 @@ class Block(NamedTuple):
     rejects: Sequence[Reject]
 
     def text(self, line: int) -> str | None:
-        """Beginning of the line with this number."""
+        """Return the beginning of the line with this number."""
         return text_of(self.lines[line - self.first]) if self.lines else None
 
 
 class UnitRows:
-    """Collects rows, rejects and the account of a unit part; most are written at its end."""
+    """Rows, rejects and the account of a unit part; most rows are written at the end of the part."""
 
     def __init__(self, part: UnitPart, files: UnitFiles, staging: Staging) -> None:
         self.part, self.files, self.bounds = part, files, files.bounds
@@ -51,7 +51,7 @@ class UnitRows:
         self._rejects = 0
 
     def known(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Values that rows are checked against: ids, and the sizes and GPU types of a valid manifest."""
+        """Return the values to check rows against: ids, and the sizes and GPU types of a valid manifest."""
         self._manifest = manifest
         limits = manifest if manifest["manifest_status"] is None else {}
         _, job_id, run_id = self.part.unit
@@ -60,7 +60,7 @@ class UnitRows:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Roll back everything added in the block if it raises an error."""
+        """Roll back everything that the block added if the block raises an error."""
         buffer, steps, accounts = self._buffer, self._steps, len(self.account.files)
         rejects, outside = self._rejects, self.account.outside
         self._buffer, self._steps = buffer.another(), steps.another()
@@ -78,7 +78,7 @@ class UnitRows:
             self._buffer, self._steps = buffer, steps
 
     def take(self, file: LandedFile, blocks: Iterable[Block]) -> bool:
-        """Add the rows and rejects of a file read to its end; a truncated file becomes one reject.
+        """Add the rows and rejects of a file that is read to its end; a truncated file becomes one reject.
 
         returns : whether the file counts, so that a caller can drop what it knows of one that does not
         """
@@ -135,14 +135,14 @@ class UnitRows:
         self.add_file(file, len(rows), rejects)
 
     def add_file(self, file: LandedFile, rows: int, rejects: Sequence[Reject]) -> None:
-        """Account for a file without ops, each line a row or a reject, and add its rejects."""
+        """Account for a file without ops, whose lines are each a row or a reject, and add its rejects."""
         self._buffer.add(file.source_file, NO_ROWS, rejects)
         lines, digest = rows + len(rejects), self.files.digest(file)
         self.account.files.append(FileAccount(file, digest, lines, rows, len(rejects)))
 
     @property
     def repeats(self) -> Repeats:
-        """Digests, by later file, of rows that an earlier file already has."""
+        """Return digests, by later file, of rows that an earlier file already has."""
         return self._steps.repeats
 
     def drop(self) -> None:
@@ -150,7 +150,7 @@ class UnitRows:
         self._buffer.drop()
 
     def end(self, job: dict[str, Any]) -> UnitAccount:
-        """Write everything to staging; returns the account."""
+        """Write everything to staging; return the account."""
         self._staging.take(self._buffer.staging)
         self._buffer.staging = self._staging  # one file holds what is left of all units of a task
         self._buffer.flush()
@@ -176,7 +176,7 @@ class UnitRows:
 
 
 def left_out_of(counts: Mapping[str, int]) -> dict[str, int] | None:
-    """Most frequent kinds left out of a log, as stored in the table jobs."""
+    """Return the most frequent kinds of items left out of a log, as stored in the table jobs."""
     plainly: Counter[str] = Counter()
     for what, count in counts.items():
         plainly[plain(what)] += count

@@ -1,4 +1,4 @@
-"""Keep only what rows use of their manifest: GPU types of their hosts, iterations of their steps.
+"""Reduction of a manifest to what rows use: GPU types of their hosts, iterations of their steps.
 
 A manifest of one megabyte may name thirty thousand of either, and each unit of a day has one: only what a row
 refers to becomes part of the row of jobs, so that rows, not manifests, say how much memory a night takes.
@@ -49,7 +49,7 @@ def usable(job: Mapping[str, Any], parts: Sequence[Used]) -> dict[str, Any]:
 
 
 def _types(stated: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
-    """GPU types of these hosts, plus one host for each other type, so that mixed jobs stay mixed."""
+    """Return GPU types of these hosts, plus one host for each other type, so that mixed jobs stay mixed."""
     found = {host: name for host, name in stated.items() if host in hosts}
     known = set(found.values())
     left = MOST_TYPES

@@ -1,1 +1,1 @@
-"""The phases of the daily run, and running them for one day or for batches of days."""
+"""The phases of the daily run, and the code that runs them for one day or for batches of days."""

@@ -1,4 +1,4 @@
-"""Aggregate days: fleet, causes, hosts, groups, op types, coverage, power and roles.
+"""Aggregate days: compute figures of fleet, causes, hosts, groups, op types, coverage, power and roles.
 
 job_slowdown and its companions, job_causes, jobs -> fleet_day, cause_day, host_day, coverage_day, group_day,
 op_type_day, job_megawatts, power_day, power_in_phase; role_step, jobs -> role_iteration, role_effect;
@@ -33,7 +33,7 @@ _PARTS: Final = "parts_of_wholes"
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Aggregate these days and publish; returns rows per table, and the phase's work."""
+    """Aggregate these days and publish; return the rows per table, and the work of the phase."""
     phase = PhaseRun(words.Phase.AGGREGATE, spark, settings, log_dates)
 
     def read(name: str) -> DataFrame:
@@ -61,7 +61,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
-    """Role tables of these days; empty if they have no whole now and had none before.
+    """Return the role tables of these days; empty if the days have no whole now and had none before.
 
     parts : units that are part of a whole
     """
@@ -74,7 +74,7 @@ def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.
 
 
 def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -> dict[str, pa.Table]:
-    """job_changes of these days; no table if every job has too few units, and these days had no changes.
+    """Return job_changes of these days; empty if all jobs have too few units and nothing changed before.
 
     Units are counted, not days: a day of two runs has two, and no later day may decide what a day has.
 
@@ -98,7 +98,7 @@ def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -
 def beside_culprits(
     warehouse: Warehouse, log_dates: Sequence[date], host_day: pa.Table, days: int
 ) -> dict[str, pa.Table]:
-    """Return cause_evidence of these days.
+    """Return the rows of cause_evidence for these days.
 
     No table if neither these days nor those looked back on have health, and these had no evidence before.
 

@@ -32,7 +32,7 @@ _OF_UNITS: Final = {Phase.INGEST: ingest, Phase.SIMULATE: simulate}
 def do_batches(
     spark: SparkSession, settings: Settings, batches: Sequence[Batch], wants: Mapping[str, Wanted]
 ) -> dict[str, int]:
-    """Run all batches, then publish their days; returns rows per table and the work of each phase.
+    """Run all batches, then publish their days; return the rows per table and the work of each phase.
 
     The work of a phase is looked up again at its turn: the phase before may have changed nothing.
     A day that a gate refuses stops no other, not even one of its batch. Raises GateRefusedError with
@@ -68,7 +68,7 @@ def _batch_line(batch: Batch, number: int, batches: int, seconds: float) -> str:
 
 @dataclass
 class _Doing:
-    """State of a backfill: what is done, and what gates refused."""
+    """State of a backfill: which work is done, and which days gates refused."""
 
     spark: SparkSession
     settings: Settings
@@ -78,7 +78,7 @@ class _Doing:
     refused: list[tuple[Batch, GateRefusedError]] = field(default_factory=list)
 
     def do(self, batch: Batch, phases: Sequence[str], published: Mapping[str, int] = _NOTHING) -> None:
-        """Run a batch; if a gate refuses some of its days, run the others.
+        """Run a batch; if a gate refuses some of its days, run the other days.
 
         published : rows per table of phases before: what a later phase publishes again counts once
         """
@@ -99,7 +99,7 @@ class _Doing:
             self.advance(f"{phase} {batch.range}", len(batch.of(phase)))
 
     def publish(self, batches: Sequence[Batch]) -> None:
-        """Publish those days of the batches that are due and were not refused."""
+        """Publish the days of the batches that are due and were not refused."""
         left = {day for batch, _ in self.refused for day in batch.log_dates}
         days = {day for batch in batches for day in batch.log_dates} - left
         warehouse, due = Warehouse.of(self.spark, self.settings), set()
@@ -120,7 +120,7 @@ class _Doing:
 
 
 def _without_refused(batch: Batch, error: GateRefusedError) -> list[Batch]:
-    """Batches without the refused days; single days if the error names none."""
+    """Return the batches without the refused days; single days if the error names no day."""
     days = set(batch.log_dates)
     if len(days) == 1:
         return []
@@ -130,7 +130,7 @@ def _without_refused(batch: Batch, error: GateRefusedError) -> list[Batch]:
 
 
 def _do(spark: SparkSession, settings: Settings, batch: Batch, phase: str, want: Wanted) -> Mapping[str, int]:
-    """Run one phase on a batch; returns rows per table."""
+    """Run one phase on a batch; return the rows per table."""
     todo = batch.of(phase)
     if not todo:
         return {}

@@ -37,7 +37,7 @@ def run(
     log_dates: Sequence[date],
     units: Collection[Unit] | None = None,
 ) -> dict[str, int]:
-    """Ingest and publish these days; returns rows per table, lines read, and the phase's work.
+    """Ingest and publish these days; return the rows per table, the lines read, and the work of the phase.
 
     units : only these; one that is no longer in the landing loses its rows
     Raises SettingsError where the ingested tables are those of another warehouse, NoLandingError without one.
@@ -76,7 +76,7 @@ def _health(
     log_dates: Sequence[date],
     units: Collection[Unit] | None,
 ) -> dict[str, pa.Table]:
-    """Rows of host_health; no table if these days have no health and had none: most fleets log none."""
+    """Return rows of host_health; no table if these days neither have health now nor had any before."""
     days = log_dates if units is None else [unit.log_date for unit in units if unit.is_of_day]
     found = [each.health for each in accounts if each.health is not None]
     if not found and not (days and warehouse.rows_by_day(TABLES[HOST_HEALTH], days)):
@@ -85,7 +85,7 @@ def _health(
 
 
 def _source_files(units: Sequence[UnitAccount]) -> pa.Table:
-    """Rows of source_files: the account of each log."""
+    """Return rows of source_files, with the account of each log."""
     accounts = [file for each in units for file in each.files if file.file.is_log]
     rows = [
         each.file.unit._asdict()

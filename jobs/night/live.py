@@ -1,4 +1,4 @@
-"""One round of watching runs in progress: live_slowdown, live_causes, warnings of what began or ended.
+"""One round of watching runs in progress: live_slowdown, live_causes, and warnings about causes.
 
 The night's reader, simulator and gates, over the last window of each run. What is written depends on the
 landing and on the rows before alone, in an order in which the next round makes up for one that was ended:
@@ -43,7 +43,7 @@ _MOST_CULPRITS: Final = 3
 
 @dataclass
 class RoundDone:
-    """Result of a round: its warnings, runs read and left, and its cost.
+    """Result of a round: its warnings, the runs that were read or skipped, and its cost.
 
     gpu_hours : that the runs which it read have gone on since they were last read
     """
@@ -57,13 +57,13 @@ class RoundDone:
 
     @property
     def summary(self) -> Summary:
-        """Return it for a DAG, which posts the warnings."""
+        """Return the round's result for a DAG, which posts the warnings."""
         warnings = [notice._asdict() for notice in self.notices]
         figures = {name: getattr(self, name) for name in ("read", "runs", "bytes_read", "cpu_s", "gpu_hours")}
         return {"kind": "live", "warnings": warnings, **figures}
 
     def __str__(self) -> str:
-        """Sentence with runs, bytes and CPU time."""
+        """Return a sentence with runs, bytes and CPU time."""
         share = f", {self.cpu_s / self.gpu_hours:.2f} per GPU-hour of these runs" if self.gpu_hours else ""
         return (
             f"{self.read} of {self.runs} runs have grown: {self.bytes_read / 1e6:.1f} MB read, "
@@ -72,7 +72,7 @@ class RoundDone:
 
 
 def run(spark: SparkSession, settings: Settings, summary: str | None = None) -> RoundDone:
-    """Do one round, unless another process is writing the warehouse or its live tables: that one goes first.
+    """Do one round, unless another process, which then goes first, writes the warehouse or its live tables.
 
     summary : file for what was done and warned of, as JSON
     """
@@ -122,13 +122,13 @@ def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: s
 
 
 def _carried(unit: Unit, causes: Mapping[Unit, Sequence[Row]]) -> list[Row]:
-    """Causes that held at the end of the run's previous day, for the first window of another day."""
+    """Return the causes that held at the end of the run's previous day, for a new day's first window."""
     days = [each for each in causes if each[1:] == unit[1:] and each.log_date < unit.log_date]
     return [row | {"is_warned": True} for row in causes[max(days)] if row["is_now"]] if days else []
 
 
 def _gpu_hours(row: Row, before: Row | None) -> float:
-    """GPU-hours of a run since it was last read, or over its window."""
+    """Return the GPU-hours of a run since it was last read, or over its window."""
     times = [row["first_time"], *([before["last_time"]] if before else [])]
     known = [each for each in times if each is not None]
     if row["last_time"] is None or not known or row["world_size"] is None:
@@ -138,7 +138,7 @@ def _gpu_hours(row: Row, before: Row | None) -> float:
 
 
 def _write(warehouse: Warehouse, tables: Mapping[str, Mapping[Unit, Sequence[Row]]]) -> None:
-    """Replace the rows of some runs, table after table, once all pass their gates."""
+    """Replace the rows of some runs, one table after another, once all rows pass their gates."""
     units: set[Unit] = set().union(*tables.values())
     if not units:
         return
@@ -154,7 +154,7 @@ def _write(warehouse: Warehouse, tables: Mapping[str, Mapping[Unit, Sequence[Row
 def _warn(
     warehouse: Warehouse, causes: Mapping[Unit, Sequence[Row]], done: RoundDone, summary: str | None
 ) -> None:
-    """Warn of what began or ended, unless that was done, then record that it was."""
+    """Warn of causes that began or ended and have not been warned of, then record the warnings."""
     new = {unit: rows for unit, rows in causes.items() if not all(row["is_warned"] for row in rows)}
     notices = [_notice(row) for rows in new.values() for row in rows if not row["is_warned"]]
     for notice in notices:
@@ -185,6 +185,6 @@ def _notice(row: Row) -> Notice:
 
 
 def _own_cpu_s(spark: SparkSession) -> float:
-    """CPU time so far of this process and of its JVM, without Spark's workers. [s]"""
+    """Return the CPU time so far of this process and of its JVM, without Spark's workers. [s]"""
     times = [psutil.Process(each).cpu_times() for each in (os.getpid(), jvm_process(spark))]
     return float(sum(each.user + each.system for each in times))

@@ -1,4 +1,4 @@
-"""Summary of a night: for its log, its page in the data docs, and the DAG."""
+"""Summary of a night for its log, for its page in the data docs, and for the DAG."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -27,7 +27,7 @@ _OF_GATES: Final = ("gate_seconds", "expectations", "released")
 
 
 def _report(root: str, folder: Path | None) -> str | None:
-    """Path or URL of the report; None if there is none."""
+    """Return the path or URL of the report; None if there is no report."""
     if folder is None:
         return f"{root}/{REPORT}/{INDEX_NAME}" if is_url(root) else None
     return str(folder / INDEX_NAME) if (folder / INDEX_NAME).is_file() else None
@@ -69,7 +69,7 @@ def night_summary(
 
 
 def summary_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return a summary as lines: changes, what to do, figures, warnings, pages, commands to try next."""
+    """Return a summary as lines: changes, actions, figures, warnings, pages, and commands to try next."""
     day = summary["log_date"]
     rows = ", ".join(f"{name} {count:,}" for name, count in summary["rows"].items())
     lines = [
@@ -111,7 +111,7 @@ def _of_phase(phase: Mapping[str, Any]) -> str:
 
 
 def phases_of(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
-    """Work of each phase in the latest runs for this night alone: phases that are runs of their own.
+    """Return the work of each phase in the latest runs for this night alone, for phases run separately.
 
     runs : rows of pipeline_runs
     """

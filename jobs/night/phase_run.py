@@ -1,4 +1,4 @@
-"""Shared by all phases: the days that they affect, their command, and how they publish."""
+"""Code shared by all phases: the days that they affect, their command, and how they publish."""
 
 import logging
 import time
@@ -56,7 +56,7 @@ class PhaseRun:
             self.done = records.built_on(phase)
 
     def publish(self, tables: Mapping[str, Rows], rules: Sequence[Rule] = ()) -> dict[str, int]:
-        """Publish the phase's tables for these days; returns rows per table, and the phase's work."""
+        """Publish the phase's tables for these days; return the rows per table, and the work of the phase."""
         rules = [*rules, *self._suites.rules(tables)]
         rows, gates, _ = publish(
             self._phase, self.warehouse, tables, self._days, rules, self._units, self.done
@@ -88,7 +88,7 @@ def touched_days(
 
 
 def phase_command(phase: str, run: Run, meaning: str, reads: Reads = inputs.a_warehouse) -> Command:
-    """Make the command of a phase: runs it on one log date, and on later days that depend on it.
+    """Make the command of a phase, which runs it on one log date, and on later days that depend on it.
 
     meaning : what its help says
     """

@@ -48,7 +48,7 @@ def summaries(
     work: Mapping[str, int] | None = None,
     warned: Sequence[Notice] = (),
 ) -> list[Summary]:
-    """Check these days across phases, write reports, log and return a summary of each night.
+    """Check these days across phases, write reports, and log and return a summary of each night.
 
     with_report : days that get a report; existing reports of other days are written anew
     work : what the phases of this run counted; None: each was a run of its own, and pipeline_runs has it
@@ -85,7 +85,7 @@ def _phases(
     with_report: Collection[date],
     work: Mapping[str, int] | None,
 ) -> dict[date, list[dict[str, Any]]]:
-    """Work of each phase, by day.
+    """Return the work of each phase, by day.
 
     Days run as one batch share their counts, which cannot be split: they get an empty list.
     """
@@ -116,7 +116,7 @@ def lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
 
 
 def _warnings(page: Page, day: date) -> list[Notice]:
-    """Warnings from rules across tables."""
+    """Return the warnings from rules across tables."""
     return [
         Notice(RULE_BROKEN, f"{day}: {check.table}: {check.meaning}: broken by {plural(check.rows, 'row')}")
         for table in page.tables

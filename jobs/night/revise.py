@@ -32,7 +32,7 @@ from udfs.simulate.unit_batches import UsualTransfers, results_of
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Revise the causes of these days and publish; returns rows per table, and the phase's work."""
+    """Revise the causes of these days and publish; return the rows per table, and the work of the phase."""
     phase, revision = PhaseRun(Phase.REVISE, spark, settings, log_dates), settings.revision
     results = {name: phase.warehouse.rows(TABLES[name], log_dates) for name in REVISED_FROM}
     baselines = phase.warehouse.rows(TABLES[JOB_BASELINE], days_before(log_dates, revision.days))
@@ -45,7 +45,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 def _replay(warehouse: Warehouse, settings: Settings, slowdowns: pa.Table) -> Replay:
-    """Make a function that replays units from their ops; skips results of another simulator version.
+    """Make a function that replays units from their ops and skips results of another simulator version.
 
     Of old days ops may have expired: such a unit has no causes to return.
     """

@@ -47,7 +47,7 @@ def run(
     log_dates: Sequence[date],
     units: Collection[Unit] | None = None,
 ) -> dict[str, int]:
-    """Simulate every unit of these days and publish; returns rows per table, and the phase's work.
+    """Simulate every unit of these days and publish; return the rows per table, and the work of the phase.
 
     units : only these; the results of one that is no longer in jobs are removed
     """
@@ -72,7 +72,7 @@ def simulated(
     before_s: UsualTransfers = NO_DAYS,
     places: Places = one_place,
 ) -> DataFrame:
-    """Results of stored units, as rows of RESULT_SCHEMA that Spark tasks make.
+    """Return the results of stored units, as rows of RESULT_SCHEMA that Spark tasks make.
 
     Units that share row groups are shuffled first, into a given number of tasks, because adaptive
     execution would make one of them.

@@ -1,1 +1,1 @@
-"""Answer questions from a warehouse: read-only, and without Spark unless requested."""
+"""Code that answers questions from a warehouse, read-only and, unless requested, without Spark."""

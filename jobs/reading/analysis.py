@@ -60,7 +60,7 @@ class Analysis(NamedTuple):
 
 
 def analysis(run: Run) -> Analysis:
-    """Read, simulate and diagnose a run; any defect becomes its status."""
+    """Read, simulate and diagnose a run; a defect of its logs becomes its status."""
     settings = load_settings(SHIPPED)
     return analysed(run.unit, read_run(run, Bounds(**settings.landing.model_dump())), has_day=run.has_day)
 
@@ -85,7 +85,7 @@ def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
 
 
 def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
-    """Recorded rows for the page's timeline."""
+    """Return the recorded rows that the timeline on the run's page shows."""
     crop = crop_of(tables)
     if crop is None:
         return []
@@ -95,7 +95,7 @@ def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
 
 
 def recorded_day(rows: pa.Table) -> date | None:
-    """Date in UTC of the first line whose t0_us can be a time since 1970; None if no line has one."""
+    """Return the UTC date of the first line whose t0_us can be a time since 1970; None if there is none."""
     earliest, latest = (round(each * 1e6) for each in T0_IN_S)
     t0_us = rows["t0_us"]
     is_time = pc.and_(pc.greater_equal(t0_us, earliest), pc.less(t0_us, latest))
@@ -104,7 +104,7 @@ def recorded_day(rows: pa.Table) -> date | None:
 
 
 def _of_unit(name: str, rows: pa.Table, unit: Unit) -> pa.Table:
-    """Rows of a result table with the unit's key added."""
+    """Return rows of a result table with the unit's key added."""
     schema = TABLES[name].arrow_schema
     for column, value in zip(words.UNIT_KEY, unit, strict=True):
         if column not in rows.column_names:
@@ -144,7 +144,7 @@ def _rows(table: pa.Table, *order: str) -> list[Row]:
 
 
 def unread_files(read: ReadRun) -> Iterator[str]:
-    """Describe the logs of which every line was rejected, with the most frequent reason, and empty ones."""
+    """Describe empty logs, and logs of which every line was rejected, with the most frequent reason."""
     rejects: dict[str, list[Row]] = {}
     for row in read.rejects.to_pylist():
         rejects.setdefault(row["source_file"], []).append(row)
@@ -166,7 +166,7 @@ def unread_files(read: ReadRun) -> Iterator[str]:
 
 
 def ignored_files(run: Run, found: Analysis) -> Iterator[str]:
-    """Name the files that are not read, where the lines of some workers are missing, or all."""
+    """Name the files that are not read, if the lines of some or all workers are missing."""
     if run.ignored and found.tables.job["status"] in (Status.MISSING_WORKERS, Status.NO_OPS):
         more = len(run.ignored) - _MOST_FILES
         named = ", ".join(run.ignored[:_MOST_FILES]) + (f" and {more:,} more" if more > 0 else "")
@@ -174,7 +174,7 @@ def ignored_files(run: Run, found: Analysis) -> Iterator[str]:
 
 
 def other_day(run: Run, found: Analysis) -> Iterator[str]:
-    """Say so if all of a run's lines have times of another day than its folder: a copy would count twice."""
+    """Warn if all lines of a run have times of another day than its folder, as a copied run would have."""
     day, rows = run.unit.log_date, found.read.rows
     days = pc.divide(rows["t0_us"], _DAY_US)
     is_there = pc.any(pc.equal(days, (day - date(1970, 1, 1)).days)).as_py()  # None without times of day
@@ -188,7 +188,7 @@ def other_day(run: Run, found: Analysis) -> Iterator[str]:
 
 
 def manifest_template(found: Analysis) -> Iterator[str]:
-    """Yield lines of the job.json that a unit without a valid one needs; none if no row shows sizes.
+    """Yield lines of the job.json that a unit without a valid one needs; nothing if no row shows sizes.
 
     Sizes are as stated, or as the lines suggest, those rejected for the layout among them (_layout).
     """
@@ -210,7 +210,7 @@ def manifest_template(found: Analysis) -> Iterator[str]:
 
 
 def _layout(seen: dict[str, int], job: Row, ranks: pa.ChunkedArray) -> dict[str, int]:
-    """Sizes with the stated world size as their product, if any are.
+    """Return sizes of a layout whose product is the stated world size, if one is stated.
 
     A stated size counts where no line contradicts it. Those that make the world size with the fewest sizes as
     seen instead are right; else the one that is not stated is what the others leave of it. Without a world
@@ -236,13 +236,13 @@ def _layout(seen: dict[str, int], job: Row, ranks: pa.ChunkedArray) -> dict[str,
 
 
 def _named(texts: pa.ChunkedArray, rank: str) -> pa.ChunkedArray:
-    """Numbers of one kind of rank in rejected lines."""
+    """Return the numbers of one kind of rank in rejected lines."""
     found = pc.extract_regex(texts, rf'"{rank}"\s*:\s*(?P<number>\d{{1,9}})\b')
     return pc.struct_field(found, "number").cast(pa.int64())
 
 
 def _one_more(*numbers: pa.ChunkedArray) -> int:
-    """Return one more than the largest number, or 1 without numbers.
+    """Return the largest number plus one, or 1 if there are no numbers.
 
     A number of a single line counts beside the one below it, or where no other does; else it is a slip.
     """

@@ -1,4 +1,4 @@
-"""Compare job days before and after a date: differences with confidence intervals, and verdicts."""
+"""Comparison of job days before and after a date: differences with confidence intervals, and verdicts."""
 
 import math
 from collections import defaultdict
@@ -22,7 +22,7 @@ UNKNOWN: Final = "not enough evidence"
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean after minus mean before, with its confidence interval; in the values' own unit.
+    """Mean after minus mean before, with its confidence interval, in the unit of the values.
 
     low, high : null with too little evidence, or if nothing varies
     """
@@ -36,19 +36,19 @@ class Difference:
 
     @property
     def effect(self) -> float | None:
-        """Mean after minus mean before; None if one side is empty."""
+        """Return the mean after minus the mean before; None if one side is empty."""
         return None if self.before is None or self.after is None else self.after - self.before
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval excludes zero."""
+        """Return whether the interval excludes zero."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
 def compare(
     before: Sequence[float], after: Sequence[float], confidence: float, *, is_paired: bool = False
 ) -> Difference:
-    """Welch's t-interval for the difference of two means; Student's for pairs.
+    """Return Welch's t-interval for the difference of two means; Student's for pairs.
 
     The numbers of a side are taken as independent draws; variances may differ. Where none of them varies the
     interval is empty: two constants say nothing of how far others would lie apart.
@@ -75,7 +75,7 @@ def compare(
 
 @dataclass(frozen=True)
 class Comparison:
-    """One row of the answer.
+    """One row of the answer: what is compared, the difference, and the GPU-hours after the date.
 
     trials : what was taken as independent: days of a single job, else jobs, each by the mean of its days
     """
@@ -87,7 +87,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Better, worse, or not enough evidence and why."""
+        """Return the verdict: better, worse, or not enough evidence, with the reason."""
         found = self.difference
         if found.is_clear:
             return BETTER if (found.effect or 0.0) < 0 else WORSE
@@ -104,7 +104,7 @@ class Comparison:
 def comparisons(
     days: Sequence[Row], fixed_on: date, confidence: float, *, are_hosts: bool = False
 ) -> list[Comparison]:
-    """Compare chosen days before and after, within jobs that have both, and all other days.
+    """Compare chosen days before and after a date, within jobs that have both, and all other days.
 
     With a label, days after without it and days before with it are left out. The others show
     what changed without it.
@@ -137,7 +137,7 @@ def comparisons(
 
 
 def _by_job(before: Sequence[Row], after: Sequence[Row], confidence: float) -> list[Comparison]:
-    """Compare the other hosts of each job by its days."""
+    """Compare, for each job, the waste of its other hosts before and after the date."""
     first, second = _values_of_jobs(before), _values_of_jobs(after)
     return [
         Comparison(
@@ -148,7 +148,7 @@ def _by_job(before: Sequence[Row], after: Sequence[Row], confidence: float) -> l
 
 
 def _sides(days: Sequence[Row], fixed_on: date) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
-    """Chosen days before and after, then all other days before and after.
+    """Return the chosen days before and after, then all other days before and after.
 
     Where all days are chosen the others are those without the label.
     """

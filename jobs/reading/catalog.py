@@ -1,4 +1,4 @@
-"""SQL statements that show the tables and views of a publication to catalogs of other engines.
+"""SQL statements that make the tables and views of a publication known to catalogs of other engines.
 
 Delta's tables are registered once, under names of their own; each publication then makes the views anew, of
 the versions that belong together. DuckDB reads the files of those versions by itself.
@@ -107,7 +107,7 @@ def _type(name: str, catalog: str) -> str:
 
 
 def _views(catalog: str) -> Iterator[str]:
-    """Views of the warehouse in the catalog's SQL; names those that cannot be transpiled."""
+    """Return the views of the warehouse in the catalog's SQL; name the views that cannot be transpiled."""
     left_out: set[str] = set()
     for view in VIEWS.values():
         try:
@@ -119,7 +119,7 @@ def _views(catalog: str) -> Iterator[str]:
 
 
 def _transpiled(view: SqlFile, dialect: str, left_out: Collection[str]) -> str:
-    """Return a view's SQL in another dialect; raises SqlglotError if it cannot be, or reads one left out."""
+    """Return a view's SQL in another dialect; raise SqlglotError if it or a view that it reads has none."""
     if needs := {*view.sources}.intersection(left_out):
         raise SqlglotError(f"it reads {min(needs)}")
     if dialect == SPARK:

@@ -1,4 +1,4 @@
-"""A warehouse read by DuckDB: its tables as of one publication, and no other files.
+"""DuckDB's access to a warehouse: its tables as of one publication, and no other files.
 
 It lies in a folder of this machine, or in a store that deltalake reaches.
 """
@@ -54,7 +54,7 @@ class Database:
             raise QuestionError(f"no tables in {self.root}: {meant or to_do}")
 
     def _around(self) -> str:
-        """Name the warehouse that this root lies in; empty if it is in none."""
+        """Name the warehouse that contains this root; empty if no warehouse does."""
         above, _, name = self.root.rpartition("/")
         if is_url(self.root):
             is_table = name in TABLES and DeltaTables(above).is_there(name)
@@ -71,11 +71,11 @@ class Database:
         return self._own.stated(), self._ingested.stated()
 
     def home(self, name: str) -> DeltaTables:
-        """Return the tables among which a table lies: those of this root, or of `ingested`."""
+        """Return the tables that contain the table of this name: those of this root, or of `ingested`."""
         return self._ingested if name in INGESTED_TABLES else self._own
 
     def files_of(self, name: str) -> str:
-        """Return SQL of the rows of a table, by its files. Raises QuestionError if they are in a store."""
+        """Return SQL for the rows of a table, by its files. Raises QuestionError if these are in a store."""
         if is_url(self.home(name).root):
             raise QuestionError(
                 f"{self.root} is in a store: straggler export FILE.duckdb writes one file of it"
@@ -121,7 +121,7 @@ class Database:
                 connection.execute(f"COMMENT ON VIEW {view} IS {quoted(VIEWS[view].meaning)}")
 
     def _open(self, names: Collection[str]) -> None:
-        """Open tables beside each other, because in a store each takes several requests in turn."""
+        """Open tables in parallel, because each table in a store takes several requests one after another."""
         if unknown := [name for name in names if name not in self._stored]:
             self.home(unknown[0]).is_there(unknown[0])  # reads once which versions are published
             with ThreadPoolExecutor(_AT_A_TIME) as beside:
@@ -129,7 +129,7 @@ class Database:
                 self._stored.update(zip(unknown, opened, strict=True))
 
     def _rows(self, name: str, connection: duckdb.DuckDBPyConnection) -> str:
-        """SQL for the rows of a table; columns that a file lacks are null."""
+        """Return SQL for the rows of a table; columns that a file lacks are null."""
         self._open([name])
         table, stored = TABLES[name], self._stored[name]
         empty = f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {each}' for each, kind in sql_types(table))}"
@@ -149,17 +149,17 @@ def create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str]) 
 
 @cache
 def in_duckdb(sql: str) -> str:
-    """Return SQL of a view for DuckDB; cached, because every connection needs it."""
+    """Return a view's SQL for DuckDB; cached, because every connection needs it."""
     return question(sql).for_duckdb
 
 
 def needed(names: Collection[str]) -> set[str]:
-    """Return these tables and views, and all that they read."""
+    """Return these tables and views, and all tables and views that they read."""
     return mentioned(" ".join(names)) if names else set()
 
 
 def _below(root: Path) -> str:
-    """Name warehouses in a folder; empty if there are none."""
+    """Name the warehouses in a folder; empty if there are none."""
     found = [each.name for each in _warehouses(root)]
     if len(found) > _MOST_NAMED:
         return f"{len(found)} folders in it are warehouses, such as {', '.join(found[:_MOST_NAMED])}"
@@ -169,13 +169,13 @@ def _below(root: Path) -> str:
 
 
 def _beside(root: Path) -> str:
-    """Suggest a warehouse beside this folder; empty if none has a similar name."""
+    """Suggest a warehouse beside this folder; empty if no warehouse has a similar name."""
     near = close_match(root.name, [each.name for each in _warehouses(root.parent)])
     return f"{near.removesuffix('?')} in {root.parent}?" if near else ""
 
 
 def _warehouses(folder: Path) -> list[Path]:
-    """Folders in a folder that hold tables, by name."""
+    """Return the names of folders in a folder that hold tables."""
     try:
         return sorted(each for each in folder.iterdir() if each.is_dir() and _has_tables(each))
     except OSError:
@@ -183,5 +183,5 @@ def _warehouses(folder: Path) -> list[Path]:
 
 
 def _has_tables(folder: Path) -> bool:
-    """Whether tables of a warehouse lie in a folder: a folder jobs alone may be anything."""
+    """Return whether a folder holds tables of a warehouse; a folder `jobs` alone may be anything."""
     return os.access(folder, os.X_OK) and any((folder / name / "_delta_log").is_dir() for name in TABLES)

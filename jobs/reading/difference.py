@@ -1,4 +1,4 @@
-"""How much slower one run is than another, split into parts that add up; seconds per step.
+"""Difference of two runs' step times, split into parts that add up. All figures are seconds per step.
 
 All is in seconds for each step. The parts of one kind add up to the difference; what is left has a name.
 
@@ -49,7 +49,7 @@ _Rows = Iterator[_Row]
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the difference.
+    """One part of the difference of two runs' step times.
 
     a_s, b_s      : what it takes on either side; None where only the difference has parts. [s]
     share         : of the difference; None if that is 0.
@@ -69,7 +69,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Found:
-    """Result of a comparison: B minus A.
+    """Result of comparing two runs: B minus A.
 
     reach_s : half of the interval of the difference, by the noise of steps about the course of each run; None
               with too few steps; 0 where there is no noise. [s]
@@ -82,21 +82,21 @@ class Found:
 
     @property
     def difference_s(self) -> float:
-        """How much longer a step of B takes. [s]"""
+        """Return how much longer a step of B takes. [s]"""
         return self.b.step_s - self.a.step_s
 
     @property
     def relative(self) -> float:
-        """Difference as a share of A's step time."""
+        """Return the difference as a fraction of A's step time."""
         return self.difference_s / self.a.step_s
 
     @property
     def verdict(self) -> str:
-        """SLOWER or FASTER if the difference is neither small nor chance; else SAME, CHANCE or TOO_FEW."""
+        """Return SLOWER or FASTER, or SAME, CHANCE or TOO_FEW if no difference is shown."""
         return _verdict(self.difference_s, self.reach_s, self.a.step_s)
 
     def exceeds(self, limit: float) -> bool:
-        """Whether B is slower by more than this share of A's step time, beyond chance."""
+        """Return whether B is slower by more than this fraction of A's step time, beyond chance."""
         return self.relative > limit and (self.reach_s is None or self.difference_s > self.reach_s)
 
 
@@ -111,7 +111,7 @@ def _verdict(difference_s: float, reach_s: float | None, of_s: float) -> str:
 
 
 def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
-    """Compare two sides; returns the difference of their step times and its parts.
+    """Compare two sides; return the difference of their step times and its parts.
 
     by_ops : of their recorded ops; None where these are not known on both sides.
     """
@@ -139,7 +139,7 @@ def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
 
 
 def _reach_s(a: Side, b: Side, confidence: float) -> float | None:
-    """Welch's interval of the difference, by the noise of the two means. [s]"""
+    """Return Welch's interval of the difference, by the noise of the two means. [s]"""
     noises = [side.noise() for side in (a, b)]
     known = [each for each in noises if each is not None]
     if len(known) < len(noises):
@@ -152,7 +152,7 @@ def _reach_s(a: Side, b: Side, confidence: float) -> float | None:
 
 
 def _by_cause(a: Side, b: Side) -> _Rows:
-    """Parts by cause; the remainder is step time in which nothing is lost."""
+    """Yield the parts by cause; the remainder is step time in which nothing is lost."""
     # A cause that holds on one side alone is measured on both: else the difference were all that it loses.
     named = a.named() | b.named()
     before, after = a.lost_s(named), b.lost_s(named)
@@ -161,7 +161,7 @@ def _by_cause(a: Side, b: Side) -> _Rows:
 
 
 def _by_exposed(a: Side, b: Side) -> _Rows:
-    """Parts by op type of exposed communication; time that several types delay together is one part."""
+    """Yield the parts by op type of exposed communication; time delayed by several types is one part."""
     before, after = a.exposed_s(), b.exposed_s()
     if not (before or after):
         return
@@ -184,7 +184,7 @@ def _both(of: str, before: Mapping[str, float], after: Mapping[str, float], name
 
 
 def _by_ops(a: Side, b: Side, by_ops: Divided | None) -> _Rows:
-    """Parts by op type, stage and host; the remainder is launch delay and what ops do not explain."""
+    """Yield the parts by op type, stage and host; the remainder is launch delay and unexplained time."""
     if by_ops is None:
         return
     difference_s, replayed_s = b.step_s - a.step_s, b.replayed_s - a.replayed_s

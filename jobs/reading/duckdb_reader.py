@@ -1,4 +1,4 @@
-"""Answer questions with DuckDB, without a JVM."""
+"""Reader that answers questions with DuckDB, without a JVM."""
 
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -29,7 +29,7 @@ _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT
 
 
 class DuckDbReader:
-    """Answers questions from one warehouse, as of the publication that was latest at the start.
+    """Engine that answers questions from one warehouse, as of the publication that was latest at the start.
 
     Tables stay open from one question to the next.
 
@@ -43,11 +43,11 @@ class DuckDbReader:
 
     @property
     def root(self) -> str:
-        """Root of the warehouse, a path or URL."""
+        """Return the root of the warehouse, a path or URL."""
         return self._database.root
 
     def close(self) -> None:
-        """Close all tables; the next question reopens what it needs."""
+        """Close all tables; the next question reopens the tables that it needs."""
         if self._connection is not None:
             self._connection.close()
         self._connection, self._open = None, set()
@@ -62,13 +62,13 @@ class DuckDbReader:
             return answer(connection, asked.for_duckdb, limit)
 
     def batches(self, sql: str, limit: int = 0) -> Iterator[Result]:
-        """Answer like `ask`, in batches; DuckDB computes each when it is taken, where the question allows."""
+        """Answer like `ask`, in batches; DuckDB computes each batch on demand if the question allows that."""
         asked = question(sql)
         with self._opened(asked) as connection:
             yield from answers(connection, asked.for_duckdb, limit)
 
     def rows(self, sql: str) -> pa.Table:
-        """Answer a question as an Arrow table; raises as `ask` does. Integer sums are int64."""
+        """Answer a question as an Arrow table; raise errors as `ask` does. Integer sums are int64."""
         asked = question(sql)
         with self._opened(asked) as connection:
             found = _interruptible(connection, lambda: connection.sql(asked.for_duckdb).to_arrow_table())
@@ -92,7 +92,7 @@ class DuckDbReader:
 
     @contextmanager
     def _opened(self, asked: Question) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield a connection with the tables a question reads; explains DuckDB's errors."""
+        """Yield a connection with the tables that a question reads, and explain DuckDB's errors."""
         names = needed(asked.reads) if asked.reads or asked.is_select else {*NAMES}
         try:
             connection = self._connected(names)
@@ -109,7 +109,7 @@ class DuckDbReader:
             raise AnswerError(first_line(error)) from error
 
     def _connected(self, names: Collection[str]) -> duckdb.DuckDBPyConnection:
-        """Return a connection with these tables and views, and those opened before."""
+        """Return a connection with these tables and views, and all that were opened before."""
         if self._connection is None or not self._open.issuperset(names):
             self._open.update(names)
             if self._connection is not None:
@@ -125,7 +125,7 @@ def answer(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> R
 
 
 def answers(connection: duckdb.DuckDBPyConnection, sql: str, limit: int = 0) -> Iterator[Result]:
-    """Run one SELECT in DuckDB, for its rows in batches. Raises QuestionError for any other statement."""
+    """Run one SELECT in DuckDB and return its rows in batches. Raises QuestionError for other statements."""
     statements = connection.extract_statements(sql)
     if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
         raise QuestionError(f"not one SELECT: {sql}")
@@ -156,7 +156,7 @@ def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], Foun
 
 
 def _of_sum(kind: pa.DataType) -> pa.DataType:
-    """Spark's type for integer sums, where DuckDB's has 128 bits."""
+    """Return Spark's type for integer sums, for which DuckDB's type has 128 bits."""
     return pa.int64() if pa.types.is_decimal(kind) and (kind.precision, kind.scale) == (38, 0) else kind
 
 

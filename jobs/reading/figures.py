@@ -36,7 +36,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class FigureError(RuntimeError):
-    """Raised when a chart cannot be drawn: nothing to draw, or what the converter said."""
+    """Raised when a chart cannot be drawn, because it has no data or the converter failed."""
 
 
 def _converted(spec: bytes, how: str) -> "subprocess.CompletedProcess[bytes]":
@@ -60,7 +60,7 @@ class Figure:
         return self._drawn(".svg").decode()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the chart as .png or .svg, by the file name; returns the path.
+        """Write the chart as .png or .svg, by the file name; return the path.
 
         Raises ValueError for another ending, FigureError where the converter fails.
         """
@@ -90,7 +90,7 @@ class Figure:
 
 
 class Figures:
-    """Charts of one unit: workers, steps, causes, waterfall; each is drawn when shown or saved.
+    """Charts of one unit: workers, steps, causes, waterfall; a chart is drawn when it is shown or saved.
 
     Each raises FigureError for a unit without results to draw.
     """
@@ -103,7 +103,7 @@ class Figures:
         return f"<Figures of {self._job_id}: {', '.join(CHARTS)}>"
 
     def _drawn(self, name: str) -> Rows:
-        """Return the rows of a table or view that a chart draws. Raises FigureError without any."""
+        """Return the rows of a table or view that a chart draws. Raises FigureError if there are none."""
         if found := self._rows(name):
             return found
         why = "it is not simulated yet"
@@ -113,7 +113,7 @@ class Figures:
 
     @property
     def workers(self) -> Figure:
-        """Map of workers: how much each worker alone adds to the ideal step. [%]"""
+        """Return a map of workers: how much each worker alone adds to the ideal step. [%]"""
         names = ("pp_rank", "dp_rank", "rank", "host")
         rows = [
             {name: row[name] for name in names} | {"adds": 100 * (row["slowdown"] - 1)}
@@ -131,7 +131,7 @@ class Figures:
 
     @property
     def steps(self) -> Figure:
-        """Chart of the slowdown of each recorded step."""
+        """Return a chart of the slowdown of each recorded step."""
         found = sorted(self._drawn(STEP_SLOWDOWN), key=lambda row: row["step"])
         rows = [
             {"step": row["step"], "slowdown": row["slowdown"], "burst": row["step"] - place}
@@ -147,7 +147,7 @@ class Figures:
 
     @property
     def causes(self) -> Figure:
-        """Time lost to each cause, and time saved by fixing it alone; shares of the recorded time."""
+        """Return a chart of the time lost to each cause, and of the time that its fix alone saves."""
         rows = []
         for row in self._drawn(JOB_CAUSES):
             name = OF_CAUSE[row["cause"]].words
@@ -163,7 +163,7 @@ class Figures:
 
     @property
     def waterfall(self) -> Figure:
-        """Waterfall from recorded to productive time; GPU-hours if the unit states them, else seconds."""
+        """Return a waterfall from recorded to productive time, in GPU-hours or, if unknown, in seconds."""
         found = self._drawn(WATERFALL)
         amounts = "gpu_hours" if any(row["gpu_hours"] is not None for row in found) else "seconds"
         rows = [
@@ -188,7 +188,7 @@ class Figures:
 
 
 def _field(name: str, kind: str, title: str | None, **more: object) -> dict[str, object]:
-    """Return the encoding of a field; `more` is of Vega-Lite too."""
+    """Return the encoding of a field; `more` adds properties of Vega-Lite."""
     return {"field": name, "type": kind, "title": title, **more}
 
 

@@ -1,4 +1,4 @@
-"""Units that an answer leaves out, in words: the view fix_first is of analysed units alone."""
+"""Notes on units that an answer leaves out, because the view fix_first has only analysed units."""
 
 from datetime import date
 from typing import Final
@@ -15,13 +15,13 @@ FIX_FIRST: Final = "fix_first"
 
 
 def reads_fix_first(sql: str) -> bool:
-    """Whether a question asks for rows of fix_first, not for its columns."""
+    """Return whether a question asks for rows of fix_first, not for its columns."""
     asked = question(sql)
     return isinstance(asked.tree, exp.Query) and FIX_FIRST in asked.reads
 
 
 def not_in_fix_first(reader: Reader, first: date | None = None, last: date | None = None) -> str:
-    """Count the units that were not analysed, with the SQL that lists them; empty if all were.
+    """Count the units that were not analysed, with the SQL that lists them; empty if all were analysed.
 
     first, last : days of the period, both included; None leaves an end open
     """

@@ -1,4 +1,4 @@
-"""Limits on time and memory of one question, as users may type any SQL."""
+"""Limits on the time and memory of one question, because users may type any SQL."""
 
 import os
 import re
@@ -44,7 +44,7 @@ class Stoppable(Protocol):
 
 
 def within_limits(engine: Stoppable, ask: Callable[[], Found], seconds: float) -> Found:
-    """Run `ask` within limits of time and memory; returns or raises what it does.
+    """Run `ask` within limits of time and memory; return its result or raise its error.
 
     seconds : the longest it may take; 0: as long as it likes, with as much memory. [s]
     raises : AnswerError where it takes longer, or too much memory. An engine that does not stop ends this
@@ -64,7 +64,7 @@ def batches_within_limits(engine: Stoppable, batches: Iterator[Found], seconds: 
 
 
 class _Limits:
-    """Limits of one question, over one call or several."""
+    """Limits of one question, which one or several calls answer."""
 
     def __init__(self, engine: Stoppable, seconds: float) -> None:
         self._engine, self._seconds = engine, seconds
@@ -73,7 +73,7 @@ class _Limits:
         self._most_data = data_bytes() + self._most
 
     def run(self, ask: Callable[[], Found]) -> Found:
-        """Run `ask` within what is left; returns or raises what it does, and what within_limits raises."""
+        """Run `ask` within the time that is left; return or raise what it does, as within_limits does."""
         asked = _Asked(ask)
         started_s = time.monotonic()
         with self._memory_limited():
@@ -94,7 +94,7 @@ class _Limits:
         return asked.result()
 
     def _end_late(self, asked: "_Asked[Found]") -> NoReturn:
-        """Stop the engine, and raise AnswerError; an engine that does not stop ends the process."""
+        """Stop the engine and raise AnswerError; an engine that does not stop ends the process."""
         what = "only a part of the answer" if self._taken_s else "no answer"
         message = f"{what} within {self._seconds:g} s (--timeout 0: no limit)"
         if not _stopped(self._engine, asked):
@@ -103,7 +103,7 @@ class _Limits:
 
     @contextmanager
     def _memory_limited(self) -> Iterator[None]:
-        """Limit this process's additional memory, counted from the beginning."""
+        """Limit the memory that this process takes in addition to its memory at the beginning."""
         if not self._seconds:
             yield
             return
@@ -137,7 +137,7 @@ def _stopped(engine: Stoppable, asked: "_Asked[Found]") -> bool:
 
 
 class _Asked(threading.Thread, Generic[Found]):
-    """A daemon thread, which does not delay the end of the process.
+    """Daemon thread for a question, which does not delay the end of the process.
 
     is_done : set at its end; a thread whose join is interrupted seems to have ended (CPython's bpo-45274).
     """

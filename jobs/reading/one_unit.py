@@ -31,7 +31,7 @@ _CULPRIT_WORDS: Final = (
 
 
 class Timeline:
-    """One step of a unit as recorded, replayed and ideal; `save` writes it for Perfetto."""
+    """One step of a unit as recorded, replayed and ideal; `save` writes the step for Perfetto."""
 
     def __init__(self, unit: Unit, found: StepTimelines, ideal: str) -> None:
         self.step = found.step
@@ -42,14 +42,14 @@ class Timeline:
         return f"<Timeline of {self._unit.job_id}, step {self.step}: {times}; save() writes it for Perfetto>"
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write the trace of the workers that lose most, as `straggler timeline` does; returns its path."""
+        """Save the trace of the workers that lose most, as `straggler timeline` does, and return its path."""
         target = Path(path) if path is not None else Path(file_name(self._unit, self.step))
         write_trace(target, self._unit, self._found, culprits_and_neighbours(self._found), self._ideal)
         return target
 
 
 class OneUnit(ABC):
-    """Questions about one unit; subclasses provide its rows."""
+    """Interface for questions about one unit, whose rows subclasses provide."""
 
     key: Unit
 
@@ -59,15 +59,15 @@ class OneUnit(ABC):
 
     @abstractmethod
     def _recorded(self) -> tuple[pa.Table, Mapping[str, Any]]:
-        """Rows of rank_steps with the simulated columns, and the manifest."""
+        """Return rows of rank_steps with the simulated columns, and the manifest."""
 
     @abstractmethod
     def _stored(self) -> StoredCauses | None:
-        """Stored results of the unit, from which causes are answered; None without any."""
+        """Return the stored results of the unit, from which causes are answered; None if there are none."""
 
     @property
     def causes(self) -> Rows:
-        """Why the unit is slow: time lost to each cause, and saved by fixing it alone, largest first."""
+        """Return why the unit is slow: the time lost to each cause, and saved by fixing it alone."""
         columns = [
             "cause",
             "is_cause",
@@ -84,7 +84,7 @@ class OneUnit(ABC):
 
     @property
     def culprits(self) -> Rows:
-        """Culprits in words: one row per culprit of each cause that holds, causes by name."""
+        """Return culprits in words: one row per culprit of each cause that holds, sorted by cause."""
         workers, (job,) = self._dicts(WORKER_SLOWDOWN), self._dicts(JOB_SLOWDOWN)
         rows = []
         for row in sorted(self._dicts(JOB_CAUSES), key=lambda row: str(row["cause"])):
@@ -98,7 +98,7 @@ class OneUnit(ABC):
 
     @property
     def figures(self) -> Figures:
-        """Charts of the unit: workers, steps, causes, waterfall."""
+        """Return the charts of the unit: workers, steps, causes, waterfall."""
         return Figures(self.key, self._dicts)
 
     def figure(self, name: str = "workers") -> Figure:
@@ -114,7 +114,7 @@ class OneUnit(ABC):
         set: float | None = None,  # noqa: A002  # as on the command line
         factor: float | None = None,
     ) -> Rows:
-        """Replay the unit with each fix: a cause, or ops of a predicate ideal, or `set` times as long.
+        """Replay the unit with each fix: a cause, or the ops of a predicate, ideal or `set` times as long.
 
         A row for each, as `straggler what-if --fix --set` prints them; `factor` is another name of `set`.
         Raises PredicateError for what is neither, QuestionError for a predicate that no op matches, and
@@ -138,7 +138,7 @@ class OneUnit(ABC):
         return _rows_of(Mitigation, mitigated(rows, manifest, layers or None, how).answers)
 
     def timeline(self, step: int | None = None) -> Timeline:
-        """Return one step, by default the slowest. Raises NoSuchStepError if it does not exist."""
+        """Return one step, by default the slowest. Raises NoSuchStepError if the step does not exist."""
         rows, manifest = self._recorded()
         how = load_settings().simulation
         found = step_timelines(rows, manifest, step, SimulationSettings(**how.model_dump()))
@@ -150,5 +150,5 @@ class OneUnit(ABC):
 
 
 def _rows_of(kind: type[Answer | Mitigation], answers: Sequence[Answer | Mitigation]) -> Rows:
-    """Return a row for each answer, with the columns of its kind, also where there is no answer."""
+    """Return a row for each answer, with the columns of its kind, even if there is no answer."""
     return Rows(pa.table({each.name: [getattr(one, each.name) for one in answers] for each in fields(kind)}))

@@ -1,4 +1,4 @@
-"""Interactive prompt for questions, with history and completion; tables stay open."""
+"""Interactive prompt for questions, with history and completion, which keeps tables open."""
 
 import readline
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,14 +41,14 @@ def ask_on(reader: Reader, answer: Callable[[str], None]) -> None:
 
 
 def columns_of(reader: Reader) -> dict[str, Sequence[str]]:
-    """Columns of every table and view; opens all of them in advance."""
+    """Return the columns of every table and view, and open all of them in advance."""
     reader.ask("SHOW TABLES")
     views = {name: [str(row[0]) for row in reader.ask(f"DESCRIBE {name}").rows] for name in VIEW_NAMES}
     return {**{name: table.column_names for name, table in TABLES.items()}, **views}
 
 
 def completions(text: str, line: str, columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names that begin with `text`: columns of tables named in the line, or of all.
+    """Return the names that begin with `text`: columns of tables named in the line, or else all names.
 
     After FROM, JOIN and DESCRIBE only tables and views.
     """

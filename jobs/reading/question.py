@@ -48,29 +48,29 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it does not unde
 
 @dataclass(frozen=True)
 class Question:
-    """A checked question: it reads tables and views of the warehouse and does nothing else."""
+    """A checked question, which only reads tables and views of the warehouse."""
 
     tree: exp.Expr
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """Tables and views that the question names."""
+        """Return the tables and views that the question names."""
         named = {each.name.lower() for each in self.tree.find_all(exp.Table)}
         return tuple(name for name in NAMES if name in named)
 
     @property
     def is_select(self) -> bool:
-        """Whether it is a SELECT rather than SHOW TABLES."""
+        """Return whether the question is a SELECT rather than SHOW TABLES."""
         return not isinstance(self.tree, exp.Command)
 
     @property
     def texts(self) -> set[str]:
-        """Texts between quotes."""
+        """Return the quoted texts of the question."""
         return {each.name for each in self.tree.find_all(exp.Literal) if each.is_string}
 
     @property
     def for_spark(self) -> str:
-        """SQL for Spark."""
+        """Return the question's SQL for Spark."""
         try:
             return self.tree.sql("spark", comments=False)
         except RecursionError:
@@ -78,7 +78,7 @@ class Question:
 
     @property
     def for_duckdb(self) -> str:
-        """SQL for DuckDB. Raises QuestionError if it cannot be transpiled."""
+        """Return the question's SQL for DuckDB. Raises QuestionError if it cannot be transpiled."""
         if not self.is_select:
             return "SHOW TABLES FROM memory"  # tables passed to the connection are temporary ones
         try:
@@ -91,7 +91,7 @@ class Question:
 
 @lru_cache(maxsize=64)  # a page's questions are first prepared, then asked
 def question(sql: str) -> Question:
-    """Parse and check a question. Raises QuestionError unless it only reads what exists."""
+    """Parse and check a question. Raises QuestionError unless it only reads existing tables and views."""
     if _SHOW_TABLES.fullmatch(sql):
         return Question(exp.Command(this="SHOW", expression="TABLES"))
     tree = _read(sql)
@@ -104,7 +104,7 @@ def question(sql: str) -> Question:
 
 
 def _read(sql: str) -> exp.Expr:
-    """Parse the single statement in a text. Raises QuestionError otherwise."""
+    """Parse a text that holds a single statement. Raises QuestionError for other texts."""
     try:
         trees = parse(sql, read="spark")
     except SqlglotError as error:
@@ -161,7 +161,7 @@ def _first(error: SqlglotError) -> str:
 
 
 def _misspelt(text: str) -> str:
-    """Suggest the word of SQL that the last similar word of a text was to be; empty without one."""
+    """Suggest the SQL word that the last misspelt word of a text resembles; empty if there is none."""
     for word in reversed(re.findall(r"\w+", text.upper())):
         near = get_close_matches(word, _WORDS, n=1, cutoff=_LIKE)
         if near and word not in _WORDS and abs(len(word) - len(near[0])) <= 1:
@@ -170,7 +170,7 @@ def _misspelt(text: str) -> str:
 
 
 def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:
-    """Suggest the closest column, or the few tables that have the unknown one.
+    """Suggest the closest column, or the few tables that have the unknown column.
 
     reads : tables and views that the question names
     columns : those that it could have named

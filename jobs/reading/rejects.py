@@ -1,4 +1,4 @@
-"""Rejected lines and files of one run, in words: reasons add up to their number."""
+"""Rejected lines and files of one run, in words; the counts of all reasons add up to their number."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ _SHOWN: Final = 3
 
 
 def reject_texts(read: ReadRun) -> Iterator[str]:
-    """Say how many lines and files were rejected, of what reasons, and show the first.
+    """State how many lines and files were rejected, and for which reasons, and show the first.
 
     Rows are those of files that are not made of lines: a step of a rank.
     """

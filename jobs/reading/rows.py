@@ -35,7 +35,7 @@ class Rows:
         return self.polars()
 
     def pandas(self) -> "DataFrame":
-        """Return the rows as a frame of pandas."""
+        """Return the rows as a pandas DataFrame."""
         try:
             found: DataFrame = self.arrow.to_pandas()
         except ModuleNotFoundError as error:
@@ -43,7 +43,7 @@ class Rows:
         return found
 
     def polars(self) -> "PolarsFrame":
-        """Return the rows as a frame of polars, which has to be installed."""
+        """Return the rows as a polars DataFrame; polars has to be installed."""
         try:
             from polars import DataFrame, from_arrow  # noqa: PLC0415  # optional
         except ModuleNotFoundError as error:
@@ -58,7 +58,7 @@ class Rows:
         return int(self.arrow.num_rows)
 
     def __repr__(self) -> str:
-        """Return the first rows fitted to a page, the row count, and the columns left out."""
+        """Return the first rows fitted to a page, the number of rows, and the columns left out."""
         kinds = self.arrow.schema.types
         is_number = [pa.types.is_integer(each) or pa.types.is_floating(each) for each in kinds]
         head = self.arrow.slice(0, _SHOWN).to_pylist(maps_as_pydicts="strict")

@@ -1,4 +1,4 @@
-"""What-if of one unit, for the command and notebooks: a cause, or the ops of a predicate, fixed."""
+"""What-if of one unit, for the command and notebooks: replays with a cause or some ops fixed."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ Fix = OpPredicate | str
 
 
 def read_fix(text: str) -> Fix:
-    """Parse a cause or a predicate. Raises PredicateError with one line."""
+    """Parse a cause or a predicate. Raises PredicateError with a message of one line."""
     if text in FIXABLE_CAUSES:
         return text
     try:
@@ -76,7 +76,7 @@ def replay_fixes(
 
 
 def _has(predicate: OpPredicate, rank_steps: pa.Table) -> Iterator[str]:
-    """Yield the values that a unit has in the columns of a predicate that matches none of its ops."""
+    """Yield the values that a unit has in the columns of a predicate, if the predicate matches no op."""
     texts = [text.replace("''", "'") for text in _TEXT.findall(predicate.sql)]
     for name in predicate.names:
         column = rank_steps["op" if name == "op_type" else name]

@@ -1,4 +1,4 @@
-"""Sides of a comparison: days of runs, with their step times and results."""
+"""Side of a comparison: days of runs, with their step times and results."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Side:
 
     @property
     def steps(self) -> int:
-        """Number of recorded steps."""
+        """Return the number of recorded steps."""
         return sum(len(day.actual_s) for day in self.days)
 
     @property
@@ -57,26 +57,26 @@ class Side:
 
     @property
     def is_replayed(self) -> bool:
-        """Whether all days were replayed."""
+        """Return whether all days were replayed."""
         return all(day.replayed_s is not None for day in self.days)
 
     @property
     def step_s(self) -> float:
-        """Mean recorded step time. [s]"""
+        """Return the mean recorded step time. [s]"""
         return self.mean([float(day.actual_s.mean()) for day in self.days])
 
     @property
     def replayed_s(self) -> float:
-        """Mean replayed step time, if the side was replayed. [s]"""
+        """Return the mean replayed step time, if the side was replayed. [s]"""
         return self.mean([float(np.mean(day.replayed_s)) for day in self.days if day.replayed_s is not None])
 
     def mean(self, of_days: Sequence[float]) -> float:
-        """Mean over all steps of a value that is constant within a day."""
+        """Return the mean over all steps of a value that is constant within a day."""
         counts = [len(day.actual_s) for day in self.days]
         return fsum(count * each for count, each in zip(counts, of_days, strict=True)) / sum(counts)
 
     def named(self) -> set[str]:
-        """Causes that hold on some day, or that have as much attributed to them but are hidden by others."""
+        """Return causes that hold on some day, or have as much attributed time but are hidden by others."""
         return {
             row["cause"]
             for day in self.days
@@ -85,7 +85,7 @@ class Side:
         }
 
     def lost_s(self, named: Collection[str]) -> dict[str, float]:
-        """Time lost to each cause, per step; for causes that are not named, to `unexplained`. [s]"""
+        """Return the time lost to each cause, per step; other causes count as `unexplained`. [s]"""
         by_day = []
         for day in self.days:
             rows = [{**row, "is_cause": row["cause"] in named} for row in day.causes]
@@ -98,7 +98,7 @@ class Side:
         }
 
     def exposed_s(self) -> dict[str, float]:
-        """Exposed communication per step: of each op type, and of ALL_OP_TYPES together. [s]"""
+        """Return exposed communication per step, for each op type and for ALL_OP_TYPES together. [s]"""
         by_day = [
             {row["op_type"]: row["exposed_s"] for row in day.exposed if row["scope"] != Scope.STAGE}
             for day in self.days
@@ -107,7 +107,7 @@ class Side:
         return {name: self.mean([of_day.get(name, 0.0) for of_day in by_day]) for name in names}
 
     def noise(self) -> Noise | None:
-        """Noise of the mean step time, about the course of the side; None with too few steps. [s]"""
+        """Return the noise of the mean step time around the course of the side; None with too few steps. [s]"""
         if self.is_by_day:
             of_days = np.array([day.actual_s.mean() for day in self.days])
             return noise_of(of_days, len(of_days))

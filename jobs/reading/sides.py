@@ -1,4 +1,4 @@
-"""Find and read the two sides of a comparison: folders of logs, or units of the warehouse."""
+"""Reader of the two sides of a comparison: folders of logs, or units of the warehouse."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
@@ -48,7 +48,7 @@ class Sources(NamedTuple):
 
 
 def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
-    """Return the units that a text names as two sides: `days` days before a day, and as many from it on.
+    """Return two sides of a text's units: `days` days before a day, and as many from that day on.
 
     Raises ValueError if the text itself names days.
     """
@@ -60,7 +60,7 @@ def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
 
 
 def folder_side(text: str) -> Sources:
-    """Read and simulate the run in a folder. Raises NoRunError where it has none, or several."""
+    """Read and simulate the run in a folder. Raises NoRunError if the folder has no run, or several."""
     run = one_run_in(Path(text))
     found = analysis(run)
     rows = {name: found.results[name].to_pylist(maps_as_pydicts="strict") for name in _TABLES}
@@ -112,7 +112,7 @@ def _ops_of_warehouse(reader: Reader, unit: Unit, how: SimulationSettings) -> Re
 
 
 def _units(reader: Reader, of: Asked) -> list[Unit]:
-    """Named units, sorted by day. Raises NoSuchUnitError if there is none."""
+    """Return the named units, sorted by day. Raises NoSuchUnitError if there are none."""
     units = units_of(reader, of.job_id)
     if not units:
         names = job_ids(reader)
@@ -131,7 +131,7 @@ def _units(reader: Reader, of: Asked) -> list[Unit]:
 
 
 def _meant(of: Asked) -> str:
-    """Name the run and the days that are asked for."""
+    """Describe the requested run and days."""
     run = f"run {of.run_id}" if of.run_id else "run"
     if of.first is None or of.last is None:
         return run
@@ -162,7 +162,7 @@ def _note(side: str, unit: Unit, what: str) -> str:
 
 
 def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps], not_simulated: Sequence[str]) -> Sources:
-    """Keep the days that have steps, and the notes on others. Raises AnswerError if no day has."""
+    """Keep the days that have steps, and notes on the other days. Raises AnswerError if no day has steps."""
     left_out = [
         *not_simulated,
         *(

@@ -1,4 +1,4 @@
-"""Answer questions with Spark, for warehouses too large for one machine, or in a store."""
+"""Reader that answers questions with Spark, for warehouses in a store or too large for one machine."""
 
 import logging
 from collections.abc import Collection, Iterator
@@ -44,7 +44,7 @@ _ASKING: Final = "asking Spark"
 
 
 class SparkReader:
-    """Answers questions from one warehouse, as of the publication that was latest at the start.
+    """Engine that answers questions from one warehouse, as of the publication that was latest at the start.
 
     Its views are those of the session: another reader in the same session takes their names.
     """
@@ -59,11 +59,11 @@ class SparkReader:
 
     @property
     def root(self) -> str:
-        """Root of the warehouse, a path or URL."""
+        """Return the root of the warehouse, a path or URL."""
         return self._warehouse.root
 
     def ask(self, sql: str, limit: int = 0) -> Result:
-        """Answer like duckdb_reader.DuckDbReader.ask, raising the same errors."""
+        """Answer like duckdb_reader.DuckDbReader.ask, and raise the same errors."""
         with self._asked(sql) as frame, working(_ASKING):
             return collected(frame, limit)
 
@@ -77,12 +77,12 @@ class SparkReader:
             yield from found
 
     def rows(self, sql: str) -> pa.Table:
-        """Answer a question as an Arrow table; raises as `ask` does."""
+        """Answer a question as an Arrow table; raise errors as `ask` does."""
         with self._asked(sql) as frame, working(_ASKING):
             return frame.toArrow()
 
     def prepare(self, questions: Collection[str]) -> None:
-        """Do nothing: views are registered once, for the first question that names them."""
+        """Do nothing, because views are registered once, for the first question that names any."""
 
     def stop(self) -> None:
         """Cancel the question that another thread is asking."""
@@ -90,7 +90,7 @@ class SparkReader:
 
     @contextmanager
     def _asked(self, sql: str) -> Iterator[DataFrame]:
-        """Yield the answer as a DataFrame; explains Spark's errors."""
+        """Yield the answer as a DataFrame, and explain Spark's errors."""
         asked = question(sql)
         names = mentioned(" ".join(asked.reads))
         if not self._warehouse.register_views(names - self._registered):
@@ -158,7 +158,7 @@ def collected(frame: DataFrame, limit: int = 0) -> Result:
 
 
 def batches_of(frame: DataFrame, limit: int = 0) -> Iterator[Result]:
-    """Collect like `collected`, in batches; many rows one partition at a time."""
+    """Collect like `collected`, in batches; an answer of many rows comes one partition at a time."""
     plain, head = _as_plain(frame)
     limited = plain.limit(limit + 1) if limit else plain
     rows = iter(limited.collect()) if 0 < limit <= BATCH else limited.toLocalIterator()
@@ -183,7 +183,7 @@ def _values(row: Row) -> tuple[object, ...]:
 
 
 def _first_cause(error: Exception) -> Exception:
-    """Return the error itself, or what made Java fail in another thread, as for an answer in partitions."""
+    """Return the error itself, or the error of another Java thread that caused it, as with partitions."""
     if not isinstance(error, Py4JJavaError):
         return error
     thrown = error.java_exception

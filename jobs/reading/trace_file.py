@@ -1,4 +1,4 @@
-"""Write a step's timelines as a file for Perfetto or chrome://tracing."""
+"""Writer of a step's timelines as a file for Perfetto or chrome://tracing."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ _COMPRESSION: Final = 6
 
 
 def write_trace(target: Path, unit: Unit, found: StepTimelines, workers: Sequence[Worker], ideal: str) -> int:
-    """Write a trace of some workers, gzipped if the name ends in .gz; returns the number of events.
+    """Write a trace of some workers, gzipped if the name ends in .gz; return the number of events.
 
     The same step and workers give the same bytes.
     """
@@ -45,7 +45,7 @@ def write_trace(target: Path, unit: Unit, found: StepTimelines, workers: Sequenc
 
 @contextmanager
 def _opened(target: Path) -> Iterator[TextIO]:
-    """Open a file for writing, optionally gzipped without name and time in the header."""
+    """Open a file for writing; gzip it, without name and time in the header, if requested."""
     with target.open("wb") as file:
         if target.suffix == ".gz":
             with gzip.GzipFile("", "wb", _COMPRESSION, file, mtime=0) as packed, TextIOWrapper(packed) as out:
@@ -56,6 +56,6 @@ def _opened(target: Path) -> Iterator[TextIO]:
 
 
 def file_name(unit: Unit, step: int) -> str:
-    """Default file name of a trace, with special characters in ids replaced."""
+    """Return the default file name of a trace, with special characters in ids replaced."""
     named = f"timeline-{unit.job_id}-{unit.run_id}-{unit.log_date}-step-{step}"
     return re.sub(r"[^\w.-]+", "_", named)[:200] + ".json.gz"

@@ -1,4 +1,4 @@
-"""Units of the warehouse as a text names them; find one of them, and read it."""
+"""Units of the warehouse as texts name them; finds one unit and reads its rows."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -24,7 +24,7 @@ _ON_DAYS: Final = re.compile(r"(?P<of>.+)@(?P<first>[^@.]+)(?:\.\.(?P<last>[^@.]
 
 
 class NoSuchUnitError(QuestionError):
-    """Raised when arguments match no unit of the warehouse, or several; the message lists them."""
+    """Raised when arguments match no unit of the warehouse, or several units; the message lists them."""
 
 
 class NotReplayedError(AnswerError):
@@ -84,7 +84,7 @@ def find_unit(reader: Reader, job_id: str, run_id: str | None = None, day: date 
 
 
 def units_of(reader: Reader, job_id: str) -> list[Unit]:
-    """Return the units of a job, by day."""
+    """Return the units of a job, sorted by day."""
     rows = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
     return sorted(Unit(**row) for row in rows.to_pylist())
 
@@ -96,7 +96,7 @@ def job_ids(reader: Reader) -> list[str]:
 
 
 def asked_one(text: str, run_id: str | None = None, day: date | None = None) -> Asked:
-    """Parse a text that names one unit, of this run and day where they are given beside it.
+    """Parse a text that names one unit; its run and day may be given separately.
 
     Raises NoSuchUnitError for several days, for another run or day in the text, and where asked raises.
     """
@@ -120,7 +120,7 @@ def _listed(units: Collection[Unit]) -> str:
 
 
 def read_unit(reader: Reader, unit: Unit) -> tuple[pa.Table, dict[str, Any]]:
-    """Rows of rank_steps, with the simulated columns, and the manifest of a unit.
+    """Return a unit's rows of rank_steps, with the simulated columns, and its manifest.
 
     Raises NothingToReplayError where the manifest is of no use.
     """
@@ -140,7 +140,7 @@ class StoredCauses(NamedTuple):
 
 
 def read_causes(reader: Reader, unit: Unit) -> StoredCauses | None:
-    """Read the stored results of a unit; None if it is not simulated yet."""
+    """Read the stored results of a unit; return None if the unit is not simulated yet."""
     is_unit = on_units([unit.log_date], [unit])
     jobs, causes = (
         reader.rows(f"SELECT * FROM {name} WHERE {is_unit}").to_pylist(maps_as_pydicts="strict")

@@ -1,4 +1,4 @@
-"""A usual recorded step of a run, with the ops of some workers, as pages draw it."""
+"""Usual recorded step of a run, with the ops of some workers, as pages draw it."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _COMPUTES: Final = ("forward-compute", "backward-compute")
 
 
 def usual_step(run: ReadRun, name: str, dp_rank: int | None) -> Step:
-    """Read the step that takes about as long as the run's median step.
+    """Read the step whose duration is closest to the run's median step.
 
     name    : of the unit.
     dp_rank : drawn of a job with more than MOST_LANES workers; None: the one that computes longest.
@@ -44,7 +44,7 @@ def usual_step(run: ReadRun, name: str, dp_rank: int | None) -> Step:
 
 
 def slowest(run: ReadRun) -> int:
-    """Dp rank that computes longest, in the stage that computes longest in it, in the first steps."""
+    """Return the dp rank that computes longest in its stage, for the stage that computes longest."""
     rows = run.rows
     computing_us = np.zeros(rows.worker_row.shape)  # of each worker, shape (stage, dp_rank)
     for stage, dp_rank in np.ndindex(computing_us.shape):

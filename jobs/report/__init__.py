@@ -1,1 +1,1 @@
-"""The report as pages: rows in, HTML out. No Spark, no clock; the same rows give the same bytes."""
+"""The report as HTML pages, made from rows without Spark or a clock; the same rows give the same bytes."""

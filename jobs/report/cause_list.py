@@ -1,4 +1,4 @@
-"""Causes of a unit, for a terminal: what is lost to each, which adds up, and what its fix alone saves."""
+"""List of a unit's causes for a terminal: the time lost to each cause, and what its fix alone saves."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -18,7 +18,7 @@ _SAVES: Final = "Causes, and the time that each fix alone saves, which does not 
 
 
 class CauseList(NamedTuple):
-    """A heading, and its rows; none where no cause holds.
+    """A heading, and its rows; there are no rows if no cause holds.
 
     is_number : of each column
     workers : those of each culprit that is a group, by its name
@@ -32,7 +32,7 @@ class CauseList(NamedTuple):
 
 
 def cause_list(tables: UnitTables) -> CauseList:
-    """List the causes that hold, those whose fix saves most first.
+    """List the causes that hold, sorted by the time that their fix saves, largest first.
 
     Where it is known what the unit lost, the last rows are what is unexplained, and all that is lost.
     """
@@ -63,7 +63,7 @@ _TEXTS: Final = ("cause", "culprits", "what to do")
 def _fix(
     row: Row, words: Mapping[str, Any], culprits: Sequence[Mapping[str, object]], *, with_hours: bool
 ) -> dict[str, str]:
-    """Cells of a cause without what is lost to it.
+    """Return the cells of a cause, without those for the time lost to it.
 
     words : of it. culprits : those that are listed. with_hours : whether the unit states its GPU-hours
     """
@@ -80,7 +80,7 @@ def _fix(
 
 
 def _lost(causes: Sequence[Row], job: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """What is lost to these causes, and to all of them: its column, with the unit, and its cells."""
+    """Return the column of time lost to each cause and to all of them, with its unit, and its cells."""
     if job["gpu_hours"] is not None:
         hours = [row["lost_gpu_hours"] for row in causes]
         return "lost_gpu_hours", wording.adding_up(hours, job["lost_gpu_hours"])

@@ -24,12 +24,12 @@ _TOGETHER: Final = 0.5
 
 
 def short(row: Row) -> dict[str, object]:
-    """Title of a cause, and the time that its fix alone saves, as a fraction."""
+    """Return the title of a cause, and the fraction of time that its fix alone saves."""
     return {"title": OF_CAUSE[row["cause"]].title, "saved": row["time_saved_fraction"]}
 
 
 def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> dict[str, object]:
-    """All facts that the page shows about a cause that holds.
+    """Return all facts that the page shows about a cause that holds.
 
     host_pages : where the page of a host lies, from the job's page.
     tables     : of the unit: whether pauses coincide shows in the steps of its workers.
@@ -66,7 +66,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
 
 
 def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
-    """First of the consecutive days on which the run named a culprit; None if that is the unit's own day."""
+    """Return the first of the consecutive days with this culprit in the run; None for a single day."""
     own = tables.job["log_date"]
     for row in tables.history:
         if row["cause"] == cause and row["culprit"] == identity(culprit) and row["first_day"] < own:
@@ -90,7 +90,7 @@ def _advice(row: Row, workers: Sequence[Row]) -> str:
 
 
 def _links(row: Row) -> list[str]:
-    """Links with slow transfers at both ends: culprits on neighbouring stages of a replica."""
+    """Return links whose transfers are slow at both ends: culprits on neighbouring stages of a replica."""
     if row["cause"] != "communication":
         return []
     hosts = {
@@ -111,7 +111,7 @@ def _effect(cause: str, value: float) -> str:
 
 
 def _evidence(row: Row) -> str:
-    """Evidence of a cause on one line, without numbers that do not exist."""
+    """Return the evidence of a cause on one line, without numbers that do not exist."""
     cause, found = row["cause"], dict(row["evidence"])
     parts = []
     if "effect" in found:
@@ -156,7 +156,7 @@ def mitigations_of(log_date: date) -> str:
 
 
 def mitigation_texts(rows: Sequence[Mapping[str, Any]], warehouse: str) -> list[str]:
-    """Return sentences on the best mitigation of units, each with the command for details."""
+    """Return sentences on the best mitigation of units, each with the command that shows details."""
     return [
         f"mitigate {row['job_id']}: {best_text(row)}: "
         + mitigate_command(Unit(row["log_date"], row["job_id"], row["run_id"]), warehouse)
@@ -165,19 +165,19 @@ def mitigation_texts(rows: Sequence[Mapping[str, Any]], warehouse: str) -> list[
 
 
 def best(rows: Sequence[Mapping[str, Any]], cause: str) -> Mapping[str, Any] | None:
-    """Return the mitigation of a cause that saves most time; None if none saves any."""
+    """Return the mitigation of a cause that saves most time; None if no mitigation saves time."""
     of_cause = [row for row in rows if row["cause"] == cause and row["time_saved_fraction"] > 0]
     return max(of_cause, key=lambda row: float(row["time_saved_fraction"]), default=None)
 
 
 def best_text(row: Mapping[str, Any]) -> str:
-    """Return what to do, and what it saves, as one clause."""
+    """Return what to do, and how much it saves, as one clause."""
     saved = loss.of_unit(row["time_saved_fraction"], row["gpu_hours_saved"])
     return f"{row['mitigation']} ({row['plan']}) saves {saved}"
 
 
 def latest_change(rows: Sequence[Row]) -> str:
-    """Return since when step times, or else losses, have changed; empty if nothing changed.
+    """Return since when step times, or else losses, have changed; empty if nothing has changed.
 
     rows : of job_changes, of one job and day
     """

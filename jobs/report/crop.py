@@ -1,4 +1,4 @@
-"""Crop of the recorded timeline: a culprit beside a peer, in a slow step and a usual one.
+"""Part of the recorded timeline for a page: a culprit and a peer, in a slow step and a usual step.
 
 Reads four rows of rank_steps per unit, so that the headline can be checked without another tool.
 """
@@ -24,7 +24,7 @@ _OF_TRANSFERS: Final = "communication"
 
 
 class Crop(NamedTuple):
-    """A crop to draw: two workers, as rows of worker_slowdown, and two steps; transfers if they are slow."""
+    """Crop to draw: two workers, as rows of worker_slowdown, two steps, and transfers if they are slow."""
 
     culprit: Row
     peer: Row
@@ -62,13 +62,13 @@ def crop_of(tables: UnitTables) -> Crop | None:
 
 
 def _of_stage(culprit: Row, tables: UnitTables) -> list[Row]:
-    """Workers of a culprit that is a whole stage or replica."""
+    """Return the workers of a culprit that is a whole stage or replica."""
     names = [name for name in ("dp_rank", "pp_rank") if culprit[name] is not None]
     return [each for each in tables.workers if names and all(each[name] == culprit[name] for name in names)]
 
 
 def crop_question(crops: Mapping[Unit, Crop]) -> str:
-    """Return SQL that reads the recorded rows of these crops, at least one."""
+    """Return SQL that reads the recorded rows of these crops, of which there must be at least one."""
     days = on_days([unit.log_date for unit in crops])
     units = " OR ".join(
         f"({on_units([unit.log_date], [unit])} AND {_lines(crop)})" for unit, crop in crops.items()
@@ -116,7 +116,7 @@ def _name(worker: Row) -> str:
 
 
 def _ops(line: Row, crop: Crop) -> list[tuple[str, float, float]]:
-    """Ops sorted by start, relative to the first; with transfers if the crop shows them."""
+    """Return ops sorted by start, relative to the first start; with transfers if the crop shows transfers."""
     begin = min(line["start_us"], default=0.0)
     found = [
         (OP_TYPES[code], start - begin, length)

@@ -1,4 +1,4 @@
-"""Culprits in words: which ops are slow, since when, by how much."""
+"""Descriptions of culprits: which ops are slow, since when, and by how much."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -39,7 +39,7 @@ def culprit_words(
     first_day: date | None = None,
     workers: Sequence[Row] = (),
 ) -> dict[str, object]:
-    """All facts that a page or command shows of a culprit.
+    """Return all facts that a page or command shows about a culprit.
 
     steps      : of the unit.
     host_pages : where the page of a host lies.
@@ -68,7 +68,7 @@ def named_culprits(causes: Sequence[Row]) -> list[tuple[Row, Row]]:
 
 
 def steps_at_onset(causes: Sequence[Row], steps: Sequence[int]) -> tuple[int, int] | None:
-    """Return the last step before the costliest culprit became slow, and the first after.
+    """Return the last step before the costliest culprit became slow, and the first step after that.
 
     steps : of the unit, in their order.
     """
@@ -85,12 +85,12 @@ def steps_at_onset(causes: Sequence[Row], steps: Sequence[int]) -> tuple[int, in
 
 
 def is_worker(culprit: Row) -> bool:
-    """Whether a culprit is a single worker."""
+    """Return whether a culprit is a single worker."""
     return None not in (culprit["pp_rank"], culprit["dp_rank"])
 
 
 def members(culprit: Row) -> Sequence[Row]:
-    """Return the workers of a culprit; empty if it is one worker, or an earlier version wrote it."""
+    """Return the workers of a culprit; empty for one worker, or if an earlier version wrote the culprit."""
     return culprit["workers"] or ()
 
 
@@ -135,7 +135,7 @@ def effect(cause: str, culprit: Row, workers: Sequence[Row] = ()) -> str:
 
 
 def _link(cause: str, culprit: Row, workers: Sequence[Row]) -> str:
-    """Describe which transfers of a culprit are slow and who is at their other end; may be empty."""
+    """Describe which transfers of a culprit are slow, and the workers at the other end; may be empty."""
     direction, stage, dp_rank = culprit["direction"], culprit["pp_rank"], culprit["dp_rank"]
     if direction == DIRECTION_BOTH and cause == _COMMUNICATION:
         return " in transfers there and back, both together"

@@ -30,18 +30,18 @@ _IS_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def existing_pages(root: Path) -> set[str]:
-    """Paths of all job pages of all publications, relative to the report's root."""
+    """Return the paths of all job pages of all publications, relative to the report's root."""
     return {page.relative_to(root).as_posix() for page in root.glob(f"*/{JOBS_FOLDER}/*.html")}
 
 
 def existing_days(root: Path) -> list[date]:
-    """Days that have a publication of the report."""
+    """Return the days that have a publication of the report."""
     names = (page.parent.name for page in root.glob(f"*/{INDEX_NAME}"))
     return sorted(date.fromisoformat(name) for name in names if _IS_DAY.fullmatch(name))
 
 
 def replace_publication(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
-    """Replace a day's publication by these pages, all at once; returns its folder.
+    """Replace a day's publication by these pages atomically; return its folder.
 
     pages : path within the publication -> contents
     Written beside and renamed: a reader finds the old pages or the new ones, for a moment none. One
@@ -68,7 +68,7 @@ def _replace(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
 
 
 def add_page(root: Path, path: str, content: bytes) -> Path:
-    """Write one job page into its day's publication, creating it if needed; returns the page."""
+    """Write one job page into its day's publication, which is created if needed; return the page."""
     page = root / path
     for name, each in shared(chart_library(root)).items():
         _write(page.parents[1] / name, each)
@@ -92,7 +92,7 @@ def list_of(publications: Mapping[str, str]) -> bytes:
 
 
 def shared(library: bytes) -> dict[str, bytes]:
-    """Style, script and chart library of a publication, and the dictionary of all columns.
+    """Return style, script and chart library of a publication, and the dictionary of all columns.
 
     library : as chart_library makes it
     """
@@ -112,12 +112,12 @@ def alone(page: bytes, library: bytes) -> bytes:
 
 
 def cache_folder() -> Path:
-    """Folder that caches the chart library for pages outside a report."""
+    """Return the folder that caches the chart library for pages outside a report."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "straggler"
 
 
 def chart_library(root: Path) -> bytes:
-    """Vega, Vega-Lite and Vega-Embed as one script, which takes seconds to build: cached in the root.
+    """Return Vega, Vega-Lite and Vega-Embed as one script, which is cached because building it takes seconds.
 
     Where they are not installed, a script that says so in the place of each chart.
     """

@@ -1,4 +1,4 @@
-"""The fleet's page, rendered from the rows of read.py; the browser (page/fleet.js) sums filtered rows.
+"""The fleet's page, rendered from the rows of read.py; page/fleet.js sums the filtered rows in the browser.
 
 Its first look is three tiles: what stragglers cost, what to fix first, and what the figures cover.
 """
@@ -62,7 +62,7 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
 
 
 def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
-    """All data that the page's script needs."""
+    """Return all data that the page's script needs."""
     measure = loss.measure_of(tables)
     places = {unit: place for place, unit in enumerate(keys_of(tables.units))}
     unit = pa.array([places[each] for each in keys_of(tables.parts)], pa.int64())
@@ -96,7 +96,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> pa.Table:
-    """Rows of units for the page: summable figures, and the path of the job page if there is one."""
+    """Return rows of units for the page, with figures to be summed and the path of any job page."""
     keys = keys_of(units)
     texts = {
         "page": [publication.page_of(job_page_path(*unit)) for unit in keys],
@@ -112,7 +112,7 @@ def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> 
 def _runs(
     runs: pa.Table, publication: Publication, latest: dict[tuple[str, str], dict[str, Any]]
 ) -> pa.Table:
-    """Analysed runs, each with the job page of its latest day."""
+    """Return the analysed runs, each with the job page of its latest day."""
     analysed = runs.filter(runs["is_analysed"]).select(
         ["job_id", "run_id", "slowdown", "waste_fraction", "world_size"]
     )
@@ -127,7 +127,7 @@ def _latest(units: pa.Table) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
-    """Runs without an analysed day, with the status of their latest one."""
+    """Return the runs without an analysed day, with the status of their latest day."""
     latest = _latest(tables.units)
     return [
         {
@@ -145,7 +145,7 @@ def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
 
 
 def _slower(slower: pa.Table, publication: Publication) -> list[dict[str, Any]]:
-    """Units slower than on earlier days that are in no lost figure, slowest first."""
+    """Return units that are slower than on earlier days and whose loss is unknown, slowest first."""
     return [
         {
             "log_date": unit.log_date.isoformat(),
@@ -169,7 +169,7 @@ def _op_types(op_types: pa.Table) -> pa.Table:
 
 
 def _weeks(tables: FleetTables) -> dict[str, Any]:
-    """Last seven days beside the seven before, with jobs that began or stopped straggling."""
+    """Return the last seven days beside the seven before, with jobs that began or stopped straggling."""
     weeks = {week["weeks_ago"]: week for week in tables.weeks.to_pylist()}
     if len(weeks) < 2:  # nothing to compare with
         return {}
@@ -196,7 +196,7 @@ def _listed(names: Sequence[str], most: int = _MOST_NAMED) -> str:
 
 
 def headline(tables: FleetTables, publication: Publication) -> str:
-    """Sentence on what the whole period lost."""
+    """Return a sentence on the loss over the whole period."""
     return f"{publication.period}: {_of_period(tables)}"
 
 
@@ -217,7 +217,7 @@ def _of_period(tables: FleetTables) -> str:
 
 
 def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
-    """Contents of the page's three tiles."""
+    """Return the contents of the page's three tiles."""
     (totals,) = tables.totals.to_pylist()
     measure = loss.measure_of(tables)
     days = tables.days.to_pylist()[-_WEEK:]
@@ -246,7 +246,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _first(tables: FleetTables, publication: Publication, measure: loss.Measure) -> dict[str, Any] | None:
-    """What to fix first; None if no cause holds."""
+    """Return what to fix first; None if no cause holds."""
     (totals,) = tables.totals.to_pylist()
     rows = tables.fixes.slice(0, 1).to_pylist()
     if not rows or rows[0]["cause"] == CAUSE_UNEXPLAINED:
@@ -269,7 +269,7 @@ def _first(tables: FleetTables, publication: Publication, measure: loss.Measure)
 
 
 def _change(weeks: Sequence[Mapping[str, Any]]) -> str:
-    """Sentence on the share lost in the last seven days and the seven before."""
+    """Return a sentence on the fraction lost in the last seven days and in the seven days before."""
     shares = {week["weeks_ago"]: week["lost_share"] for week in weeks}
     if shares.get(0) is None:
         return ""
@@ -280,7 +280,7 @@ def _change(weeks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _sparkline(shares: Sequence[float | None]) -> dict[str, Any] | None:
-    """Points of a line over days, starting from 0; None with fewer than two days."""
+    """Return the points of a line over days, starting from 0; None with fewer than two days."""
     known = [(place, share) for place, share in enumerate(shares) if share is not None]
     if len(known) < 2:  # a line has two ends
         return None

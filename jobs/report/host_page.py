@@ -1,4 +1,4 @@
-"""The page of one host: its cost, its jobs, whether that is chance, and whether a repair helped."""
+"""The page of one host: its cost, its jobs, the role of chance, and the effect of a repair."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def host_pages(tables: FleetTables, publication: Publication) -> dict[str, bytes
 
 
 def _served(units: Sequence[Row], publication: Publication) -> list[dict[str, Any]]:
-    """Units that the host served, latest first, with the time each lost to it."""
+    """Return the units that the host served, latest first, with the time that each unit lost to it."""
     found = []
     for row in reversed(units):
         unit = Unit.of(row)

@@ -42,13 +42,13 @@ _MOST_ROWS: Final = 128
 
 
 def by_step(workers: Sequence[Row]) -> Floats | None:
-    """Slowdown by each worker alone, shape (worker, step); None if an earlier version did not store it."""
+    """Return the slowdown by each worker alone, shape (worker, step); None if it was not stored."""
     slowdowns = [row["step_slowdowns"] for row in workers]
     return None if None in slowdowns else np.array(slowdowns)
 
 
 def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
-    """Description of the map by steps (empty without one), and all charts of the page."""
+    """Return a description of the map by steps (empty without a map), and all charts of the page."""
     workers, steps = tables.workers, tables.steps
     drawn = [
         _chart(
@@ -91,7 +91,7 @@ def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
 def _step_map(
     slowdown: Floats, workers: Sequence[Row], steps: Sequence[int], causes: Sequence[Row]
 ) -> tuple[str, dict[str, Any]]:
-    """Map of workers by steps, sorted by stage; only the slowest if there are very many."""
+    """Return a map of workers by steps, sorted by stage; only the slowest workers if there are very many."""
     slowest = np.argsort(-slowdown.mean(axis=1), kind="stable")[:_MOST_ROWS].tolist()
     order = sorted(slowest, key=lambda place: (workers[place]["pp_rank"], workers[place]["dp_rank"]))
     names = [f"{workers[place]['pp_rank']} / {workers[place]['dp_rank']}" for place in order]
@@ -111,7 +111,7 @@ def _step_map(
 
 
 def onsets(causes: Sequence[Row]) -> dict[tuple[str, int], str]:
-    """Titles of causes that begin at a worker in a step, by the worker's label and the step."""
+    """Return titles of causes that begin at a worker in a step, by the worker's label and the step."""
     found: dict[tuple[str, int], list[str]] = {}
     for row, culprit in named_culprits(causes):
         for worker in members(culprit) or (culprit,):
@@ -122,7 +122,7 @@ def onsets(causes: Sequence[Row]) -> dict[tuple[str, int], str]:
 
 
 def _excess(slowdown: Sequence[float]) -> list[float | None]:
-    """Time added to the ideal step. [%]"""
+    """Return the time added to the ideal step. [%]"""
     return rounded((100 * (value - 1) for value in slowdown), 3)
 
 
@@ -131,7 +131,7 @@ def _chart(name: str, place: str, columns: Mapping[str, Sequence[object]]) -> di
 
 
 class Pattern(NamedTuple):
-    """A pattern in the map: its name, and a sentence of supporting facts."""
+    """Pattern in the map: its name, and a sentence of supporting facts."""
 
     name: str
     text: str
@@ -173,7 +173,7 @@ def name_pattern(slowdown: Floats) -> Pattern:
 
 
 def _spread(excess: Floats, cells: Floats) -> Pattern:
-    """Pattern when no few workers stand out: by whether and how it changes from step to step."""
+    """Return the pattern if no few workers stand out, by how the slowdown changes from step to step."""
     steps, dp_ranks, stages = excess.shape
     row = cells.sum(axis=0)
     leaning = (
@@ -215,7 +215,7 @@ _FIGURES: Final = {
 
 
 def power_section(tables: UnitTables) -> Section | None:
-    """Make the power section; None if the unit has no row in job_power."""
+    """Make the power section; return None if the unit has no row in job_power."""
     row = _only(tables, JOB_POWER)
     if row is None:
         return None
@@ -240,7 +240,7 @@ def power_section(tables: UnitTables) -> Section | None:
 
 
 def power_chart(tables: UnitTables) -> list[dict[str, Any]]:
-    """Chart of computing GPUs over the mean step; empty if the unit has no row in job_power."""
+    """Return a chart of computing GPUs over the mean step; empty if the unit has no row in job_power."""
     row = _only(tables, JOB_POWER)
     if row is None:
         return []

@@ -1,4 +1,4 @@
-"""The page of one unit: losses, causes, slow workers and hosts, how far to trust it, next steps."""
+"""The page of one unit: losses, causes, slow workers and hosts, reliability, next steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Links:
 def links_of(
     unit: Unit, fleet: FleetTables, publication: Publication, *, has_fleet_page: bool = True
 ) -> Links:
-    """Links of a unit's page, within its publication and to earlier ones."""
+    """Return the links of a unit's page, within its publication and to earlier publications."""
     days = []
     for row in fleet.units.to_pylist():
         if (row["job_id"], row["run_id"]) == unit[1:] and row["log_date"] != unit.log_date:
@@ -89,7 +89,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
 
 
 def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[str, Any]:
-    """Contents that only a replayed unit has."""
+    """Return the contents that only a replayed unit has."""
     found = _pattern(tables)
     measure = loss.TIME if tables.job["gpu_hours"] is None else loss.HOURS
     step_map_text, drawn = charts(tables)
@@ -130,7 +130,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
 
 
 def _printed(tables: UnitTables, present: Sequence[Row]) -> list[dict[str, Any]]:
-    """Output of the page's command: the unit's own replays, before revision by other jobs."""
+    """Return the output of the page's command: the unit's own replays, before revision by other jobs."""
     hours = tables.job["gpu_hours"]
     measured = {row["cause"]: row["unrevised"] or row for row in tables.causes}
     alone = {row["cause"]: measured[row["cause"]]["time_saved_fraction"] for row in present}
@@ -152,7 +152,7 @@ def _saved(row: Row) -> float:
 
 
 def _pattern(tables: UnitTables) -> Pattern:
-    """Pattern of the map by steps, else of the mean over steps."""
+    """Return the pattern of the map by steps, or else of the mean over steps."""
     slowdown = by_step(tables.workers)
     if slowdown is None:
         slowdown = np.array([[row["slowdown"]] for row in tables.workers])
@@ -201,13 +201,13 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
 
 
 def _goes(what: str, symbol: str, share: float | None) -> str:
-    """Explain a share of the waste, and how it can exceed 100 %."""
+    """Explain a fraction of the waste, and why it can exceed 100 %."""
     beyond = f"; {wording.BEYOND_ALL}" if share is not None and share > 1 else ""
     return f"part of the waste that would go if {what} ideal ({symbol}){beyond}"
 
 
 def trust(job: Row) -> list[tuple[str, str, str]]:
-    """Return figures that show how far to trust the others: name, value, meaning."""
+    """Return figures that show how far to trust the other figures: name, value, meaning."""
     steps = job["steps"] + job["steps_dropped"]
     whole = f"{wording.percent(job['steps'] / steps)} of the recorded ones"
     whole += "; others lack a worker" if job["steps_dropped"] else ""
@@ -238,7 +238,7 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
 
 
 def _slowest(tables: UnitTables, pages: Mapping[str, str]) -> list[dict[str, object]]:
-    """Slowest workers with their hosts, and those hosts' records in other jobs."""
+    """Return the slowest workers with their hosts, and those hosts' records in other jobs."""
     workers = sorted(tables.workers, key=lambda row: (-row["slowdown"], row["rank"]))[:_SLOWEST]
     return [
         dict(row)

@@ -27,22 +27,22 @@ _LONGEST: Final = 40
 
 
 def job_page_path(day: date | str, job_id: str, run_id: str) -> str:
-    """Path of a unit's page, relative to the report's root; unique for each unit."""
+    """Return the path of a unit's page, relative to the report's root; unique for each unit."""
     return f"{day}/{JOBS_FOLDER}/{_file_name(job_id, run_id)}"
 
 
 def host_page_path(host: str) -> str:
-    """Path of a host's page, relative to the publication's folder."""
+    """Return the path of a host's page, relative to the publication's folder."""
     return f"{HOSTS_FOLDER}/{_file_name(host)}"
 
 
 def docs_path(warehouse_root: str, log_date: date, phase: str) -> str:
-    """Path or URL of the data docs of a phase and night."""
+    """Return the path or URL of the data docs of a phase and night."""
     return f"{warehouse_root}/{docs_name(log_date, phase)}"
 
 
 def docs_name(log_date: date, phase: str) -> str:
-    """Path of the data docs of a phase and night, relative to the warehouse's root."""
+    """Return the path of the data docs of a phase and night, relative to the warehouse's root."""
     return f"_quality/log_date={log_date.isoformat()}/{phase}.html"
 
 
@@ -68,12 +68,12 @@ def of_run(unit: Unit) -> str:
 
 
 def fix_command(unit: Unit, causes: Sequence[str], warehouse: str) -> str:
-    """Return the command that replays a unit with each of these causes fixed, and with all."""
+    """Return the command that replays a unit with each of these causes fixed, and with all of them fixed."""
     return f"{_of_unit('what-if', unit, warehouse)} {' '.join(f'--fix {cause}' for cause in causes)}"
 
 
 def timeline_command(unit: Unit, warehouse: str) -> str:
-    """Return the command that writes a unit's timeline, without the step's number at its end."""
+    """Return the command that writes a unit's timeline, ending before the step's number."""
     return f"{_of_unit('timeline', unit, warehouse)} --step "
 
 

@@ -1,4 +1,4 @@
-"""Losses in words: in GPU-hours if jobs state them, else in per cent of time; the waterfall."""
+"""Losses in words, in GPU-hours if jobs state GPU-hours, else in per cent of time; and the waterfall."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -12,7 +12,7 @@ from schemas.vocabulary import CAUSE_UNEXPLAINED, REPLAYED_STATUSES, Status
 
 
 class Measure(NamedTuple):
-    """Columns in which a fleet's loss is counted.
+    """Names of the columns that measure a fleet's loss.
 
     lost, of : what is lost, and of what; both may be summed.
     unit     : its name, behind a number; empty where shares alone speak.
@@ -30,7 +30,7 @@ TIME: Final = Measure("lost_s", "analysed_s", "", "seconds")
 
 
 def measure_of(tables: FleetTables) -> Measure:
-    """Choose GPU-hours as the measure, or time if no analysed unit of the period states them."""
+    """Choose GPU-hours as the measure, or time if no analysed unit of the period states GPU-hours."""
     totals = tables.totals.to_pylist()
     return TIME if not totals or totals[0]["analysed_gpu_hours"] is None else HOURS
 
@@ -43,7 +43,7 @@ def amount(lost: float | None, of: float | None, measure: Measure) -> str:
 
 
 def of_unit(fraction: float | None, gpu_hours: float | None) -> str:
-    """Return the loss of a unit or part of it: hours and share, or the share alone."""
+    """Return the loss of a unit or part of it, as GPU-hours and fraction, or the fraction alone."""
     if fraction is None:
         return wording.MISSING
     share = wording.percent(fraction)
@@ -51,7 +51,7 @@ def of_unit(fraction: float | None, gpu_hours: float | None) -> str:
 
 
 def interval(row: Mapping[str, Any], fraction: str) -> str:
-    """Return the ends of the 90 % interval of a loss or saving; empty if it has none."""
+    """Return the ends of the 90 % interval of a loss or saving; empty if there is no interval."""
     hours = HOURS_OF[fraction]
     if row.get(f"{hours}_low") is not None:
         return f"{wording.hours(row[f'{hours}_low'])} to {wording.hours(row[f'{hours}_high'])}"
@@ -61,13 +61,13 @@ def interval(row: Mapping[str, Any], fraction: str) -> str:
 
 
 def share(row: Mapping[str, Any], measure: Measure) -> float | None:
-    """Share lost of what was analysed."""
+    """Return the lost fraction of the analysed time."""
     lost, of = row[measure.lost], row[measure.of]
     return lost / of if of and lost is not None else None
 
 
 def unexplained(causes: Sequence[Row], steps: int) -> str:
-    """Return the loss that no cause explains, and why to trust it less; empty if it is zero.
+    """Return the loss that no cause explains, and why it is less certain; empty if the loss is zero.
 
     steps : of the unit.
     """
@@ -82,7 +82,7 @@ def unexplained(causes: Sequence[Row], steps: int) -> str:
 
 
 def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: int) -> str:
-    """Name the causes of most of what is unexplained, where their fixes save more after those of others."""
+    """Name the hidden causes that make up most of the unexplained loss, and what their fixes save."""
     hidden = [
         row
         for row in causes
@@ -113,7 +113,7 @@ def _with_worst(row: Row, steps: int) -> str:
 
 
 def _after_others(causes: Sequence[Row], hidden: Row) -> str:
-    """Return what a fix saves after those that hold, as a clause; empty if it prints as what it saves alone.
+    """Return, as a clause, what a fix saves after the fixes of causes that hold; empty if that is no more.
 
     Of two fixes that change each other's saving, the part of one is the mean of what it saves before and
     after the other. Of more, the tables have only the part.
@@ -136,7 +136,7 @@ def _after_others(causes: Sequence[Row], hidden: Row) -> str:
 
 
 def headline(job: Row) -> str:
-    """Return a sentence on what the job lost, or why no fleet figure includes it."""
+    """Return a sentence on what the job lost, or why no fleet figure includes the job."""
     lost = job["lost_fraction"]
     if job["status"] != Status.ANALYSED:
         why = why_in_no_figure(job)
@@ -169,12 +169,12 @@ def why_in_no_figure(job: Mapping[str, Any]) -> str:
 
 
 def not_used(job: Row) -> list[str]:
-    """Claims of a job's manifest or logs that nothing uses; that of its GPU-hours is in the headline."""
+    """Return claims of a job's manifest or logs that are not used, other than claims of GPU-hours."""
     return [each for each in job.get("refused_claims") or () if not each.startswith(_HOURS)]
 
 
 def _no_hours(job: Row) -> str:
-    """Why the job has no GPU-hours: none are stated, or those stated are not believed."""
+    """Return why the job has no GPU-hours: none are stated, or the stated ones are implausible."""
     claims = [each for each in job.get("refused_claims") or () if each.startswith(_HOURS)]
     return (
         f"its stated GPU-hours are not believed ({claims[0]})" if claims else "its GPU-hours are not stated"
@@ -203,7 +203,7 @@ _WIDTH: Final = 100.0
 
 
 def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str, Any]]:
-    """Return the bars to draw: name, amount and share in words, start and length.
+    """Return the bars to draw: name, amount and fraction in words, start and length.
 
     rows    : in any order, with place, figure, is_total and the amounts.
     amounts : their column, gpu_hours or seconds. Without events the chain ends at the ideal.

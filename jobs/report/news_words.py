@@ -1,4 +1,4 @@
-"""Causes new or gone, step times that changed, units not analysed, hosts that may be drained, in words."""
+"""News in words: new and gone causes, changed step times, units not analysed, hosts that may be drained."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -55,7 +55,7 @@ def _outcome(row: Mapping[str, Any]) -> str:
 
 
 def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences on new and gone causes, largest GPU-hours first, and the number left out."""
+    """Return sentences on new and gone causes, largest GPU-hours first, and the number of causes left out."""
     texts = []
     for change in ("new", "gone"):
         chosen = [row for row in rows if row["change"] == change]
@@ -66,7 +66,7 @@ def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def step_changes_of(log_date: date) -> str:
-    """Return the query for jobs whose step time has a new level since this day, the largest change first."""
+    """Return the query for jobs whose step time has a new level since this day, largest change first."""
     return f"""
         SELECT * FROM {JOB_CHANGES}
         WHERE log_date = DATE'{log_date}' AND since = log_date AND of = '{OF_STEP}'
@@ -75,14 +75,14 @@ def step_changes_of(log_date: date) -> str:
 
 
 def step_change_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences on jobs whose steps take longer or less since a day, and the number left out."""
+    """Return sentences on jobs whose step times changed since a day, and the number of jobs left out."""
     texts = [f"changed: {change_words(row, ' of ' + row['job_id'])}" for row in rows[:MOST_NEWS]]
     more = len(rows) - MOST_NEWS
     return [*texts, *([f"changed: and {more} more (straggler changes)"] if more > 0 else [])]
 
 
 def with_onsets(row: Mapping[str, Any], culprits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a row of news whose culprits say since when within the day they are slow.
+    """Return a row of news whose culprits state since when within the day they are slow.
 
     culprits : of job_causes, of the same unit and cause.
     """
@@ -105,7 +105,7 @@ def news_text(row: Mapping[str, Any]) -> str:
 
 
 def _first(names: Sequence[str]) -> list[str]:
-    """Return the first names, and how many more there are."""
+    """Return the first names, and the number of further names."""
     more = len(names) - _MOST_CULPRITS
     return [*names[:_MOST_CULPRITS], *([f"{more} more"] if more > 0 else [])]
 
@@ -122,7 +122,7 @@ def not_analysed_of(log_date: date) -> str:
 
 
 def not_analysed_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence on each of the first units in no figure, and the number left out.
+    """Return a sentence on each of the first units in no figure, and the number of units left out.
 
     rows : as not_analysed_of asks for them.
     """
@@ -149,19 +149,19 @@ _VERDICTS: Final = {
 
 
 def worth_it(rows: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
-    """Return the first hosts whose verdict is to drain them, or probably to."""
+    """Return the first hosts whose verdict is to drain them, certainly or probably."""
     return [row for row in rows if row["verdict"] not in NO_VERDICT][:most]
 
 
 def drain_texts(rows: Sequence[Mapping[str, Any]], days: int, most: int) -> list[str]:
-    """Return sentences on the first hosts that are worth a drain, and how many more there are."""
+    """Return sentences on the first hosts that are worth a drain, and the number of further hosts."""
     more = len(worth_it(rows, len(rows))) - most
     texts = [drain_text(row, days) for row in worth_it(rows, most)]
     return [*texts, *([f"drain: and {more} more (straggler drain)"] if more > 0 else [])]
 
 
 def drain_text(row: Mapping[str, Any], days: int) -> str:
-    """Return one sentence: what to do, what it saves and costs, why, and when the answer would be no."""
+    """Return one sentence: what to do, what it saves and costs, why, and when the advice would change."""
     certainly = "drain" if row["verdict"] == "drain" else "probably drain"
     return (
         f"{certainly} {row['host']}: {hours(row['expected_gpu_hours'])} GPU-hours expected back in "
@@ -171,7 +171,7 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
 
 
 def state(row: Mapping[str, Any]) -> str:
-    """Return how slow a host has been, in words, which others may hide it or be at fault instead."""
+    """Describe how slow a host has been, and which other hosts may hide this or be at fault instead."""
     slow = _STATES[row["state"]].format(row=row)
     lost, saved = row["share_lost"], row["share_saved"]
     if lost is not None and saved < _ALL_OF * lost:

@@ -70,7 +70,7 @@ def read_fleet(
 
 
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
-    """Units of a day that straggle or lose as much as one that does: most GPU-hours lost first, then slowest.
+    """Return units of a day that straggle or lose as much: most GPU-hours lost first, then slowest first.
 
     What no cause explains counts: against an ideal with slow ops in its mean, such a unit may not straggle.
     """
@@ -130,7 +130,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
 
 
 def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[Any, ...], _Rows]:
-    """Roles of the wholes that these units belong to; no query if there is none."""
+    """Return the roles of the wholes that these units belong to; runs no query if there are no wholes."""
     wholes = {(row["log_date"], row["part_of"]) for row in job_days if row["part_of"] is not None}
     if not wholes:
         return {}
@@ -142,7 +142,7 @@ def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[Any, ...], _Rows]:
 
 
 def _grouped(table: pa.Table, *key: str) -> dict[tuple[Any, ...], _Rows]:
-    """Rows of a table by the values of some columns, in their order."""
+    """Return rows of a table by the values of some columns, in their order."""
     found: dict[tuple[Any, ...], _Rows] = {}
     for row in table.to_pylist(maps_as_pydicts="strict"):
         found.setdefault(tuple(row[name] for name in key), []).append(row)
@@ -155,7 +155,7 @@ def sorted_by(table: pa.Table, *columns: str) -> pa.Table:
 
 
 def days_with_rows(reader: Reader) -> list[date]:
-    """Days that have units, analysed or not."""
+    """Return the days that have units, analysed or not."""
     found = reader.rows(f"SELECT DISTINCT log_date FROM {_JOB_DAYS}")
     return sorted(found["log_date"].to_pylist())
 
@@ -194,7 +194,7 @@ def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, st
 
 
 def of_hosts(hosts: Collection[str], first_day: date, last_day: date) -> str:
-    """Return SQL for the units that these hosts served and the time each lost to them."""
+    """Return SQL for the units that these hosts served, and for the time that each unit lost to them."""
     period = _period(first_day, last_day)
     return f"""
         SELECT * FROM (
@@ -216,7 +216,7 @@ def rejects_of(condition: str) -> str:
 
 
 def changes_of(units: Sequence[Unit]) -> str:
-    """Return SQL for the changes of the jobs of these units, as seen on their days."""
+    """Return SQL for the changes of these units' jobs, as seen on the units' days."""
     days, jobs = (
         on_days([unit.log_date for unit in units]),
         sql_strings(sorted({unit.job_id for unit in units})),

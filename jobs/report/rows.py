@@ -1,4 +1,4 @@
-"""Rows that pages are made from, as read by jobs.report.read."""
+"""Types for the rows that jobs.report.read reads and that pages show."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,11 +60,11 @@ class Publication:
 
     @property
     def period(self) -> str:
-        """Days of the period, as text."""
+        """Return the days of the period, as text."""
         return f"{self.first_day} to {self.day}" if self.first_day < self.day else str(self.day)
 
     def page_of(self, path: str) -> str | None:
-        """Return a job page's path relative to the publication's folder; None if it does not exist."""
+        """Return a job page's path relative to the publication's folder; None if the page does not exist."""
         if path not in self.pages:
             return None
         return path.removeprefix(f"{self.day}/") if path.startswith(f"{self.day}/") else f"../{path}"
@@ -103,5 +103,5 @@ class UnitTables:
 
     @property
     def key(self) -> Unit:
-        """Key of the unit."""
+        """Return the key of the unit."""
         return Unit(self.job["log_date"], self.job["job_id"], self.job["run_id"])

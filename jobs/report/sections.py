@@ -61,7 +61,7 @@ class Section(NamedTuple):
 
 
 def effective_time(tables: UnitTables) -> Section | None:
-    """Return the section on effective time; None without events."""
+    """Return the section on effective time; None if the unit has no events."""
     if not tables.further.get(JOB_TIME):
         return None
     (row,) = tables.further[JOB_TIME]
@@ -90,7 +90,7 @@ def _counted(row: Row) -> str:
 
 
 def whole(tables: UnitTables) -> Section | None:
-    """Return the section on the whole that a run belongs to; None if it belongs to none."""
+    """Return the section on the whole that a run belongs to; None if the run belongs to no whole."""
     part_of = tables.job.get("part_of")
     if part_of is None:
         return None
@@ -111,7 +111,7 @@ def whole(tables: UnitTables) -> Section | None:
 
 
 def _found_of_whole(roles: Sequence[Row], answered: Sequence[Row]) -> str:
-    """Describe the result for the whole, or why there is none."""
+    """Describe the result for the whole, or why there is no result."""
     if not roles:
         return "Only a night can say which role the others wait for: it needs the logs of all runs."
     if not answered:
@@ -144,7 +144,7 @@ def _role_cells(row: Row) -> Sequence[str]:
 
 
 def _returned(row: Row, name: str) -> str:
-    """Time that a faster role saves the whole: share, and GPU-hours if known."""
+    """Return the time that a faster role saves the whole, as a fraction, and as GPU-hours if known."""
     fraction, hours = row[f"saved_fraction_{name}"], row[f"saved_gpu_hours_{name}"]
     if fraction is None:
         return wording.MISSING
@@ -220,13 +220,13 @@ def _communication_cells(row: Row) -> tuple[str, ...]:
 
 
 def _time_of_unit(job: Row, time_s: float) -> str:
-    """Seconds of a step as a share of the unit, and in GPU-hours if it states them."""
+    """Return seconds of a step as a fraction of the unit, and as GPU-hours if the unit states them."""
     share = time_s / job["actual_step_s"]
     return loss.of_unit(share, None if job["gpu_hours"] is None else job["gpu_hours"] * share)
 
 
 def mitigations(tables: UnitTables) -> Section | None:
-    """Return the section on what mitigations save, best first."""
+    """Return the section on what mitigations save, largest saving first."""
     rows = tables.further.get(MITIGATIONS, ())
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""Templates of the pages, and the data dictionary: outside text is escaped, data embedded as inert JSON.
+"""Templates of the pages and the data dictionary; outside text is escaped, and data embedded as inert JSON.
 
 A browser lets a page do nothing but show what lies in it and beside it: each states such a policy.
 """
@@ -63,7 +63,7 @@ def page(name: str, values: Mapping[str, object]) -> bytes:
 
 
 def shared_files(*scripts: str) -> dict[str, bytes]:
-    """Script and style of this project, shared by all pages.
+    """Return the script and style of this project, which all pages share.
 
     scripts : parts of the script; all if left out
     """
@@ -77,12 +77,12 @@ def unbroken(text: str) -> str:
 
 
 def rounded(values: Iterable[float | None], digits: int = 6) -> list[float | None]:
-    """Round numbers for a page; nan becomes None."""
+    """Round numbers for a page; return None for nan."""
     return [None if value is None or math.isnan(value) else float(f"{value:.{digits}g}") for value in values]
 
 
 def columns(table: pa.Table) -> dict[str, object]:
-    """Columns of a table for embedding: numbers rounded, text and dates as indices into `names`."""
+    """Return a table's columns for embedding: rounded numbers; texts and dates as indices in `names`."""
     return {name: _column(table[name].combine_chunks()) for name in table.column_names}
 
 
@@ -152,7 +152,7 @@ def single_file(page: bytes, shared: Mapping[str, bytes]) -> bytes:
 
 
 def _escaped(policy: str) -> str:
-    """Escape a policy as the template does."""
+    """Escape a policy in the same way as the template."""
     return policy.replace("'", "&#39;")
 
 

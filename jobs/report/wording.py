@@ -17,7 +17,7 @@ FIX_OF_PAUSES_APART: Final = "collect garbage on all workers in the same steps"
 
 
 def hours(value: float | None) -> str:
-    """GPU-hours without unit: integers from 100 on, else three digits."""
+    """Return GPU-hours without unit: integers from 100 on, else three digits."""
     return MISSING if value is None else _digits(value)
 
 
@@ -37,7 +37,7 @@ def ratio(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return a time in the unit that makes it 1 to 1,000."""
+    """Return a time in the unit in which its number is between 1 and 1,000."""
     if value is None:
         return MISSING
     size = abs(value)
@@ -57,7 +57,7 @@ def counted(count: float, one: str) -> str:
 
 
 def adding_up(parts: Sequence[float], total: float, decimals: int | None = None) -> list[str]:
-    """Return numbers that add up exactly as they are printed, and after them their sum.
+    """Return numbers that add up exactly as they are printed, followed by their sum.
 
     Those that rounding down takes most from are rounded up.
 
@@ -74,7 +74,7 @@ def adding_up(parts: Sequence[float], total: float, decimals: int | None = None)
 
 
 def _digits(value: float) -> str:
-    """Integers from 100 on, millions from 1,000,000 on, else three significant digits; -0 becomes 0."""
+    """Return integers from 100 on, millions from 1,000,000 on, else three significant digits; -0 is 0."""
     if abs(value) >= 1e6:
         return f"{_digits(value / 1e6)} million"
     text = f"{value:,.{_decimals(value)}f}"
@@ -84,13 +84,13 @@ def _digits(value: float) -> str:
 
 
 def _decimals(value: float) -> int:
-    """Decimals of three significant digits, at most 4."""
+    """Return the number of decimals for three significant digits, at most 4."""
     size = abs(value)
     return 0 if size >= 99.95 or size == 0 else min(max(2 - math.floor(math.log10(size)), 0), 4)
 
 
 def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Words for a table row of a host, from the named query hosts."""
+    """Return words for a table row of a host from the named query hosts."""
     return {
         "host": row["host"],
         "slow_in": f"{row['jobs_slow']} of {counted(row['jobs'], 'job')}",
@@ -105,7 +105,7 @@ def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recurrence(row: Mapping[str, Any]) -> str:
-    """One verdict on a host from both kinds of evidence: measured slow, and slow beyond chance.
+    """Return one verdict on a host from both kinds of evidence: measured slow, and slow beyond chance.
 
     In brackets: how likely, at most, chance alone makes any of the hosts asked about slow in as many jobs;
     where that bound is 1, their number says nothing. In one job nothing recurs.

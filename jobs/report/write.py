@@ -1,4 +1,4 @@
-"""Write reports: the period up to a log date, and a page for each of its straggling jobs."""
+"""Writer of reports: the period up to a log date, and a page for each of its straggling jobs."""
 
 import logging
 import os.path
@@ -30,11 +30,11 @@ _IN_STORE: Final = "jobs.report.in_store"
 
 
 class NoRowsError(QuestionError):
-    """Raised for a report of a day without rows; the message names the nearest days that have some."""
+    """Raised for a report of a day without rows; the message names the nearest days that have rows."""
 
 
 def write_report(reader: Reader, settings: Settings, log_date: date) -> str:
-    """Replace the publication of a log date; returns its folder. Raises NoRowsError without rows."""
+    """Replace the publication of a log date; return its folder. Raises NoRowsError without rows."""
     with report_root(settings) as root:
         return _shown(settings, root, _write_report(reader, settings, log_date, root))
 
@@ -62,7 +62,7 @@ def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path
 def write_reports(
     reader: Reader, settings: Settings, changed: Collection[date], asked: Collection[date]
 ) -> None:
-    """Write the reports of some days, and rewrite existing ones whose period includes changed days.
+    """Write the reports of some days, and rewrite existing reports whose period includes changed days.
 
     A day without rows gets none.
     """
@@ -81,7 +81,7 @@ def write_reports(
 def write_job_page(
     reader: Reader, settings: Settings, unit: Unit, alone: Path | None = None
 ) -> tuple[str, str]:
-    """Write the page of a unit into its day's publication, or as one file; returns its headline and the page.
+    """Write the page of a unit into its day's publication or as one file; return its headline and the page.
 
     Raises SettingsError where the file cannot be written.
     """
@@ -120,14 +120,14 @@ def _report_url(settings: Settings) -> str:
 
 
 def _shown(settings: Settings, root: Path, made: Path) -> str:
-    """Path or URL at which readers find the files."""
+    """Return the path or URL at which readers find the files."""
     if settings.report_folder is not None:
         return str(made)
     return f"{_report_url(settings)}/{made.relative_to(root).as_posix()}"
 
 
 def warehouse_name(settings: Settings) -> str:
-    """Return the warehouse's name for commands; empty for the default one."""
+    """Return the warehouse's name for commands; empty for the default warehouse."""
     path = settings.paths.warehouse
     if "://" in path:
         return path
@@ -186,5 +186,5 @@ def contents(fleet: FleetTables, units: Sequence[UnitTables], publication: Publi
 
 
 def quality_from(root: Path, day: date, page: Path) -> str:
-    """Path from a day's publication to a page of the data docs; empty if it does not exist."""
+    """Return the path from a day's publication to a page of the data docs; empty if there is no page."""
     return Path(os.path.relpath(page, root / str(day))).as_posix() if page.is_file() else ""

@@ -44,11 +44,11 @@ _JOB_ID: Final = "--job-id"
 
 
 class Arguments(SimpleNamespace):
-    """Parsed arguments: an attribute each, and the arguments as typed in `arguments`."""
+    """Parsed arguments: an attribute for each, and the arguments as typed in `arguments`."""
 
 
 class _Value(click.ParamType[object]):
-    """Argument type parsed by a function, whose ValueError explains a refusal."""
+    """Argument type that a function parses, whose ValueError explains a refusal."""
 
     def __init__(self, read: Callable[[str], object], shown: str) -> None:
         self._read, self._shown, self.name = read, shown, shown.lower()
@@ -73,7 +73,7 @@ class _Value(click.ParamType[object]):
 
 
 class _Name(click.Choice[str]):
-    """Choice of names, case-insensitive; errors suggest the closest."""
+    """Argument type for a choice of names, case-insensitive; errors suggest the closest name."""
 
     def __init__(self, names: Collection[str]) -> None:
         super().__init__(list(names), case_sensitive=False)
@@ -117,13 +117,13 @@ INTERRUPTED: Final = "interrupted"
 
 
 def end_interrupted(message: str = INTERRUPTED) -> int:
-    """Say that the running command was interrupted, which click would say by an empty line."""
+    """Print that the running command was interrupted, instead of the empty line that click prints."""
     complain(f"{called()}: {message}")
     return Exit.INTERRUPTED
 
 
 class Command(click.Command):
-    """A command: called with arguments, or those of the process, it runs and returns the exit status.
+    """Command that is called with arguments, or those of the process, and returns the exit status.
 
     body : does the work and returns the exit status; wrong arguments that it finds are a click.UsageError
     epilog : lines printed as they are below the description of the arguments
@@ -158,7 +158,7 @@ class Command(click.Command):
         return run(self, argv)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; raises UsageError unless exactly one of `one_of` is given."""
+        """Parse the arguments; raise UsageError unless exactly one of `one_of` is given."""
         ctx.meta[_TYPED] = list(args)
         args = self._comments_last(args)
         try:
@@ -173,7 +173,7 @@ class Command(click.Command):
         return rest
 
     def _other_form(self, ctx: click.Context, args: list[str], error: click.UsageError) -> str:
-        """Say how this command is given a job, where one was given as others are; empty elsewhere."""
+        """Suggest how this command takes a job, if it was given as for other commands; empty otherwise."""
         if isinstance(error, click.NoSuchOption):
             takes_job = any(each.metavar in _RUNS_OR_JOBS for each in self.params)
             job = _value_of(_JOB_ID, args) if takes_job and error.option_name == _JOB_ID else ""
@@ -225,7 +225,7 @@ class Command(click.Command):
         return status
 
     def _refused(self, error: Exception) -> str:
-        """Say which place this user, or anybody, may not use; empty if it is another error."""
+        """Describe a path that this user, or any user, may not use; empty if the error is another."""
         is_read_only = isinstance(error, OSError) and error.errno == errno.EROFS
         if not isinstance(error, OSError) or not (is_read_only or isinstance(error, PermissionError)):
             return ""
@@ -235,7 +235,7 @@ class Command(click.Command):
 
 
 def _value_of(name: str, args: Sequence[str]) -> str:
-    """Value that typed arguments give to an option, as for a shell; empty without one."""
+    """Return the value that typed arguments give to an option, quoted for a shell; empty if there is none."""
     for each, behind in zip_longest(args, args[1:], fillvalue=""):
         typed, is_one, value = each.partition("=")
         if typed == name and (found := value if is_one else behind):
@@ -307,7 +307,7 @@ def called() -> str:
 
 
 def log_date(text: str) -> date:
-    """Parse a date as in the landing's folders, 2026-01-05; raises ValueError."""
+    """Parse a date as in the landing's folders, 2026-01-05; raise ValueError for other texts."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -337,21 +337,21 @@ not_negative: Final = partial(_at_least, 0)
 
 
 def _number(text: str) -> float:
-    """A number; NaN for any other text."""
+    """Return a text as a number; NaN for a text that is not a number."""
     with suppress(ValueError):
         return float(text)
     return math.nan
 
 
 def not_negative_number(text: str) -> float:
-    """Parse a finite number of at least 0, such as 0.9; raises ValueError."""
+    """Parse a finite number of at least 0, such as 0.9; raise ValueError for other texts."""
     if not 0 <= _number(text) < math.inf:
         raise ValueError(f"{text!r} is not a number of at least 0")
     return float(text)
 
 
 def probability(text: str) -> float:
-    """Parse a number between 0 and 1, such as 0.95; raises ValueError."""
+    """Parse a number between 0 and 1, such as 0.95; raise ValueError for other texts."""
     if not 0 < _number(text) < 1:
         raise ValueError(f"{text!r} is not a probability between 0 and 1, such as 0.95")
     return float(text)

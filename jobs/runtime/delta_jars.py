@@ -1,4 +1,4 @@
-"""Delta's JARs: fetched once into the environment by Spark's resolver, then used without network.
+"""Delta's JARs, which Spark's resolver fetches once into the environment and sessions use without network.
 
 Run as a module it fetches them; `make setup` does.
 """
@@ -43,7 +43,7 @@ def resolved_jars(packages: Sequence[str]) -> list[str]:
 
 
 def resolver_conf(spark: SparkSettings) -> dict[str, str]:
-    """Spark settings that let it resolve Delta's JARs into the environment's folder."""
+    """Return Spark settings by which its resolver puts Delta's JARs into the environment's folder."""
     return {
         "spark.jars.packages": ",".join(spark.packages),
         "spark.jars.excludes": ",".join(spark.excludes),
@@ -52,7 +52,7 @@ def resolver_conf(spark: SparkSettings) -> dict[str, str]:
 
 
 def fetch(spark: SparkSettings) -> list[str]:
-    """Fetch Delta's JARs and return their paths; JARs of other versions are removed.
+    """Fetch Delta's JARs and return their paths; remove JARs of other versions.
 
     Raises DeltaJarsError when the resolver cannot get them, JavaNotFoundError without Java.
     """
@@ -73,7 +73,7 @@ def _jar_name(package: str) -> str:
 
 
 def _explain(packages: Sequence[str], output: str) -> str:
-    """Extract the reason from the resolver's output, and say what to do."""
+    """Extract the reason from the resolver's output, and describe what to do."""
     lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
     # It asks Maven Central first and then a second place, which nothing here needs.
     first = [line for line in lines if "spark-packages" not in line]

@@ -6,7 +6,7 @@ from schemas.vocabulary import Exit
 
 
 class PlainError(Exception):
-    """Ends a command with its message and this exit status."""
+    """Error that ends a command with its message and this exit status."""
 
     exit_status: ClassVar[int] = Exit.FAILED
 
@@ -18,4 +18,4 @@ class WrongInputError(PlainError):
 
 
 class DamagedError(PlainError):
-    """Raised for a warehouse file that differs from what was written; the message names it."""
+    """Raised for a warehouse file that differs from what was written; the message names the file."""

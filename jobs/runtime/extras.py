@@ -1,4 +1,4 @@
-"""Optional packages, and the extra of the install that brings each."""
+"""Optional packages, and for each the extra of this project that installs it."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ _ALONE: Final = ("pandas", "polars")
 
 
 def missing(error: BaseException | None) -> str | None:
-    """Return how to install a package that an import did not find; None if it is not an optional one."""
+    """Return how to install a package that an import did not find; None if the package is not optional."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if name in _ALONE:
         return f"{name} is not installed: pip install {name}"

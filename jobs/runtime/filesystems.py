@@ -41,7 +41,7 @@ def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
 
 @lru_cache(maxsize=8)
 def _by_delta(bucket: str) -> fs.FileSystem:
-    """Filesystem of a bucket, reached by the same variables as Delta's commits there: Arrow reads others."""
+    """Return the filesystem of a bucket with Delta's environment variables, which differ from Arrow's."""
     handler = import_module("deltalake.fs").DeltaStorageHandler
 
     class Handler(handler):  # type: ignore[misc, valid-type]  # its own does not take Arrow's buffers
@@ -52,7 +52,7 @@ def _by_delta(bucket: str) -> fs.FileSystem:
 
 
 def reached(root: str) -> tuple[fs.FileSystem, str]:
-    """Filesystem of any URL that pyarrow or fsspec can open, and the path within it.
+    """Return the filesystem of any URL that pyarrow or fsspec can open, and the path within it.
 
     Raises StoreError where neither can, as for hdfs:// without Hadoop's library.
     """
@@ -68,7 +68,7 @@ def reached(root: str) -> tuple[fs.FileSystem, str]:
 
 
 def delivered(filesystem: fs.FileSystem, path: str, url: str) -> BinaryIO:
-    """Open a file of a store; see stores.Store.open. url : of the file, for messages."""
+    """Open a file of a store; see stores.Store.open. url : the file's URL, for messages"""
     with delivering(url):
         try:
             opened = filesystem.open_input_file(path)
@@ -89,12 +89,12 @@ def delivered_whole(root: str, name: str) -> BinaryIO:
 
 
 class StoreError(PlainError):
-    """Raised when a store does not answer or refuses a request. The message is one line."""
+    """Raised when a store does not answer or refuses a request; the message is one line."""
 
 
 @contextmanager
 def delivering(url: str) -> Iterator[None]:
-    """Turn errors of a store into StoreError, which names what was to be read."""
+    """Turn errors of a store into StoreError, which names the file or folder that was read."""
     try:
         yield
     except FileNotFoundError:
@@ -107,12 +107,12 @@ def delivering(url: str) -> Iterator[None]:
 
 
 def is_of_store(error: BaseException, said: str) -> bool:
-    """Whether a store's client raised an error; the system numbers its own. said : the error's text"""
+    """Return whether a store's client, not the system, raised an error. said : the error's text"""
     return (type(error) is OSError and error.errno is None) or bool(_OF_STORE.search(said))
 
 
 class _Delivered(RawIOBase):
-    """A file of a store whose read errors become StoreError."""
+    """File of a store whose read errors become StoreError."""
 
     def __init__(self, file: pa.NativeFile, url: str) -> None:
         self._file, self._url = file, url
@@ -140,7 +140,7 @@ class _Delivered(RawIOBase):
 
 
 class _Written(RawIOBase):
-    """An object that is written from any buffers. It exists once it is closed."""
+    """Object of a store that is written from any buffers, and exists once it is closed."""
 
     def __init__(self, writer: Any) -> None:  # noqa: ANN401  # obstore's
         self._writer, self._bytes = writer, 0

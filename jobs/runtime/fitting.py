@@ -1,4 +1,4 @@
-"""Fit rows to the screen width, important columns first; or print each row as a list, like `psql -x`."""
+"""Fit rows to the screen width, important columns first, or print each row as a list, like `psql -x`."""
 
 import json
 import math
@@ -38,17 +38,17 @@ _DIGITS: Final = 5
 
 
 def screen_width(out: TextIO) -> int:
-    """Width of the terminal in characters, or a default if output is not a terminal."""
+    """Return the width of the terminal in characters, or a default if output is not a terminal."""
     return shutil.get_terminal_size((WITHOUT_SCREEN, 0)).columns if out.isatty() else WITHOUT_SCREEN
 
 
 def say_fitting(*lines: str) -> None:
-    """Print sentences; at a terminal they are broken between words, but not JSON, which is copied."""
+    """Print sentences; break them between words at a terminal, except JSON, which users copy."""
     say(*(part for line in lines for part in _broken(line, sys.stdout)))
 
 
 def complain_fitting(line: str) -> None:
-    """Print a sentence on standard error; at a terminal it is broken between words."""
+    """Print a sentence on standard error; break it between words at a terminal."""
     for part in _broken(line, sys.stderr):
         complain(part)
 
@@ -66,7 +66,7 @@ def _broken(line: str, out: TextIO) -> list[str]:
 def write_fitting(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], is_number: Sequence[bool], out: TextIO
 ) -> list[str]:
-    """Write rows fitted to the screen width; returns the columns left out."""
+    """Write rows fitted to the screen width; return the columns left out."""
     width = screen_width(out)
     cells = [[brief(value) for value in row] for row in rows]
     least, most = _widths(columns, cells, is_number)
@@ -91,7 +91,7 @@ def write_fitting(
 def _write_lines(
     cells: Sequence[Sequence[str]], wide: Sequence[int], is_number: Sequence[bool], out: TextIO
 ) -> None:
-    """Write table cells side by side, each of several lines."""
+    """Write table cells side by side, each with several lines."""
     for texts in zip_longest(*cells, fillvalue=""):
         line = [
             text.rjust(room) if is_right else text.ljust(room)
@@ -147,7 +147,7 @@ def _cut(text: str) -> str:
 def _widths(
     columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool]
 ) -> tuple[list[int], list[int]]:
-    """Minimum and preferred width of each column; words and numbers are never broken."""
+    """Return the minimum and preferred width of each column; words and numbers are never broken."""
     least, most = [], []
     for place, name in enumerate(columns):
         values = [row[place] for row in cells]
@@ -160,7 +160,7 @@ def _widths(
 
 
 def _chosen(columns: Sequence[str], least: Sequence[int], width: int) -> list[int]:
-    """Positions of the columns that fit: the leftmost, then the most important, in table order."""
+    """Return positions of the columns that fit: the leftmost, then the most important, in table order."""
 
     def rank(place: int) -> tuple[int, int]:
         if place < _FIRST:
@@ -178,7 +178,7 @@ def _chosen(columns: Sequence[str], least: Sequence[int], width: int) -> list[in
 
 
 def _shared(width: int, least: Sequence[int], most: Sequence[int]) -> list[int]:
-    """Distribute a width among columns: the minimum first, then small wishes before large ones."""
+    """Distribute a width among columns: all minimum widths first, then the smallest further needs."""
     wide = list(least)
     room = width - sum(least)
     wanting = sorted(range(len(least)), key=lambda place: most[place] - least[place])

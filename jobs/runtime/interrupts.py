@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark works."""
+"""Handling of Ctrl-C while Spark works."""
 
 import signal
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _OF_DUCKDB: Final = "Query interrupted"
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Whether an error only follows from Ctrl-C.
+    """Return whether an error is only a consequence of Ctrl-C.
 
     What waits for rows of a job that was cancelled raises that, while KeyboardInterrupt is handled.
     """
@@ -27,7 +27,7 @@ def is_interruption(error: BaseException) -> bool:
 
 @contextmanager
 def own_handler() -> Iterator[None]:
-    """Keep the handler of Ctrl-C, which a new Spark context replaces."""
+    """Keep the handler of Ctrl-C, which a new Spark context would replace."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -38,7 +38,7 @@ def own_handler() -> Iterator[None]:
 
 @contextmanager
 def interruptible(spark: SparkSession) -> Iterator[None]:
-    """Cancel Spark's jobs on Ctrl-C, and raise KeyboardInterrupt for every error that only follows from it.
+    """Cancel Spark's jobs on Ctrl-C, and raise KeyboardInterrupt for every error that results from it.
 
     Spark's own handler asks the JVM for it, often in the middle of another answer, which then looks broken.
     """

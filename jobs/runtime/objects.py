@@ -1,4 +1,4 @@
-"""Read, conditionally write, and remove whole objects of a store."""
+"""Functions that read, conditionally write, and remove whole objects of a store."""
 
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,7 @@ def _asking() -> Iterator[None]:
 
 
 class Object(NamedTuple):
-    """An object below a root. modified_us : Unix time of its last change, by the store's clock [us]"""
+    """Object below a root. modified_us : Unix time of its last change, by the store's clock [us]"""
 
     name: str
     size: int
@@ -62,13 +62,13 @@ def store_at(root: str) -> ObjectStore:
 
 
 def content(root: str, name: str) -> bytes | None:
-    """Content of an object; None if it does not exist."""
+    """Return the content of an object; None if the object does not exist."""
     found = version(root, name)
     return None if found is None else found.content
 
 
 def version(root: str, name: str) -> Version | None:
-    """Content and ETag of an object; None if it does not exist."""
+    """Return content and ETag of an object; None if the object does not exist."""
     try:
         with _asking():
             found = obstore.get(store_at(root), name)
@@ -79,7 +79,7 @@ def version(root: str, name: str) -> Version | None:
 
 
 def contents(root: str, names: Sequence[str]) -> list[bytes]:
-    """Contents of several objects, read in parallel. Raises FileNotFoundError if any is missing."""
+    """Read the contents of several objects in parallel. Raises FileNotFoundError if one is missing."""
     if not names:
         return []
     with _asking(), ThreadPoolExecutor(min(_AT_A_TIME, len(names))) as beside:
@@ -100,12 +100,12 @@ def write(root: str, name: str, content: bytes) -> None:
 
 
 def writer(root: str, name: str) -> Any:  # noqa: ANN401  # obstore has no public name for it
-    """Open an object to write it in parts; it is created or replaced when it is closed."""
+    """Open an object to write it in parts; the object is created or replaced when it is closed."""
     return obstore.open_writer(store_at(root), name)
 
 
 def create(root: str, name: str, content: bytes) -> str | None:
-    """Create an object and return its ETag; None if it exists. If several try at once, one succeeds."""
+    """Create an object and return its ETag; None if it exists. Of several callers at once, one succeeds."""
     try:
         with _asking():
             return obstore.put(store_at(root), name, content, mode="create")["e_tag"]
@@ -114,7 +114,7 @@ def create(root: str, name: str, content: bytes) -> str | None:
 
 
 def replace(root: str, name: str, content: bytes, mark: str) -> str | None:
-    """Replace an object that still has this ETag and return the new one; None if it has another."""
+    """Replace an object that still has this ETag and return the new ETag; None if it has another."""
     try:
         with _asking():
             return obstore.put(store_at(root), name, content, mode={"e_tag": mark})["e_tag"]

@@ -26,7 +26,7 @@ _GB: Final = 1e9
 
 
 class Ended(NamedTuple):
-    """Result of a piece that killed its process; `why` is a sentence."""
+    """Result of a piece of work that killed its process; `why` is a sentence."""
 
     why: str
 
@@ -36,7 +36,7 @@ class _Raised(NamedTuple):
 
 
 def is_again() -> bool:
-    """Whether this is a retry of a Spark task."""
+    """Return whether this is a retry of a Spark task."""
     context = TaskContext.get()
     return context is not None and context.attemptNumber() > 0
 
@@ -44,7 +44,7 @@ def is_again() -> bool:
 def one_by_one(
     work: Callable[[Piece], Found], pieces: Sequence[Piece], most_bytes: int | None = None
 ) -> Iterator[Found | Ended]:
-    """Yield the result of each piece in order, or Ended if it killed its process.
+    """Yield the result of each piece in order, or Ended if the piece killed its process.
 
     work : a function of a module, or a partial of one
     most_bytes : memory that the process may have; left out, half of all that is there. [B]
@@ -95,7 +95,7 @@ def _process() -> subprocess.Popen[bytes]:
 
 
 def _results(process: subprocess.Popen[bytes], task: object) -> Iterator[Any]:
-    """Send a task to a subprocess, and yield its results until it ends."""
+    """Send a task to a subprocess, and yield its results until the subprocess ends."""
     given, results = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
     with suppress(BrokenPipeError), given:
         pickle.dump(task, given)

@@ -67,7 +67,7 @@ def _packed(target: Path, contents: Mapping[str, bytes]) -> Path:
 
 
 def _digest(content: bytes) -> str:
-    """SHA-256 of a file, encoded for a wheel's RECORD."""
+    """Return the SHA-256 of a file, encoded for a wheel's RECORD."""
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 

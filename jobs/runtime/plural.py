@@ -1,4 +1,4 @@
-"""Counts of things in words."""
+"""Numbers of things in words."""
 
 
 def plural(count: float, one: str, shown: str = "") -> str:

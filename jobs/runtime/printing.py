@@ -1,4 +1,4 @@
-"""Print rows for people and programs: aligned table, CSV, JSON, Markdown or tab-separated lines."""
+"""Printing of rows for people and programs: aligned table, CSV, JSON, Markdown or tab-separated lines."""
 
 import csv
 import json
@@ -68,7 +68,7 @@ class Result:
 
     @property
     def aligned_right(self) -> Sequence[bool]:
-        """Whether each column is aligned to the right."""
+        """Return, for each column, whether it is aligned to the right."""
         if self.is_number is not None:
             return self.is_number
         return [
@@ -77,7 +77,7 @@ class Result:
 
 
 def is_for_people(form: str | None, out: TextIO) -> bool:
-    """Whether the output is for people, who need headings and explanations."""
+    """Return whether the output is for people, who need headings and explanations."""
     return form in _FOR_PEOPLE or (form is None and out.isatty())
 
 
@@ -95,7 +95,7 @@ def write(result: Result, form: str | None, out: TextIO, *, as_lists: bool = Fal
 def write_batches(
     batches: Iterable[Result], form: str | None, out: TextIO, *, as_lists: bool = False
 ) -> tuple[int, bool]:
-    """Write like `write` rows that come in batches of the same columns, at least one, each when it comes.
+    """Write batches of rows like `write`, each as soon as it arrives; there must be at least one batch.
 
     A table has a heading, and widths, for each batch with rows.
 
@@ -128,7 +128,7 @@ def _write_lists(batches: Iterable[Result], out: TextIO) -> None:
 
 
 def fit(result: Result, out: TextIO) -> None:
-    """Write rows fitted to the terminal or page; names left-out columns on standard error."""
+    """Write rows fitted to the terminal or page; name left-out columns on standard error."""
     _fit_batches([result], out)
 
 
@@ -144,7 +144,7 @@ def _fit_batches(batches: Iterable[Result], out: TextIO) -> None:
 
 
 def _write_tab(batches: Iterable[Result], out: TextIO) -> None:
-    """Write one line per row, exact; null is empty, and control characters are escaped."""
+    """Write one line per row with exact values; null is empty, and control characters are escaped."""
     for row in _lines(batches):
         texts = ("" if each is None else printable(str(_flat(each))) for each in row)
         out.write("\t".join(texts) + "\n")
@@ -249,7 +249,7 @@ def shown(value: object) -> str:
 
 
 def _flat(value: object) -> object:
-    """A value, as JSON if it is nested."""
+    """Return a value, as JSON if it is nested."""
     return _json(_plain(value)) if isinstance(value, list | dict | tuple) else value
 
 

@@ -1,4 +1,4 @@
-"""Progress bars on standard error; silent without a terminal."""
+"""Progress bars on standard error, which are silent without a terminal."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -53,7 +53,7 @@ def steps(text: str, names: Sequence[str]) -> Iterator[Iterator[str]]:
 
 @contextmanager
 def counting(text: str, units: int) -> Iterator[Callable[[str, int], None]]:
-    """Yield a function that reports progress; shows units done and time left."""
+    """Yield a function that reports progress, and show units done and time left."""
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
     with _bar(*columns, TextColumn("units,"), TimeRemainingColumn(), TextColumn("left")) as bar:
         task = bar.add_task(text, total=units)
@@ -61,7 +61,7 @@ def counting(text: str, units: int) -> Iterator[Callable[[str, int], None]]:
 
 
 def spread(text: str, work: Callable[[Task], Result], tasks: Sequence[Task], workers: int) -> list[Result]:
-    """Run tasks in this process or several; returns the results in order of the tasks.
+    """Run tasks in this process or several processes; return the results in the order of the tasks.
 
     work : with several processes, a function that they can import by name
     """

@@ -10,7 +10,7 @@ PROJECT: Final = Path(__file__).resolve().parents[2]
 
 
 def is_zip() -> bool:
-    """Whether the project runs from its zip."""
+    """Return whether the project runs from its zip."""
     return PROJECT.is_file()
 
 

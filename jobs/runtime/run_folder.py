@@ -47,7 +47,7 @@ def remove_left_behind() -> None:
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether this user owns the folder; folders that others create under the same names are left alone."""
+    """Return whether this user owns the folder; other users' folders of the same names are left alone."""
     try:
         return folder.is_dir() and not folder.is_symlink() and folder.lstat().st_uid == os.getuid()
     except FileNotFoundError:  # another process was faster

@@ -1,4 +1,4 @@
-"""Creates Spark sessions, the only module that does, so that all entry points share settings.
+"""Creation of Spark sessions, only in this module, so that all entry points share settings.
 
 Nothing has to be activated or exported: Java, the executors' Python, this project's code and Delta's JARs are
 found here. Under spark-submit its options win over conf/.
@@ -52,7 +52,7 @@ class SessionError(PlainError):
 
 @contextmanager
 def session(settings: Settings, app_name: str) -> Iterator[SparkSession]:
-    """Yield the active session, else a new one that is stopped at the end."""
+    """Yield the active session, or else a new session that is stopped at the end."""
     active = SparkSession.getActiveSession()
     if active is not None:
         with interruptible(active):
@@ -104,7 +104,7 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
 
 
 def running_gateway() -> JavaGateway | None:
-    """Return the gateway to this process's JVM; None if none was started."""
+    """Return the gateway to this process's JVM; None if no JVM was started."""
     return SparkContext._gateway  # noqa: SLF001  # no public way to it
 
 
@@ -132,13 +132,13 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
 
 
 def _by_path(jars: Sequence[str], conf: Mapping[str, str]) -> dict[str, str]:
-    """Settings that give these JARs to executors and to the driver's class path."""
+    """Return settings that give these JARs to executors and to the driver's class path."""
     class_path = [*filter(None, [conf.get(_CLASS_PATH, "")]), *jars]
     return {"spark.jars": ",".join(jars), _CLASS_PATH: os.pathsep.join(class_path)}
 
 
 def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
-    """Spark settings from conf/; a local master also binds loopback and gives workers the project's code."""
+    """Return Spark settings from conf/; a local master binds loopback and gives workers the code."""
     if not _is_local(master):
         return {**({"spark.master": master} if master else {}), **spark.conf}
     return {
@@ -151,7 +151,7 @@ def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
 
 
 def _tried_again(master: str) -> str:
-    """Let a local master retry tasks once; the retry runs units one by one."""
+    """Let a local master retry tasks once; the retry runs units in separate processes."""
     threads = _LOCAL.fullmatch(master)
     return master if threads is None else f"local[{threads[1] or 1}, {_ATTEMPTS}]"
 
@@ -161,7 +161,7 @@ def _is_local(master: str | None) -> bool:
 
 
 def _has_delta(gateway: JavaGateway) -> bool:
-    """Whether the JVM has Delta's classes; without them Spark fails only at the first table."""
+    """Return whether the JVM has Delta's classes; without them Spark fails only at the first table."""
     try:
         _class_loader(gateway).loadClass(_DELTA_CLASS)
     except Py4JJavaError:
@@ -191,13 +191,13 @@ def _no_delta(spark: SparkSettings) -> str:
 
 
 def log_file(named: str | None) -> Path:
-    """Return the file for Spark's output: from the settings, or a temporary one."""
+    """Return the file for Spark's output, from the settings, or a temporary file."""
     return run_folder() / "spark.log" if named is None else Path(named)
 
 
 @contextmanager
 def log_on_error(named: str | None, entry_point: str) -> Iterator[None]:
-    """If the block fails, log the path of Spark's output; a temporary file is copied and kept."""
+    """Log the path of Spark's output if the block fails; copy and keep a temporary file."""
     try:
         yield
     except Exception:
@@ -208,7 +208,7 @@ def log_on_error(named: str | None, entry_point: str) -> Iterator[None]:
 
 
 def _last_line(log: Path) -> str:
-    """Return Spark's last line of output; empty if it printed only its usual start messages."""
+    """Return the last line of Spark's output; empty if it printed only its usual start messages."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     printed = [line.strip() for line in lines if line.strip() and not line.startswith(_AT_EVERY_START)]
     return printed[-1] if printed else ""

@@ -1,4 +1,4 @@
-"""Reads conf/, the only module that does: base.toml, overlays, and command-line overrides.
+"""The only reader of conf/: base.toml, overlays, and overrides from the command line.
 
 A settings file may say `extends = "base"`, "local", "cluster", "kubernetes" or "yarn"; without it, it lies on
 top of local.toml.
@@ -31,11 +31,11 @@ _WORDS: Final = {"extra_forbidden": "unknown key", "missing": "missing key"}
 
 
 class SettingsError(WrongInputError):
-    """Raised for settings that cannot be used. The one-line message names file and key."""
+    """Raised for settings that cannot be used; the one-line message names file and key."""
 
 
 def write_named(option: str, file: Path, content: bytes) -> None:
-    """Write the file that an option names. Raises SettingsError where it cannot be written."""
+    """Write the file that an option names. Raises SettingsError if the file cannot be written."""
     try:
         file.write_bytes(content)
     except OSError as error:
@@ -62,7 +62,7 @@ class Settings(sections.Section):
 
     @property
     def report_folder(self) -> Path | None:
-        """Local folder of the report: `paths.report`, else REPORT in the warehouse.
+        """Return the local folder of the report: `paths.report`, or else REPORT in the warehouse.
 
         None where the warehouse is not a folder of this machine and no other one is named.
         """
@@ -117,7 +117,7 @@ def with_spark_conf(settings: Settings, conf: Mapping[str, str]) -> Settings:
 
 
 def _layers(chosen: str) -> list[_Layer]:
-    """Load all settings files involved, base first, as (name, contents)."""
+    """Load all files of settings, the base file first, as (name, contents)."""
     layers: list[_Layer] = []
     wanted: str | None = chosen
     while wanted is not None:
@@ -142,7 +142,7 @@ def _read(name: str, file: Traversable) -> dict[str, Any]:
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two tables of settings: subtables recursively, other values replaced."""
+    """Merge two tables of settings: subtables recursively, while other values are replaced."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
@@ -151,7 +151,7 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
-    """Describe the first validation error, with the topmost file that has the key, else the base."""
+    """Describe the first validation error, with the topmost file that has the key, or else the base file."""
     first = error.errors(include_url=False)[0]
     place = first["loc"]
     name = next((name for name, values in reversed(layers) if _has(values, place)), layers[0][0])
@@ -166,7 +166,7 @@ def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
 
 
 def _beside(values: Any, place: Sequence[int | str]) -> list[str]:  # noqa: ANN401  # of any depth
-    """Keys that the base has beside a key."""
+    """Return the keys that stand beside a key in the base settings."""
     for key in place[:-1]:
         values = values.get(key) if isinstance(values, dict) else None
     return [*values] if isinstance(values, dict) else []

@@ -8,7 +8,7 @@ from schemas.drain import HISTORY_DAYS, DrainTerms
 
 
 class Section(BaseModel):
-    """Base class of settings sections; immutable."""
+    """Immutable base class of the sections of the settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -34,7 +34,7 @@ class PathSettings(Section):
 
 
 class SimulationSettings(Section):
-    """The ideal of the simulation, and limits that decide a unit's status."""
+    """Settings of the simulation's ideal, and limits that decide a unit's status."""
 
     ideal: Literal["pooled-mean-median", "pooled-median", "stage-mean-median", "stage-median"]
     minimum_steps: Annotated[int, Field(ge=1)]
@@ -61,7 +61,7 @@ class LandingSettings(Section):
 
 
 class HealthSettings(Section):
-    """How `convert-health --from csv` reads a CSV: column or =constant of each key, words for others."""
+    """Rules by which `convert-health --from csv` reads a CSV: columns or constants by key, and words."""
 
     csv: dict[str, str] = {}
     words: dict[str, str] = {}
@@ -76,14 +76,14 @@ class HistorySettings(Section):
 
 
 class RevisionSettings(Section):
-    """Numbers of earlier days and runs that may revise causes."""
+    """Settings of the phase revise: the number of earlier days, and the least number of runs."""
 
     days: Annotated[int, Field(ge=1)]
     minimum_runs: Annotated[int, Field(ge=1)]
 
 
 class WatchSettings(Section):
-    """Thresholds from which a correct night warns.
+    """Thresholds beyond which a correct night gives warnings.
 
     minimum_coverage : warn if a smaller share of units was analysed
     coverage_drop    : warn if the share fell by this much since the day before
@@ -100,7 +100,7 @@ class WatchSettings(Section):
 
 
 class LiveSettings(Section):
-    """What the command watch reads: last steps of each run, on the latest days of the landing."""
+    """Limits of what the command watch reads: last steps of each run, on the latest days of the landing."""
 
     window_steps: Annotated[int, Field(ge=10)]
     days: Annotated[int, Field(ge=1)]
@@ -112,7 +112,7 @@ _GpuWatts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
 class WattSettings(Section):
-    """Power of one GPU of a type while it computes, and otherwise. [W]"""
+    """Power of one GPU of a type while it computes, and while it does not. [W]"""
 
     computing: _GpuWatts
     otherwise: _GpuWatts
@@ -127,7 +127,7 @@ class WattSettings(Section):
 
 
 class GateSettings(Section):
-    """`suites` is the folder of a team's own suites of Great Expectations.
+    """Settings of gates; `suites` is the folder of a team's own suites of Great Expectations.
 
     Without it, only the built-in suite runs.
     """
@@ -136,7 +136,7 @@ class GateSettings(Section):
 
 
 class PowerSettings(Section):
-    """Watts by gpu_type of the manifest; units of other types get no megawatts."""
+    """Power of GPUs by the manifest's gpu_type; units of other types have no figures in megawatts. [W]"""
 
     watts: dict[str, WattSettings]
 
@@ -157,7 +157,7 @@ class DrainSettings(Section):
 
     @property
     def terms(self) -> DrainTerms:
-        """These settings as the assumptions of the view drain."""
+        """Return these settings as the assumptions of the view drain."""
         return DrainTerms(**self.model_dump())
 
 

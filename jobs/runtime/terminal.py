@@ -1,4 +1,4 @@
-"""Safe output to terminals: names come from logs and may contain control characters.
+"""Safe output to terminals, because names come from logs and may contain control characters.
 
 A name may begin a line that looks like one of the program's, colour it, or set a terminal's title.
 """
@@ -30,7 +30,7 @@ def complain(line: str) -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a log record as one line, followed by indented traceback lines."""
+    """Formatter of a log record as one line, followed by indented traceback lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's lines."""
@@ -60,7 +60,7 @@ def log_to_terminal(level: int = logging.INFO, form: str = LOG_FORMAT) -> None:
 
 
 def _is_not_raised_too(record: logging.LogRecord) -> bool:
-    """Whether the record is not py4j's log of an error that it also raises.
+    """Return whether the record is something other than py4j's log of an error that it also raises.
 
     py4j logs errors of callbacks without raising them, but no callbacks are used here.
     """
@@ -68,7 +68,7 @@ def _is_not_raised_too(record: logging.LogRecord) -> bool:
 
 
 def warn_on_terminal() -> None:
-    """Send warnings to standard error for commands that set up no log."""
+    """Send warnings to standard error for commands that do not set up a log."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(LineFormatter())
 

@@ -1,1 +1,1 @@
-"""Pages of the report on demand, for a browser of this machine."""
+"""Pages of the report on demand, for a browser on this machine."""

@@ -49,11 +49,11 @@ _PATH: Final = re.compile(
 
 
 class NoPageError(LookupError):
-    """Raised for a path without a page."""
+    """Raised for a path that has no page."""
 
 
 class BusyError(PlainError):
-    """Raised if too many pages are being made, or one takes too long or is too large."""
+    """Raised if too many pages are being made, or one page takes too long or is too large."""
 
 
 class _Day(NamedTuple):
@@ -66,7 +66,7 @@ class _Day(NamedTuple):
 
 
 class Pages:
-    """Pages of one warehouse; any thread may ask for one.
+    """Pages of one warehouse; any thread may request a page.
 
     Raises QuestionError unless tables are there.
     """
@@ -78,7 +78,7 @@ class Pages:
         self._open(opened(settings))
 
     def _open(self, database: Database) -> None:
-        """Open the latest publication for the following pages; if that fails, the open one stays."""
+        """Open the latest publication for the following pages; if that fails, keep the open publication."""
         stated, reader = database.stated(), DuckDbReader(database, in_order=True)
         self._stated, self._reader = stated, reader
         self._known = cache(partial(days_with_rows, reader))
@@ -86,7 +86,7 @@ class Pages:
         self._made: OrderedDict[str, bytes] = OrderedDict()
 
     def instead(self, path: str) -> str | None:
-        """Return the path of the fleet's page that the root, or a day's folder, stands for; else None.
+        """Return the path of the fleet's page for the root or a day's folder; None for other paths.
 
         Raises NoPageError for the root if no day has rows.
         """
@@ -94,7 +94,7 @@ class Pages:
         return None if day is None else f"/{day}/{INDEX_NAME}"
 
     def _all_days(self) -> list[date]:
-        """Days with rows, the latest first."""
+        """Return the days with rows, the latest first."""
         with self._turn():
             if not self._known():
                 raise NoPageError("no rows yet: run a night first")
@@ -124,7 +124,7 @@ class Pages:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Wait for the reader of the latest publication; interrupt queries that take too long."""
+        """Wait for the reader of the latest publication, and interrupt queries that take too long."""
         if not self._waiting.acquire(blocking=False):
             raise BusyError(f"{_MOST_WAITING} pages are being made: try again in a moment")
         try:
@@ -154,7 +154,7 @@ class Pages:
         raise NoPageError("no such page")
 
     def _read_day(self, day: date) -> _Day:
-        """Read the data for the pages of a day; raises NoPageError for a day without rows."""
+        """Read the data for the pages of a day; raise NoPageError for a day without rows."""
         if day not in self._known():
             raise NoPageError(f"no rows of {day}; the days with rows are listed in /{INDEX_NAME}")
         fleet = read_fleet(self._reader, first_day(self._settings, day), day, self._settings.drain.terms)
@@ -175,7 +175,7 @@ class Pages:
 
 @contextmanager
 def _stopped_after(seconds: float, stop: Callable[[], None]) -> Iterator[None]:
-    """Interrupt queries after a timeout, repeatedly: an interrupt between two queries has no effect."""
+    """Interrupt queries after a timeout, repeatedly, as an interrupt between two queries has no effect."""
     done, late = Event(), Event()
 
     def watch() -> None:

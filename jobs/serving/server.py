@@ -1,4 +1,4 @@
-"""Serves pages over HTTP on the loopback interface: read-only, and only to this machine's own pages."""
+"""Server of pages over HTTP on the loopback interface: read-only, and only for this machine."""
 
 import logging
 import sys
@@ -36,7 +36,7 @@ _HEADERS: Final = {
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one request with a page or a line of text."""
+    """HTTP handler that answers one request with a page or a line of text."""
 
     server_version, sys_version, timeout = "straggler", "", _SILENCE_S
     _pages: Pages
@@ -46,7 +46,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*args)
 
     def handle(self) -> None:
-        """Answer one request; one that arrives a byte at a time ends like one that does not arrive."""
+        """Answer one request; a request that arrives too slowly ends like one that does not arrive."""
         late = Timer(_SILENCE_S, self._hear_no_more)
         late.daemon = True
         late.start()
@@ -120,24 +120,24 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """URL to open in a browser."""
+        """Return the URL to open in a browser."""
         return f"http://{LOOPBACK}:{self.server_address[1]}/"
 
     def process_request(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:  # noqa: ANN401  # as socketserver has it
-        """Answer in a new thread; connections beyond the limit are closed at once."""
+        """Answer a request in a new thread; connections beyond the limit are closed at once."""
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:  # noqa: ANN401  # as socketserver has it
-        """Answer a request, then free its place for another."""
+        """Answer a request, then free its place for another request."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  # socketserver's
-        """Log an error of the server, but not a browser that disconnected."""
+        """Log an error of the server, except if a browser has disconnected."""
         if not isinstance(sys.exception(), OSError):
             _LOG.exception("a request was not answered")

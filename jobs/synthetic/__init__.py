@@ -1,4 +1,4 @@
-"""Generated training jobs with known truth: an event simulation that records what a real job would.
+"""Generated training jobs with known truth: an event simulation that records the same data as a real job.
 
 It shares nothing with the what-if kernel, so that its logs can test, judge, show and time the pipeline.
 

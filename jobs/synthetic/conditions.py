@@ -19,7 +19,7 @@ Cell = tuple[int, int]
 
 
 class Place:
-    """Index of a job's ops by type and stage, and of its workers by host.
+    """Lookup of a job's ops by type and stage, and of its workers by host.
 
     code, pp_rank, microbatch, chunk : of every op; code is that of its type, chunk that of the model
     """
@@ -33,55 +33,55 @@ class Place:
         self._met = meetings(ops)
 
     def rows(self, *op_types: str, pp_rank: int | None = None) -> Rows:
-        """Indices of ops of some types, on one stage or all, as scheduled."""
+        """Return the indices of ops of some types, on one stage or all stages, as scheduled."""
         is_meant = np.isin(self.code, [OP_CODES[op_type] for op_type in op_types])
         return np.flatnonzero(is_meant if pp_rank is None else is_meant & (self.pp_rank == pp_rank))
 
     def forwards(self, pp_rank: int) -> Rows:
-        """Indices of the forward-computes of a stage, as scheduled."""
+        """Return the indices of the forward-computes of a stage, as scheduled."""
         return self.rows("forward-compute", pp_rank=pp_rank)
 
     def backwards(self, pp_rank: int) -> Rows:
-        """Indices of the backward-computes of a stage, as scheduled."""
+        """Return the indices of the backward-computes of a stage, as scheduled."""
         return self.rows("backward-compute", pp_rank=pp_rank)
 
     @cached_property
     def computes(self) -> Rows:
-        """Indices of the computes of all stages."""
+        """Return the indices of the computes of all stages."""
         return self.rows("forward-compute", "backward-compute")
 
     @cached_property
     def first_forwards(self) -> Rows:
-        """Index of each stage's first forward-compute, which waits for the data."""
+        """Return the index of each stage's first forward-compute, which waits for the data."""
         return np.array([self.forwards(pp_rank)[0] for pp_rank in range(self.shape.pp_size)])
 
     @cached_property
     def recorded(self) -> Rows:
-        """Indices of the ops that the profiler records."""
+        """Return the indices of the ops that the profiler records."""
         return self.rows(*(op_type for op_type in OP_TYPES if op_type not in self.shape.absent))
 
     @cached_property
     def collectives(self) -> Rows:
-        """Indices of collectives among dp ranks that move much data."""
+        """Return the indices of collectives among dp ranks that move much data."""
         return self.rows(*DP_COLLECTIVES)
 
     def transfers_from(self, pp_rank: int) -> list[Rows]:
-        """Real transfers that a stage sends: indices of send and recv of each."""
+        """Return pairs of indices, of send and recv, for the real transfers that a stage sends."""
         sends = [self.ops[row] for row in self.rows("forward-send", "backward-send", pp_rank=pp_rank)]
         return [np.array(self._met[op.meeting], np.int64) for op in sends if op.meeting is not None]
 
     def is_forward(self, transfer: Rows) -> bool:
-        """Whether a transfer, given by the indices of its ends, belongs to the forward pass."""
+        """Return whether a transfer, given by the indices of its ends, belongs to the forward pass."""
         return self.ops[transfer[0]].op_type in {"forward-send", "forward-recv"}
 
     def cells_on(self, host: str) -> list[Cell]:
-        """Workers with at least one rank on a host, which are as slow as their slowest rank."""
+        """Return the workers with at least one rank on a host, which are as slow as their slowest rank."""
         shape = self.shape
         ranks = range(shape.cp_size * shape.tp_size)
         return [cell for cell in shape.cells if host in {self.host_of(shape.rank(*cell) + n) for n in ranks}]
 
     def hosts_of_cells(self) -> list[list[str]]:
-        """Host of each worker's first rank, by pp_rank and dp_rank."""
+        """Return the host of each worker's first rank, by pp_rank and dp_rank."""
         shape = self.shape
         return [
             [self.host_of(shape.rank(dp_rank, pp_rank)) for dp_rank in range(shape.dp_size)]
@@ -90,7 +90,7 @@ class Place:
 
 
 class Conditions:
-    """Conditions of a healthy job, until mechanisms change them. Times in seconds, work relative to usual.
+    """Conditions of a job, healthy until mechanisms change them. Times in seconds, work relative to usual.
 
     A compute takes (linear + quadratic work) * weight of its chunk + fixed time of its chunk, everything else
     its usual time; all of it times `factor` and noise, and `added_s` on top.
@@ -121,12 +121,12 @@ class Conditions:
 
     @cached_property
     def factor(self) -> Values:
-        """Duration factor of each op, shape (op, step, dp_rank)."""
+        """Return the duration factor of each op, shape (op, step, dp_rank)."""
         return np.ones((len(self.place.ops), *self.lanes))
 
     @cached_property
     def added_s(self) -> Values:
-        """Time added to each op, shape (op, step, dp_rank). [s]"""
+        """Return the time added to each op, shape (op, step, dp_rank). [s]"""
         return np.zeros((len(self.place.ops), *self.lanes))
 
     def slow_down(
@@ -140,7 +140,7 @@ class Conditions:
             self.factor[self.place.rows("optimizer", pp_rank=pp_rank), :, dp_rank] *= optimizer
 
     def busy_us(self, noise: Times) -> Times:
-        """Time that each op works or moves data; noise: shape (op, step, dp_rank), mean 1. [us]"""
+        """Return the busy time of each op; noise : random factor, shape (op, step, dp_rank), mean 1. [us]"""
         usual = self.workload.usual_s
         usual_s = [usual.get(op.op_type, 0.0) if op.moves_data else NOOP_TRANSFER_S for op in self.place.ops]
         busy: Times = np.repeat(np.array(usual_s), noise[0].size).reshape(noise.shape)
@@ -153,13 +153,13 @@ class Conditions:
         return np.multiply(busy, 1e6, out=busy)
 
     def delay_us(self, launch_us: Times) -> Times:
-        """Delay of each op by its host: launch delay, and waiting for data. [us]"""
+        """Return the delay of each op by its host: launch delay, and waiting for data. [us]"""
         delay = launch_us.copy()
         delay[self.place.first_forwards] += self.loading_s * 1e6
         return delay
 
     def _computes_s(self) -> Values:
-        """Durations of computes from their work, shape (compute, step, dp_rank). [s]"""
+        """Return durations of computes from their work, shape (compute, step, dp_rank). [s]"""
         place, workload, rows = self.place, self.workload, self.place.computes
         forward = self.linear + self.quadratic
         backward = workload.backward_ratio * self.linear + workload.attention_backward_ratio * self.quadratic

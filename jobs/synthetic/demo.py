@@ -209,13 +209,13 @@ ROLES: Final = {
 
 
 def planted() -> list[tuple[str, str]]:
-    """Jobs, and the fault planted in each."""
+    """Return the demo's jobs, and the fault planted in each job."""
     roles = [(f"{WHOLE}-{role}", f"{what}, a role of {WHOLE}") for role, (what, *_) in ROLES.items()]
     return [(job.job_id, job.planted) for job in JOBS] + roles
 
 
 def demo_whole(seed: int = 0) -> WholeSimulation:
-    """Three roles on the first day that wait for each other in every iteration."""
+    """Return a whole of three roles on the first day, which wait for each other in every iteration."""
     runs, names = [], list(ROLES)
     for number, (role, (_, shape, mechanisms)) in enumerate(ROLES.items()):
         fields = {**ABOUT, "team": "assistant", "model": WHOLE, "gpu_hours": shape.world_size * 24.0}
@@ -229,13 +229,13 @@ def demo_whole(seed: int = 0) -> WholeSimulation:
 
 
 def demo_fleet(seed: int = 0) -> Fleet:
-    """The demo's fleet; each job has a seed of its own."""
+    """Return the demo's fleet, in which each job has its own seed."""
     seeds = [number + (len(ROLES) if number >= ROLES_SEED else 0) for number in range(len(JOBS))]
     return Fleet([job.in_fleet(seed + own) for own, job in zip(seeds, JOBS, strict=True)])
 
 
 def _health(log_date: date) -> Iterator[dict[str, Any]]:
-    """Results of checks of hosts on a day: the slow host throttles, another's disk is nearly full."""
+    """Return results of host checks on a day: the slow host throttles, another's disk is nearly full."""
     about = {"format": HEALTH_FORMAT, "severity": HEALTH_WARNING}
     hot = {"host": SICK_HOST, "component": "gpu", "index": 3, "check": "throttle_thermal"}
     full = {"host": IDLE_HOST, "component": "disk", "check": "nearly_full"}
@@ -245,7 +245,7 @@ def _health(log_date: date) -> Iterator[dict[str, Any]]:
 
 
 def write_demo(landing: Path, seed: int = 0) -> Fleet:
-    """Write the fleet's logs into a landing folder, and damage some. The same seed gives the same bytes."""
+    """Write the fleet's logs into a landing folder, and damage some logs. Equal seeds give equal bytes."""
     fleet = demo_fleet(seed)
     write_fleet(landing, fleet)
     for log_date in map(fleet.log_date, range(DAYS)):

@@ -1,4 +1,4 @@
-"""A fleet of generated jobs over days, on hosts that may be sick for a while, written as a landing."""
+"""A fleet of generated jobs over days, on hosts that may be slow for a while, written as a landing."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ SIZES: Final = ("dp_size", "pp_size", "vpp_size", "steps", "microbatches")
 
 @dataclass(frozen=True)
 class FleetJob:
-    """One job over all of its days.
+    """A job of the fleet over all of its days.
 
     first, end : it runs in shifts [first, end), counted from the fleet's first
     plan       : what it is and what goes wrong in it; its shape is that of a day's record, windows of its
@@ -62,22 +62,22 @@ class FleetJob:
 
     @property
     def shape(self) -> JobShape:
-        """Layout of the job."""
+        """Return the layout of the job."""
         return self.plan.shape
 
     @property
     def days(self) -> range:
-        """Days of the fleet on which the job runs, counted from 0."""
+        """Return the days of the fleet on which the job runs, counted from 0."""
         return range(self.first // SHIFTS, (self.end - 1) // SHIFTS + 1)
 
     def shifts_of(self, day: int) -> range:
-        """Shifts of a day in which the job runs."""
+        """Return the shifts of a day in which the job runs."""
         return range(max(self.first, day * SHIFTS), min(self.end, (day + 1) * SHIFTS))
 
 
 @dataclass(frozen=True)
 class SickSpell:
-    """A host whose GPUs are all slow during shifts [first, end), in any job."""
+    """Period in which all GPUs of a host are slow, in any job: shifts [first, end)."""
 
     host: str
     factor: float
@@ -85,7 +85,7 @@ class SickSpell:
     end: int
 
     def in_job(self, job: FleetJob, day: int) -> SickHost | None:
-        """The spell within a job's recorded steps of a day; None if it does not affect them."""
+        """Return the spell within a job's recorded steps of a day; None if it does not affect these steps."""
         shifts, steps = job.shifts_of(day), job.shape.steps
         first, end = max(self.first, shifts.start), min(self.end, shifts.stop)
         if self.host not in job.hosts or first >= end:
@@ -110,25 +110,25 @@ class Fleet:
 
     @property
     def units(self) -> list[tuple[FleetJob, int]]:
-        """Pairs of a job and one of its days, sorted by day."""
+        """Return the pairs of a job and one of its days, sorted by day."""
         last = max(job.days.stop for job in self.jobs)
         return [(job, day) for day in range(last) for job in self.jobs if day in job.days]
 
     def log_date(self, day: int) -> date:
-        """Date of a day counted from 0."""
+        """Return the date of a day counted from 0."""
         return self.first_day + timedelta(days=day)
 
     def time_of(self, shift: int) -> datetime:
-        """Start of a shift."""
+        """Return the time at which a shift starts."""
         midnight = datetime.combine(self.first_day, datetime.min.time(), UTC)
         return midnight + timedelta(hours=SHIFT_HOURS * shift)
 
     def sick(self, job: FleetJob, day: int) -> list[SickHost]:
-        """Spells that affect a job on a day."""
+        """Return the spells that affect a job on a day."""
         return [sick for spell in self.spells if (sick := spell.in_job(job, day)) is not None]
 
     def identity(self, job: FleetJob, day: int) -> JobIdentity:
-        """Identity of a job on a day: ids, hosts, times and manifest fields."""
+        """Return the identity of a job on a day: ids, hosts, times and manifest fields."""
         shifts = job.shifts_of(day)
         hours = SHIFT_HOURS * len(shifts)
         of_day: dict[str, Any] = {
@@ -149,7 +149,7 @@ class Fleet:
         )
 
     def plan(self, job: FleetJob, day: int) -> JobPlan:
-        """Complete plan of a job on a day."""
+        """Return the complete plan of a job on a day."""
         seed = SEEDS_PER_JOB * job.plan.seed + day
         plan = job.plan.day(day - job.days.start, seed, self.identity(job, day), self.sick(job, day))
         if not self._is_fixed(job, day):
@@ -164,7 +164,7 @@ class Fleet:
         return (unit.contradicting() if job.status == Status.CORRUPT_TRACE else unit), simulation
 
     def write_unit(self, landing: Path, job_and_day: tuple[FleetJob, int]) -> int:
-        """Write logs, manifest and truth of one job on one day. Returns the number of recorded ops."""
+        """Write logs, manifest and truth of one job on one day; return the number of recorded ops."""
         job, day = job_and_day
         unit, simulation = self.recorded(job, day)
         folder = write_rank_logs(landing, self.log_date(day), unit, compress=job.compress)
@@ -181,7 +181,7 @@ class Fleet:
         return unit.ops
 
     def course(self, job: FleetJob, day: int, simulation: Simulation) -> RunCourse:
-        """Events of a job on a day, with step times like the recorded ones, from new draws.
+        """Return new random events of a job on a day, with step times like the recorded times.
 
         Their numbers are its own: those of recorded steps leave no room for a day's.
         """
@@ -194,7 +194,7 @@ class Fleet:
         return run_through(job.habits or RunHabits(), rng.choice(recorded_s, steps), part, rng)
 
     def write_plan(self, folder: Path) -> None:
-        """Write the plan: sick hosts, and one line for the fix and for each job."""
+        """Write the plan: sick hosts, one line for the fix, and one line for each job."""
         spells = [asdict(spell) for spell in self.spells]
         (folder / "hosts.json").write_text(json.dumps(spells, allow_nan=False) + "\n")
         fix_day = None if self.fix_day is None else self.log_date(self.fix_day).isoformat()
@@ -235,7 +235,7 @@ class Fleet:
 
 
 def write_fleet(landing: Path, fleet: Fleet, workers: int = 1) -> int:
-    """Write a fleet into a landing folder; returns the number of recorded ops.
+    """Write a fleet into a landing folder; return the number of recorded ops.
 
     The same fleet gives the same bytes, whatever the number of worker processes. A bar shows the progress
     where standard error is a terminal.

@@ -1,4 +1,4 @@
-"""Record a generated job: rows in the form of rank_steps, and a manifest."""
+"""Recording of a generated job: rows in the form of rank_steps, and a manifest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,11 +37,11 @@ class GeneratedJob:
 
     @property
     def ops(self) -> int:
-        """Number of recorded ops."""
+        """Return the number of recorded ops."""
         return int(pc.sum(pc.list_value_length(self.rank_steps["op"])).as_py() or 0)
 
     def contradicting(self) -> "GeneratedJob":
-        """The same job with a recv missing from its last rank in every step, which contradicts its sends."""
+        """Return the job without a recv of its last rank in every step, which contradicts its sends."""
         records = self.rank_steps.to_pylist()
         for record in records:
             if record["rank"] == records[-1]["rank"]:
@@ -92,7 +92,7 @@ def recorded_job(simulation: Simulation, t0_us: Int64s | None = None) -> Generat
 
 
 def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> Int64s:
-    """Unix time at which each recorded step starts, shape (step,). [us]"""
+    """Return the Unix time at which each recorded step starts, shape (step,). [us]"""
     identity, step = plan.identity, np.arange(plan.shape.steps)
     step_us = timeline.end_us.max(axis=(0, 2))
     elapsed_us = np.concatenate([[0.0], np.cumsum(step_us)[:-1]])
@@ -109,7 +109,7 @@ def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> Int64s:
 
 
 def _by_clocks_of_workers(timeline: Timeline, simulation: Simulation, t0_us: Int64s) -> Timeline:
-    """Shift times to each worker's own clock, none below zero."""
+    """Shift times to each worker's own clock, so that no time is below zero."""
     conditions = simulation.conditions()
     since_s = (t0_us - t0_us[0])[:, None] * 1e-6
     ahead_s = conditions.clock_s[:, None, :] + conditions.clock_rate[:, None, :] * since_s
@@ -126,7 +126,7 @@ def _stage_rows(
     step_t0_us: Int64s,
     rng: np.random.Generator,
 ) -> dict[str, "pa.Array[Any]"]:
-    """Columns t0_us and the five lists for one stage; rows by (step, dp_rank, cp_rank, tp_rank).
+    """Return columns t0_us and the five lists for one stage; rows by (step, dp_rank, cp_rank, tp_rank).
 
     step_t0_us : Unix time at which each step starts [us]; every line has a separate zero after that
     """
@@ -162,7 +162,7 @@ def _lines(times_us: NDArray[np.float64], shape: JobShape) -> NDArray[np.float64
 
 
 def _order(how: LineOrder, start_ticks: Int64s, code: NDArray[np.int8], rng: np.random.Generator) -> Int64s:
-    """Positions of the ops in the order in which a log line lists them, along the last axis."""
+    """Return positions of the ops in the order in which a log line lists them, along the last axis."""
     if how == "schedule":
         return np.broadcast_to(np.arange(len(code)), start_ticks.shape)
     if how == "shuffled":
@@ -175,7 +175,7 @@ def _order(how: LineOrder, start_ticks: Int64s, code: NDArray[np.int8], rng: np.
 
 
 def _lists(values: NDArray[np.generic]) -> "pa.ListArray[Any]":
-    """Convert an array to Arrow lists: one list for each row of the last axis."""
+    """Convert an array to Arrow lists, with one list for each row of the last axis."""
     length, rows = values.shape[-1], values.size // max(values.shape[-1], 1)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * length)
     return pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(values).ravel()))

@@ -1,4 +1,4 @@
-"""Write a generated job into a landing folder: rank logs, and NCCL Inspector logs.
+"""Writer of a generated job's rank logs and NCCL Inspector logs into a landing folder.
 
 Arrow makes the text of rank logs, a column at a time.
 """
@@ -31,7 +31,7 @@ ROWS_AT_ONCE: Final = 1000
 
 
 def write_rank_logs(landing: Path, log_date: date, job: GeneratedJob, *, compress: bool = False) -> Path:
-    """Write one rank log per rank, with steps in order, and the manifest; returns the run's folder."""
+    """Write one rank log per rank, with steps in order, and the manifest; return the run's folder."""
     folder = run_folder(landing, log_date, job.manifest["job_id"], job.manifest["run_id"])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.json").write_text(json.dumps(job.manifest) + "\n")
@@ -71,7 +71,7 @@ def write_inspector_logs(folder: Path, job: GeneratedJob) -> None:
 
 
 def run_folder(landing: Path, log_date: date, job_id: str, run_id: str) -> Path:
-    """Folder of a run's logs on a day."""
+    """Return the folder of a run's logs on a day."""
     return landing / f"log_date={log_date.isoformat()}" / f"job_id={job_id}" / f"run_id={run_id}"
 
 

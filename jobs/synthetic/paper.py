@@ -1,4 +1,4 @@
-"""Random jobs of a history, distributed like those of Lin et al., OSDI '25 (arXiv 2505.05713).
+"""Random jobs of a history, distributed like the jobs of Lin et al., OSDI '25 (arXiv 2505.05713).
 
 CITED marks what others report of the paper in print: 3,079 jobs in five months, 42.5 % of them straggling,
 10.4 % of the GPU-hours wasted, the worst 10 % wasting at least 21.3 %, 1.7 % of the straggling jobs due to
@@ -143,7 +143,7 @@ def draw_fields(rng: np.random.Generator, shape: JobShape, status: str) -> dict[
 
 
 def shape_of_ops(shape: JobShape, ops: float, seed: int) -> JobShape:
-    """The shape with steps and microbatches adjusted to about `ops` recorded ops per day.
+    """Return the shape with steps and microbatches adjusted to about `ops` recorded ops per day.
 
     At least ten steps, and as many microbatches as stages: fewer say little about a pipeline.
     """
@@ -185,7 +185,7 @@ def _shape(seed: int) -> JobShape:
 
 
 def _mechanisms(rng: np.random.Generator, shape: JobShape, workload: Workload) -> list[Mechanism]:
-    """Draw the faults of a job, each by its share.
+    """Draw the faults of a job, each with its own probability.
 
     Token limits of 4,096 to 131,072: the longer the context, the more attention costs. A worker so slow that
     it is the whole story, as the paper finds those few to be.

@@ -1,4 +1,4 @@
-"""Plan random fleets: when jobs run, on which hosts, which hosts are sick."""
+"""Plan of random fleets: when jobs run, on which hosts, and which hosts are sick."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,7 +57,7 @@ def plan_history(jobs: int, days: int, seed: int, first_day: date, ops: int) -> 
 
 
 def recorded_ops(job: FleetJob) -> int:
-    """Approximate number of ops that a job records over all its days, including lost logs."""
+    """Return the approximate number of ops that a job records over all its days, including lost logs."""
     if job.status == Status.NO_OPS:
         return 0
     shape = job.shape
@@ -66,7 +66,7 @@ def recorded_ops(job: FleetJob) -> int:
 
 @lru_cache(maxsize=4096)
 def _program_ops(shape: JobShape) -> int:
-    """Number of ops of one replica in one step."""
+    """Return the number of ops of one replica in one step."""
     return len(build_program(shape))
 
 
@@ -131,7 +131,7 @@ def _spells(
 
 
 def _with_ops(jobs: Sequence[FleetJob], ops: int) -> list[FleetJob]:
-    """Give every job steps and microbatches so that all together record about `ops` ops."""
+    """Give every job steps and microbatches so that all jobs together record about `ops` ops."""
     units = sum(len(job.days) for job in jobs)
     normal = [child_rng(job.plan.seed, "ops").standard_normal() for job in jobs]
     weights = np.exp(SPREAD * np.array(normal) - SPREAD**2 / 2)

@@ -1,4 +1,4 @@
-"""Ops of every stage in one step, in order of issue, and what each op waits for."""
+"""Ops of every stage in one step, in order of issue, with the ops that each op waits for."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -11,7 +11,7 @@ DP_COLLECTIVES = ("params-all-gather", "grads-reduce-scatter", "separate-grads-a
 
 @dataclass(frozen=True)
 class Compute:
-    """Pass of one microbatch through one chunk of a stage."""
+    """Forward or backward pass of one microbatch through one chunk of a stage."""
 
     direction: str
     microbatch: int
@@ -69,7 +69,7 @@ class ProgramOp:
 
     @property
     def meets_replicas(self) -> bool:
-        """Whether all dp ranks take part in the op."""
+        """Return whether all dp ranks take part in the op."""
         return self.op_type in DP_COLLECTIVES or self.op_type == "optimizer-clip-main-grad"
 
 
@@ -82,7 +82,7 @@ def build_program(shape: JobShape) -> list[ProgramOp]:
 
 
 def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[int]]:
-    """Numbers of the ops of each rendezvous."""
+    """Return the numbers of the ops of each rendezvous."""
     found: dict[Hashable, list[int]] = defaultdict(list)
     for op in ops:
         if op.meeting is not None:
@@ -91,7 +91,7 @@ def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[int]]:
 
 
 class _Stage:
-    """Issues the ops of one stage into its streams."""
+    """Issuer of the ops of one stage into its streams."""
 
     def __init__(self, shape: JobShape, pp_rank: int, ops: list[ProgramOp]) -> None:
         self.shape = shape
@@ -165,7 +165,7 @@ class _Stage:
                 send.chunk_in_model = in_model
 
     def _recv(self, place: int, compute: Compute, done: list[int]) -> list[int]:
-        """Issue the recv before a compute if it is recorded; returns its number, if it is."""
+        """Issue the recv before a compute and return its number, if it is recorded."""
         in_model, forward = self._chunk_in_model(compute), compute.direction == "forward"
         has_sender = in_model != (0 if forward else self.shape.last_chunk)
         habit = self.shape.noop_transfers

@@ -1,4 +1,4 @@
-"""Generate the events of a run: start-ups, checkpoints, failures, restarts.
+"""Generator of the events of a run: start-ups, checkpoints, failures, restarts.
 
 Nothing here changes a step, or a draw of the job: with events beside them, its logs are the same.
 """
@@ -22,7 +22,7 @@ SPREAD: Final = 0.3
 
 @dataclass(frozen=True)
 class RunHabits:
-    """How a run starts, saves and fails. Times in seconds, counts in steps.
+    """Parameters of how a run starts, saves and fails. Times are in seconds, counts in steps.
 
     save_every, mark_every : after how many steps it saves, and names its step
     failures    : how often it fails; each time it goes on from the last checkpoint
@@ -49,7 +49,7 @@ class RunHabits:
 
 @dataclass
 class RunCourse:
-    """Simulated course of a run: its events without ids, and the time spent on each part.
+    """Simulated course of a run: its events without ids, and the time spent on each activity.
 
     now_s      : Unix time up to which it is simulated
     spent_s    : seconds by part: startup, checkpoint, evaluation, outage, lost_work; other is in no event
@@ -67,12 +67,12 @@ class RunCourse:
     lost_steps: list[int] = field(default_factory=list)
 
     def spend(self, part: str, lasts_s: float) -> None:
-        """Let time pass outside of steps."""
+        """Advance the simulated time, outside of steps."""
         self.spent_s[part] += lasts_s
         self.now_s += lasts_s
 
     def note(self, event: str, step: int, lasts_s: float | None = None) -> None:
-        """Record an event at the current time; `step` counts from the first of the part."""
+        """Record an event at the current time; `step` counts from the first step of the part."""
         number = self.part.first_step + step
         line: dict[str, Any] = {"event": event, "at_us": round(self.now_s * 1e6), "step": number}
         self.events.append(line if lasts_s is None else {**line, "duration_us": round(lasts_s * 1e6)})
@@ -80,7 +80,7 @@ class RunCourse:
 
 @dataclass(frozen=True)
 class Part:
-    """Part of a run that is simulated: all of it, or one day of a longer one.
+    """Part of a run that is simulated: the whole run, or one day of a longer run.
 
     begin_s, until_s : Unix times; it ends with its last step, or with the first that ends after until_s
     first_step : number of its first step
@@ -94,7 +94,7 @@ class Part:
 
 
 def run_through(habits: RunHabits, step_s: Times, part: Part, rng: np.random.Generator) -> RunCourse:
-    """Simulate a run through its steps, repeating those lost to failures.
+    """Simulate a run through its steps, repeating the steps that failures lose.
 
     step_s : time of each step, shape (step,) [s]
     """
@@ -124,7 +124,7 @@ def run_through(habits: RunHabits, step_s: Times, part: Part, rng: np.random.Gen
 def _work(
     course: RunCourse, habits: RunHabits, step_s: Times, first: int, rng: np.random.Generator
 ) -> tuple[int, bool]:
-    """Run steps from `first` on; returns the first unsaved step, and whether the part is over."""
+    """Run steps from `first` on; return the first unsaved step, and whether the part is over."""
     saved = first
     for done in range(first + 1, len(step_s) + 1):
         course.now_s += float(step_s[done - 1])
@@ -152,7 +152,7 @@ def _fail(
     lost: tuple[int, int],
     rng: np.random.Generator,
 ) -> None:
-    """Fail within a step: lose it and all steps since the last checkpoint, then be down."""
+    """Fail within a step: lose it and all steps since the last checkpoint, then be down for a while."""
     saved, failed_at = lost
     course.spend("lost_work", float(rng.random() * step_s[failed_at]))
     course.spent_s["lost_work"] += float(step_s[saved:failed_at].sum())

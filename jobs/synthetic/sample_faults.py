@@ -1,4 +1,4 @@
-"""Random mechanisms, from undetectable to severe."""
+"""Random draws of mechanisms, whose effects range from undetectable to severe."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class Setting:
-    """Job for which a mechanism is drawn.
+    """A job for which a mechanism is drawn.
 
     steps : recorded steps in which its window may lie: those of all days of the job
     hosts : which may be sick; none where hosts get sick by themselves, as in a fleet
@@ -46,12 +46,12 @@ class Setting:
 
     @property
     def compute_s(self) -> float:
-        """Usual time of a forward-compute. [s]"""
+        """Return the usual time of a forward-compute. [s]"""
         return self.workload.forward_s / self.shape.vpp_size
 
     @property
     def step_s(self) -> float:
-        """Rough usual time of a step: its computes and the pipeline's bubble. [s]"""
+        """Return the rough usual time of a step: its computes and the pipeline's bubble. [s]"""
         passes = self.shape.microbatches + (self.shape.pp_size - 1) / self.shape.vpp_size
         return passes * self.workload.forward_s * (1 + self.workload.backward_ratio)
 
@@ -145,7 +145,7 @@ FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | Non
 
 
 def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
-    """Draw the nuisances of a job, each by its probability.
+    """Draw the nuisances of a job, each by its own probability.
 
     Clocks: up to 0.2 ms off in all jobs, in one of twenty up to 3 ms. Heavy-tailed noise in half, planned
     garbage collection in one of five, expert imbalance of 1 to 8 % in one of eight, workers that differ by
@@ -163,7 +163,7 @@ def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
 
 
 def some_window(rng: np.random.Generator, setting: Setting) -> Window:
-    """Draw a window: all steps in two of three cases, else a stretch of at least a fifth."""
+    """Draw a window: all steps in two of three cases, else a stretch of at least a fifth of them."""
     share, place, is_part = rng.uniform(0.2, 0.8), rng.random(), rng.random() < 1 / 3
     if not is_part:
         return ALWAYS

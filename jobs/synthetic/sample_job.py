@@ -1,4 +1,4 @@
-"""Random jobs: layout, usual times, faults and nuisances, all from one seed."""
+"""Random jobs, whose layout, usual times, faults and nuisances all follow from one seed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -105,7 +105,7 @@ def sample_shape(seed: int, most_ops: int = MOST_OPS) -> JobShape:
 
 
 def _cut(shape: JobShape, group: int, most_ops: int) -> JobShape:
-    """Reduce steps down to ten, then microbatches, until there are few enough ops."""
+    """Reduce the steps down to ten, then the microbatches, until there are few enough ops."""
     workers = len(shape.cells) * shape.recorded_tp_ranks * shape.recorded_cp_ranks
     per_step = workers * shape.microbatches * shape.vpp_size * 2 * OPS_PER_COMPUTE
     if shape.steps > 2 * BURST:
@@ -139,7 +139,7 @@ def sample_workload(seed: int, shape: JobShape) -> Workload:
 
 
 def _faults(rng: np.random.Generator, kind: Kind, setting: Setting) -> list[Mechanism]:
-    """Draw faults with different causes, as many as the kind has."""
+    """Draw faults with different causes, as many as the kind of job has."""
     count = {"healthy": 0, "single": 1, "several": int(rng.integers(2, 5))}[kind]
     found: list[Mechanism] = []
     for cause in rng.permutation(list(FAULTS)):
@@ -150,7 +150,7 @@ def _faults(rng: np.random.Generator, kind: Kind, setting: Setting) -> list[Mech
 
 
 def _lost_ranks(rng: np.random.Generator, shape: JobShape) -> Sequence[int]:
-    """Draw the first ranks of some workers to lose; another recorded rank then replaces each."""
+    """Draw the first ranks of some workers to lose; another recorded rank then replaces each of them."""
     if shape.recorded_tp_ranks * shape.recorded_cp_ranks == 1 or rng.random() > LOST_LOGS:
         return ()
     return tuple(shape.rank(*cell) for cell in shape.cells if rng.random() < 0.3)

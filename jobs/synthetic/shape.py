@@ -16,7 +16,7 @@ LineOrder = Literal["schedule", "start", "op_type", "shuffled"]
 
 @dataclass(frozen=True)
 class JobShape:
-    """Sizes of a job, and habits of its framework and profiler.
+    """Sizes of a job, and settings of its framework and profiler.
 
     overlapped       : gradients are reduced while the backward runs; a separate all-reduce follows
     batched          : a send and a recv issued together are recorded with one start and one duration
@@ -64,26 +64,26 @@ class JobShape:
 
     @property
     def world_size(self) -> int:
-        """Number of GPUs of the job."""
+        """Return the number of GPUs of the job."""
         return self.dp_size * self.pp_size * self.tp_size * self.cp_size
 
     @property
     def hosts(self) -> int:
-        """Number of hosts that the GPUs fill."""
+        """Return the number of hosts that the GPUs fill."""
         return -(-self.world_size // GPUS_PER_HOST)
 
     @property
     def last_chunk(self) -> int:
-        """Number of the model's last chunk; chunk c of stage p is chunk c * pp_size + p of the model."""
+        """Return the number of the model's last chunk; chunk c of stage p is number c * pp_size + p."""
         return self.vpp_size * self.pp_size - 1
 
     def rank(self, dp_rank: int, pp_rank: int, cp_rank: int = 0, tp_rank: int = 0) -> int:
-        """Global rank of a worker's rank: tensor parallelism varies fastest, the pipeline slowest."""
+        """Return the global rank of a worker's rank; tensor ranks vary fastest, pipeline ranks slowest."""
         return ((pp_rank * self.dp_size + dp_rank) * self.cp_size + cp_rank) * self.tp_size + tp_rank
 
     @property
     def cells(self) -> list[tuple[int, int]]:
-        """(dp_rank, pp_rank) of each worker, ordered by stage."""
+        """Return (dp_rank, pp_rank) of each worker, ordered by stage."""
         return [(dp_rank, pp_rank) for pp_rank in range(self.pp_size) for dp_rank in range(self.dp_size)]
 
 
@@ -107,7 +107,7 @@ NOOP_TRANSFER_S: Final = 10e-6
 
 @dataclass(frozen=True)
 class Workload:
-    """Usual durations of a healthy job. Times in seconds.
+    """Usual durations of a healthy job, in seconds.
 
     forward_s      : work linear in tokens of a full microbatch's forward pass through a stage, all its chunks
     backward_ratio : backward over forward of the linear work; two matrix products for one
@@ -147,6 +147,6 @@ class JobIdentity:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def host_of(self, rank: int) -> str:
-        """Host of a global rank; a generated name if the job has no list of hosts."""
+        """Return the host of a global rank; a generated name if the job has no list of hosts."""
         place = rank // GPUS_PER_HOST
         return self.hosts[place % len(self.hosts)] if self.hosts else f"node-{place:04d}"

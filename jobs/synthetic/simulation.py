@@ -31,7 +31,7 @@ Kind = Literal["healthy", "single", "several"]
 
 
 def child_rng(seed: int, name: str) -> np.random.Generator:
-    """Random generator for one purpose, independent of draws for others."""
+    """Return a random generator for one purpose, independent of draws for other purposes."""
     return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
@@ -51,23 +51,23 @@ class JobPlan:
 
     @property
     def causes(self) -> list[str]:
-        """Distinct causes of its mechanisms, without nuisances."""
+        """Return the distinct causes of the mechanisms, without nuisances."""
         return sorted({each.cause for each in self.mechanisms if each.cause is not None})
 
     @property
     def kind(self) -> Kind:
-        """Kind by number of causes: healthy, single or several."""
+        """Return the kind of job by its number of causes: healthy, single or several."""
         kinds: tuple[Kind, ...] = ("healthy", "single", "several")
         return kinds[min(len(self.causes), 2)]
 
     @property
     def step_numbers(self) -> list[int]:
-        """Numbers of the recorded steps: bursts with gaps between them."""
+        """Return the numbers of the recorded steps, which are bursts with gaps between them."""
         steps = range(self.shape.steps)
         return [self.identity.first_step + step + step // BURST * BETWEEN_BURSTS for step in steps]
 
     def day(self, day: int, seed: int, identity: JobIdentity, more: Sequence[Mechanism] = ()) -> "JobPlan":
-        """Plan of one day, counted from 0; windows of this plan count the steps of all days.
+        """Return the plan of one day, counted from 0; windows of this plan count the steps of all days.
 
         seed : of that day's draws
         more : further mechanisms, whose windows count the recorded steps of that day
@@ -96,11 +96,11 @@ class Simulation:
         self._launch_us: Times = self.rng("launch").exponential(plan.workload.launch_s * 1e6, lanes)
 
     def rng(self, name: str) -> np.random.Generator:
-        """Random generator that depends only on the job's seed and the purpose."""
+        """Return a random generator that depends only on the job's seed and the purpose."""
         return child_rng(self.plan.seed, name)
 
     def conditions(self, without: Collection[int] = ()) -> Conditions:
-        """Conditions under all mechanisms, with those at `without` undone."""
+        """Return the conditions under all mechanisms, with the mechanisms at `without` undone."""
         conditions = Conditions(self.place, self.plan.workload)
         seen: Counter[str] = Counter()
         for number, mechanism in enumerate(self.plan.mechanisms):
@@ -113,7 +113,7 @@ class Simulation:
         return conditions
 
     def times_us(self, without: Collection[int] = (), *, is_launch_free: bool = False) -> tuple[Times, Times]:
-        """Busy time of each op and delay by its host, as EventSimulation takes them. [us]"""
+        """Return the busy time of each op and its delay by the host, as EventSimulation takes them. [us]"""
         conditions = self.conditions(without)
         delay_us = conditions.delay_us(self._launch_us)
         if is_launch_free:
@@ -129,11 +129,11 @@ class Simulation:
 
     @cached_property
     def _times_as_it_ran(self) -> tuple[Times, Times]:
-        """Busy times and delays with all mechanisms, cached for comparisons."""
+        """Return busy times and delays with all mechanisms, cached for comparisons."""
         return self.times_us()
 
     def slowed_by(self, number: int) -> NDArray[np.bool_]:
-        """Mask of the ops that a mechanism lengthens or delays; bool, shape (step, dp_rank, pp_rank).
+        """Return a mask of the ops that a mechanism slows or delays; bool, shape (step, dp_rank, pp_rank).
 
         Ops that merely wait for others are not among them.
         """
@@ -143,14 +143,14 @@ class Simulation:
         return np.stack([(busy | delay)[rows].any(axis=0) for rows in of_stage], axis=-1)
 
     def step_us(self, timeline: Timeline) -> NDArray[np.float64]:
-        """Step times: latest end minus earliest start of recorded ops, by true clocks. [us]"""
+        """Return step times: latest end minus earliest start of recorded ops, by true clocks. [us]"""
         rows = self.place.recorded
         starts_us, ends_us = timeline.start_us[rows], timeline.end_us[rows]
         span_us: NDArray[np.float64] = ends_us.max(axis=(0, 2)) - starts_us.min(axis=(0, 2))
         return span_us
 
     def places_of(self, causes: Collection[str | None]) -> frozenset[int]:
-        """Positions of the mechanisms with any of these causes; None selects those without a cause."""
+        """Return positions of the mechanisms with any of these causes; None selects those without a cause."""
         return frozenset(
             number for number, mechanism in enumerate(self.plan.mechanisms) if mechanism.cause in causes
         )
@@ -158,7 +158,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Truth:
-    """Fractions of step time saved: (T with - T without) / T with, T the mean actual step time.
+    """Fractions of step time saved by fixes: (T with - T without) / T with, T the mean actual step time.
 
     actual_step_s       : T with everything [s]
     time_saved_fraction : by cause, all of its mechanisms undone at once
@@ -177,7 +177,7 @@ class Truth:
 
 
 def true_savings(simulation: Simulation) -> Truth:
-    """Rerun the same job without each cause and each mechanism."""
+    """Rerun the same job without each cause and without each mechanism, and return the time saved."""
 
     @cache
     def mean_us(without: frozenset[int], *, is_launch_free: bool) -> float:
@@ -212,7 +212,7 @@ def true_savings(simulation: Simulation) -> Truth:
 
 
 def _struck(simulation: Simulation, place: int) -> dict[str, Any]:
-    """Steps and workers in which a mechanism slows any op."""
+    """Return the steps and workers in which a mechanism slows any op."""
     slowed, numbers = simulation.slowed_by(place), simulation.plan.step_numbers
     return {
         "slowed_steps": [numbers[step] for step in np.flatnonzero(slowed.any(axis=(1, 2)))],

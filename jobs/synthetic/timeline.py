@@ -1,4 +1,4 @@
-"""Event simulation: start and end of each op on every dp rank in every step."""
+"""Event simulation of the start and end of each op on every dp rank in every step."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -17,7 +17,7 @@ Times = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Timeline:
-    """Start and end of every op, shape (op, step, dp_rank); a waiting op has started. [us]"""
+    """Start and end of every op, shape (op, step, dp_rank); an op that waits has started. [us]"""
 
     start_us: Times
     end_us: Times
@@ -25,7 +25,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Call:
-    """Ops that the host issues together, once all that they wait for has ended.
+    """Call of ops that the host issues together, once all ops that they wait for have ended.
 
     They return together, when the last is done; each works from the last issue of its meeting.
 
@@ -41,10 +41,10 @@ class Call:
 
 
 class EventSimulation:
-    """Events of a program in topological order; can be run repeatedly."""
+    """Event simulation of a program in topological order, which can be run repeatedly."""
 
     def __init__(self, ops: Sequence[ProgramOp]) -> None:
-        """Sort the events; raises graphlib.CycleError, a ValueError, if the program deadlocks."""
+        """Sort the events; raise graphlib.CycleError, a ValueError, if the program deadlocks."""
         calls = _calls(ops)
         call_of = {number: place for place, call in enumerate(calls) for number in call.members}
         needs: dict[tuple[str, int], set[tuple[str, int]]] = {}
@@ -95,11 +95,11 @@ def _calls(ops: Sequence[ProgramOp]) -> list[Call]:
 
 
 def _latest(times: Times, numbers: Sequence[int]) -> Times:
-    """Latest of some ops' times, shape (step, dp_rank). [us]"""
+    """Return the latest of some ops' times, shape (step, dp_rank). [us]"""
     return reduce(np.maximum, (times[number] for number in numbers))
 
 
 def _last_issue(start: Times, met: Sequence[int], *, meets_replicas: bool) -> Times:
-    """Latest issue by a member of a collective or transfer, shape (step, dp_rank) or (step, 1). [us]"""
+    """Return the latest issue by a member of a collective or transfer, shape (step, dp_rank or 1). [us]"""
     latest = _latest(start, met)
     return latest.max(axis=-1, keepdims=True) if meets_replicas else latest

@@ -40,13 +40,13 @@ class Run:
     clock_s: float = 0.0
 
     def lengths_s(self, timeline: Timeline) -> Seconds:
-        """Duration of each of its steps, shape (iteration, step). [s]"""
+        """Return the duration of each of the run's steps, shape (iteration, step). [s]"""
         lengths_s: Seconds = timeline.end_us.max(axis=(0, 2)).reshape(-1, self.steps) * 1e-6
         return lengths_s
 
 
 class WholeSimulation:
-    """A whole that can be rerun with the same draws."""
+    """Simulation of a whole, which can be rerun with the same draws."""
 
     def __init__(self, part_of: str, runs: Sequence[Run]) -> None:
         self.part_of, self.runs = part_of, runs
@@ -54,14 +54,14 @@ class WholeSimulation:
 
     @cached_property
     def steps_s(self) -> list[Seconds]:
-        """Duration of each step of each run, shape (iteration, step). [s]"""
+        """Return the duration of each step of each run, shape (iteration, step). [s]"""
         return [
             run.lengths_s(simulation.timeline())
             for run, simulation in zip(self.runs, self.simulations, strict=True)
         ]
 
     def starts_s(self, steps_s: Sequence[Seconds]) -> list[Seconds]:
-        """Start of each iteration of each run, shape (iteration,). [s]"""
+        """Return the start of each iteration of each run, shape (iteration,). [s]"""
         iterations = len(steps_s[0])
         starts_s = [np.zeros(iterations) for _ in self.runs]
         ends_s: defaultdict[tuple[int, str], float] = defaultdict(float)

@@ -1,1 +1,1 @@
-"""Pure transforms: DataFrames in, DataFrames out; no files, no session, no clock."""
+"""Pure transforms of DataFrames into DataFrames, without files, session or clock."""

@@ -1,4 +1,4 @@
-"""Aggregates per day: fleet, causes, hosts, groups, op types and coverage.
+"""Aggregates per day, of the fleet, causes, hosts, groups, op types and coverage.
 
 Sums are stored and ratios left to the reader, so that days and groups add up.
 """
@@ -42,7 +42,7 @@ _OF_UNITS: Final = {
 
 
 def with_lost(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
-    """Add lost_gpu_hours and lost_s to units; null if a unit is not analysed."""
+    """Add lost_gpu_hours and lost_s to units; both are null if a unit is not analysed."""
     lost = job_causes.groupBy(*words.UNIT_KEY).agg(
         F.sum("lost_fraction").alias("lost_fraction"), F.sum("lost_gpu_hours").alias("lost_gpu_hours")
     )
@@ -51,7 +51,7 @@ def with_lost(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
 
 
 def fleet_day(units: DataFrame) -> DataFrame:
-    """Units by status, GPU-hours, losses, and the distribution of waste; one row per day.
+    """Return units by status, GPU-hours, losses, and the distribution of waste; one row per day.
 
     units : of job_slowdown, with what they lose.
     """
@@ -62,7 +62,7 @@ def fleet_day(units: DataFrame) -> DataFrame:
 
 
 def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
-    """SQL of the bounds around one of SUMS_OF_HOURS; null if the bounds of a unit in the sum are unknown.
+    """Return SQL for the bounds around a sum in SUMS_OF_HOURS; null if any unit's bounds are unknown.
 
     Errors of units are independent.
 
@@ -80,7 +80,7 @@ def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
 
 
 def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
-    """Units in which each cause holds, and its cost; one row per day and cause."""
+    """Return the units in which each cause holds, and the cost of the cause; one row per day and cause."""
     figures = {
         "replayed": "count(*)",
         "jobs": "count_if(is_cause)",
@@ -95,7 +95,7 @@ def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
 
 
 def host_day(worker_slowdown: DataFrame) -> DataFrame:
-    """Workers, units and slowdowns of every host that a log names; one row per day and host."""
+    """Return workers, units and slowdowns of every host that a log names; one row per day and host."""
     figures = {
         "workers": "count(*)",
         "worker_slowdown_max": "max(slowdown)",
@@ -107,13 +107,13 @@ def host_day(worker_slowdown: DataFrame) -> DataFrame:
 
 
 def coverage_day(job_slowdown: DataFrame) -> DataFrame:
-    """Units and GPU-hours of every status; one row per day and status that occurs."""
+    """Return units and GPU-hours of every status; one row per day and status that occurs."""
     figures = {name: _OF_UNITS[name] for name in ("jobs", "gpu_hours")}
     return _by_day(words.COVERAGE_DAY, job_slowdown, figures, "status")
 
 
 def group_day(units: DataFrame, jobs: DataFrame) -> DataFrame:
-    """Counts, GPU-hours and losses per group; one row per day, dimension and group that occurs.
+    """Return counts, GPU-hours and losses per group; one row per day, dimension and group that occurs.
 
     units : of job_slowdown, with what they lose.
     """
@@ -130,7 +130,7 @@ def group_day(units: DataFrame, jobs: DataFrame) -> DataFrame:
 
 
 def op_type_day(op_type_slowdown: DataFrame, job_slowdown: DataFrame) -> DataFrame:
-    """Cost of each op type alone over the analysed units; one row per day and op type that occurs."""
+    """Return the cost of each op type alone over the analysed units; one row per day and op type."""
     figures = {
         "jobs": "count(*)",
         "slowed": f"count_if(slowdown >= {words.STRAGGLING_SLOWDOWN})",
@@ -144,12 +144,12 @@ def op_type_day(op_type_slowdown: DataFrame, job_slowdown: DataFrame) -> DataFra
 
 
 def power_units(job_power: DataFrame, jobs: DataFrame) -> DataFrame:
-    """Columns of each unit that power_tables needs."""
+    """Return the columns of each unit that power_tables needs."""
     stated = jobs.select(*words.UNIT_KEY, *READ[words.JOBS])
     return job_power.select(*words.UNIT_KEY, *READ[words.JOB_POWER]).join(stated, list(words.UNIT_KEY))
 
 
 def _by_day(name: str, rows: DataFrame, figures: Mapping[str, str], *by: str) -> DataFrame:
-    """Aggregate rows by day and columns `by`; figures : SQL expression by column."""
+    """Aggregate rows by day and the columns `by`; figures : SQL expression by column"""
     found = rows.groupBy("log_date", *by).agg(*(F.expr(sql).alias(each) for each, sql in figures.items()))
     return found.select(*TABLES[name].column_names)

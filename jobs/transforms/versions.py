@@ -1,4 +1,4 @@
-"""Compare two sets of results for the same units, before a new version becomes current."""
+"""Comparison of two sets of results for the same units, before a new version becomes current."""
 
 from typing import Final
 
@@ -38,12 +38,12 @@ _CHANGES: Final = f"""
 
 
 def results_with_causes(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
-    """One row per unit: key, compared figures, and names of the causes that hold."""
+    """Return one row per unit: key, compared figures, and names of the causes that hold."""
     return job_slowdown.sparkSession.sql(_RESULTS, job_slowdown=job_slowdown, job_causes=job_causes)
 
 
 def changed_units(current: DataFrame, new: DataFrame, tolerance: float) -> DataFrame:
-    """Units whose results differ, one row each, the largest change of slowdown first.
+    """Return units whose results differ, one row each, the largest change of slowdown first.
 
     current, new : as results_with_causes returns them
     tolerance : up to this difference, relative to the larger of 1 and the current one, slowdowns are equal

@@ -1,1 +1,1 @@
-"""Tables on Delta: read, replace, append, maintain; by Spark, and for small tables without it."""
+"""Tables on Delta: read, replace, append and maintain them with Spark, and small tables without Spark."""

@@ -1,4 +1,4 @@
-"""Delta tables without Spark: read few rows, and add staged files with one commit.
+"""Access to Delta tables without Spark: reads few rows, and adds staged files with one commit.
 
 For a table of ten rows Spark makes a plan, reads the log and runs several jobs; here it is a file or two.
 """
@@ -42,7 +42,7 @@ def few_rows(
     also: Mapping[str, str] | None = None,
     most_bytes: int = FEW_BYTES,
 ) -> pa.Table | None:
-    """Rows of a table, optionally only of these days or units; None if there are too many.
+    """Return rows of a table, optionally only of these days or units; None if there are too many.
 
     also : values of other columns by which the table is partitioned
     """
@@ -62,7 +62,7 @@ def few_rows(
 
 
 def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Table:
-    """Rows of a table with those of some units replaced.
+    """Return the rows of a table, with the rows of some units replaced.
 
     Raises ValueError for new rows of other units: their old rows would stay.
     """
@@ -76,7 +76,7 @@ def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Ta
 
 
 def read_files(path: str, files: Sequence[Logged], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of each file of a table, missing columns null; small files of a store are read whole."""
+    """Yield the rows of each file of a table, with missing columns null; small files are read whole."""
     names = [file.name for file in files]
     whole = objects.contents(path, names) if is_url(path) else names
     for file, content in zip(files, whole, strict=True):
@@ -94,7 +94,7 @@ def read_files(path: str, files: Sequence[Logged], schema: pa.Schema) -> Iterato
 
 
 def with_partition(read: pa.Table, partition: Mapping[str, str], schema: pa.Schema) -> pa.Table:
-    """Rows of a file with all columns: partition values from its path, null for missing ones."""
+    """Return rows of a file with all columns: partition values from its path, null for missing columns."""
     columns = [
         read.column(each.name).cast(each.type)
         if each.name in read.column_names
@@ -168,7 +168,7 @@ def _actions(
 
 
 def _commit(path: str, table: Table, actions: list[AddAction | RemoveAction]) -> None:
-    """Commit to a table; missing columns are added to it first."""
+    """Commit to a table, after adding the columns that it lacks."""
     is_alone = is_url(path) and table.name in (*PUBLISHED_TABLES, PUBLICATIONS)
     log = opened(path)
     if any(isinstance(each, AddAction) for each in actions) and _lacks(log.schema(), table):
@@ -177,7 +177,7 @@ def _commit(path: str, table: Table, actions: list[AddAction | RemoveAction]) ->
 
 
 def _undone_since(path: str, version: int, lease: Lease) -> bool:
-    """Undo commits since a version; returns whether there were any.
+    """Undo commits since a version; return whether there were any.
 
     Who held the lock before made them late, or this process did, and the store's answer was lost.
     """
@@ -187,12 +187,12 @@ def _undone_since(path: str, version: int, lease: Lease) -> bool:
 
 
 def _lacks(stored: Schema, table: Table) -> bool:
-    """Whether a stored table lacks declared columns, or fields within them."""
+    """Return whether a stored table lacks declared columns, or fields within them."""
     return not {*_names(Schema.from_arrow(table.arrow_schema))} <= {*_names(stored)}
 
 
 def _names(kind: DataType | Schema, above: str = "") -> Iterator[str]:
-    """Paths of columns and nested fields, regardless of order, because Delta appends new ones."""
+    """Return the paths of columns and nested fields, regardless of order, as Delta appends new ones."""
     if isinstance(kind, ArrayType):
         yield from _names(kind.element_type, above)
     if isinstance(kind, StructType | Schema):
@@ -231,7 +231,7 @@ def put(root: str, table: Table, rows: pa.Table, replaced: Filters | None = None
 
 
 def rewrite(root: str, table: Table, rows: pa.Table, key: str) -> None:
-    """Replace rows with equal keys in an unpartitioned table, rewriting only the files that may hold them."""
+    """Replace rows with equal keys in an unpartitioned table, rewriting only files that may hold them."""
     table.check(rows.schema)
     path, keys = f"{root}/{table.name}", rows[key].to_pylist()
     some = [file for file in logged(opened(path)) if any(file.may_have(key, each) for each in keys)]
@@ -245,7 +245,7 @@ def rewrite(root: str, table: Table, rows: pa.Table, key: str) -> None:
 def _check_replaced(
     table: Table, partitions: Iterable[tuple[tuple[str, str], ...]], replaced: Filters | None
 ) -> None:
-    """Raise ValueError for rows of a partition that is not replaced, whose old rows would remain."""
+    """Raise ValueError for rows of a partition that is not replaced, because its old rows would remain."""
     for partition in partitions:
         for name, value in partition:
             if replaced and value not in replaced.get(name, (value,)):

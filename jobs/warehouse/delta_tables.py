@@ -57,7 +57,7 @@ class Stored(NamedTuple):
     dataset: Any = None
 
     def register(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """Register the dataset, if any, with a connection; returns the source for SQL."""
+        """Register the dataset, if there is one, with a connection; return the source for SQL."""
         if self.dataset is not None:
             connection.register(self.source, self.dataset)
         return self.source
@@ -75,7 +75,7 @@ class DeltaTables:
 
     @cached_property
     def _published(self) -> Versions | None:
-        """Version of each table in the latest publication; None before the first.
+        """Return the version of each table in the latest publication; None before the first publication.
 
         Raises DamagedError where the log of publications has lost its end.
         """
@@ -93,7 +93,7 @@ class DeltaTables:
         return known.versions
 
     def stated(self) -> bytes | None:
-        """Return the record of the latest publication; None before the first."""
+        """Return the record of the latest publication; None before the first publication."""
         with self._answering():
             return SmallFiles(self.root).read(LATEST_PUBLICATION)
 
@@ -102,24 +102,24 @@ class DeltaTables:
         return kept_digests(self.root)
 
     def is_there(self, name: str) -> bool:
-        """Whether readers see a table of this name."""
+        """Return whether readers see a table of this name."""
         if self._published is None or name not in PUBLISHED_TABLES:
             return self._is_stored(name)
         return name in self._published
 
     def version_of(self, name: str) -> int | None:
-        """Return the version of a table that readers see; None if it is the newest."""
+        """Return the version of a table that readers see; None if this is the newest version."""
         published = self._published if name in PUBLISHED_TABLES else None
         return None if published is None else published.get(name)
 
     def stored(self, name: str) -> Stored | None:
-        """Source of a table's rows as readers see it; None if it has no files."""
+        """Return the source of a table's rows as readers see the table; None if it has no files."""
         if not self.is_there(name):
             return None
         return self._open(name, self.version_of(name))
 
     def _open(self, name: str, version: int | None) -> Stored | None:
-        """Open one version of a table; None if it has no files.
+        """Open one version of a table; return None if the version has no files.
 
         Its files are those that the Delta log names: there, odd folder names are encoded as in URLs.
         """
@@ -172,12 +172,12 @@ class DeltaTables:
 
 
 def read_parquet(table: Table, path: str, files: Collection[Logged]) -> str:
-    """SQL of a table function that reads files of a table in a folder of this machine."""
+    """Return SQL of a table function that reads files of a table in a folder of this machine."""
     return _read_parquet(table, _as_patterns(path, [file.name for file in files]))
 
 
 def _as_patterns(path: str, files: Collection[str]) -> list[str]:
-    """Paths of files as patterns that match only these files."""
+    """Return paths of files as patterns that match only these files."""
     return [_PATTERN.sub(r"[\g<0>]", f"{path}/{file}") for file in sorted(files)]
 
 
@@ -195,15 +195,15 @@ def sql_types(table: Table) -> list[tuple[str, str]]:
 
 @cache
 def _in_duckdb(spark_type: str) -> str:
-    """DuckDB type for a Spark type; cached, because every connection needs hundreds of columns."""
+    """Return DuckDB's type for a Spark type; cached, because every connection needs many columns."""
     return exp.DataType.build(spark_type, dialect="spark").sql("duckdb")
 
 
 def quoted_list(texts: Collection[str]) -> str:
-    """DuckDB literal for a list of texts."""
+    """Return a DuckDB literal for a list of texts."""
     return f"[{', '.join(map(quoted, texts))}]"
 
 
 def quoted(text: str) -> str:
-    """DuckDB literal for a text."""
+    """Return a DuckDB literal for a text."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""Transpile Spark SQL to DuckDB with sqlglot, plus rules where DuckDB gives it another meaning.
+"""Transpiler from Spark SQL to DuckDB, by sqlglot and rules for what means something else in DuckDB.
 
 Rules come from asking both engines the same (tests/jobs/reading/test_engines.py). What cannot be transpiled
 is an error: an answer that is silently another one would be worse.
@@ -27,7 +27,7 @@ _UNLIKE_FIELDS: Final = {"DOW", "DAYOFWEEK", "WEEKDAY"}
 
 
 def to_duckdb(question: exp.Expr) -> str:
-    """Transpile a question parsed as Spark SQL to DuckDB SQL. Raises SqlglotError if impossible."""
+    """Transpile a question parsed as Spark SQL to DuckDB SQL. Raises SqlglotError if this is impossible."""
     tree = question.copy()
     _name_columns(tree)
     for each in reversed(list(tree.walk())):  # the inmost first
@@ -42,7 +42,7 @@ def to_duckdb(question: exp.Expr) -> str:
 
 
 def condition(sql: str) -> str:
-    """Transpile a condition on rows. Raises SqlglotError if impossible."""
+    """Transpile a condition on rows. Raises SqlglotError if this is impossible."""
     return to_duckdb(exp.paren(parse_one(sql, read="spark"), copy=False))  # a tree cannot replace its root
 
 
@@ -71,7 +71,7 @@ def _cast(each: exp.Expr) -> None:
 
 
 def _collected(each: exp.Expr) -> None:
-    """Collect an empty list over no rows, where DuckDB returns null."""
+    """Collect an empty list over no rows, for which DuckDB returns null."""
     whole = each.parent if isinstance(each.parent, exp.Filter) else each
     if not isinstance(whole.parent, exp.Window):
         whole.replace(exp.func("coalesce", whole.copy(), exp.array()))
@@ -118,7 +118,7 @@ def _date(each: exp.Expr) -> exp.Expr:
 
 
 def _by_name(each: exp.Expr) -> exp.Expr:
-    """Write `forall`, which DuckDB lacks, as a CASE; leave other functions alone.
+    """Rewrite `forall`, which DuckDB lacks, as a CASE; leave other functions unchanged.
 
     As in Spark: false if it is false for an element, else null if it is null for one, else true.
     """

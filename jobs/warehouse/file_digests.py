@@ -27,14 +27,14 @@ _READ_BYTES: Final = 1 << 20
 
 
 class Kept(NamedTuple):
-    """Stored digests of a table's files at one version, by path below its folder."""
+    """Stored digests of a table's files at one version, by path below the table's folder."""
 
     version: int
     files: Mapping[str, int]
 
 
 def kept_digests(root: str) -> dict[str, Kept]:
-    """Stored digests of a warehouse's tables; empty in a store, whose readers check page checksums.
+    """Return stored digests of a warehouse's tables; empty in a store, whose readers check page checksums.
 
     Raises DamagedError for a file that holds anything else.
     """
@@ -53,7 +53,7 @@ def _kept(stored: dict[str, Any]) -> Kept:
 
 
 def keep_digests(root: str, versions: Mapping[str, int]) -> None:
-    """Add digests of files that are new in these versions of tables in a folder, and drop unused ones."""
+    """Add digests of new files in these versions of tables in a folder, and drop unused digests."""
     before = kept_digests(root)
     now = {
         name: each
@@ -74,7 +74,7 @@ def _renewed(path: str, version: int, before: Kept | None) -> Kept:
 
 
 def check_digests(root: str) -> tuple[int, int]:
-    """Verify all published files that have a digest; returns their number and bytes.
+    """Verify all published files that have a digest; return the number of files and of bytes.
 
     Raises DamagedError, which names those that differ.
     """
@@ -110,7 +110,7 @@ def _parts(descriptor: int) -> Iterator[bytes]:
 
 
 def _check(folder: str, files: Mapping[str, int]) -> None:
-    """Compare files below a folder with their digests. Raises DamagedError naming those that differ."""
+    """Compare files below a folder with their digests. Raises DamagedError naming files that differ."""
     found = _digests_of(folder, [*files])
     differ = sorted(file for file, digest in files.items() if found[file] != digest)
     if differ:
@@ -122,7 +122,7 @@ def _check(folder: str, files: Mapping[str, int]) -> None:
 
 
 def check_opened(folder: str, sizes: Mapping[str, int], made: Kept | None) -> None:
-    """Check the files of a table that a question opens, like check_digests, unless the table is large.
+    """Check the files of a table that a question opens, as check_digests does, unless the table is large.
 
     sizes : bytes of its files
     made : their digests; a file that has none is not checked

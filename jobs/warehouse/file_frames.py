@@ -1,4 +1,4 @@
-"""Work for Spark tasks; DataFrames from many files of a store, which Arrow reads in such tasks.
+"""Work for Spark tasks, and DataFrames from many files of a store, which Arrow reads in such tasks.
 
 So a store needs no connector of Hadoop's: what reaches it is the same as for all else.
 """
@@ -29,7 +29,7 @@ Found = TypeVar("Found")
 
 
 def frame_of_tasks(spark: SparkSession, tasks: Sequence[object]) -> DataFrame:
-    """DataFrame with a row, and a Spark task, for the work of each task; see tasks_in."""
+    """Return a DataFrame with one row, and one Spark task, for each item of work; see tasks_in."""
     payloads = [zlib.compress(pickle.dumps(task)) for task in tasks]  # Spark warns of tasks beyond 1 MB
     rows = pa.table([pa.array(range(len(tasks)), pa.int32()), pa.array(payloads, pa.binary())], _TASK_COLUMNS)
     return spark.createDataFrame(rows).repartitionById(max(1, len(tasks)), "task")
@@ -43,7 +43,7 @@ def tasks_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
 
 
 def frame_of_files(spark: SparkSession, table: Table, path: str, files: Sequence[Logged]) -> DataFrame:
-    """DataFrame of the rows in these files of a store, with all of the table's columns."""
+    """Return a DataFrame of the rows in these files of a store, with all of the table's columns."""
     schema = from_arrow_schema(table.arrow_schema)
     if not files:
         return spark.createDataFrame([], schema)
@@ -64,7 +64,7 @@ def packed(files: Iterable[Logged], most_bytes: int = _TASK_BYTES) -> list[list[
 
 
 def in_tasks(context: SparkContext, tasks: Sequence[Work], work: Callable[[Work], Found]) -> list[Found]:
-    """Results of `work` on each task's part of it, in order; executors do it."""
+    """Return the results of `work` on each task's part, in order; executors do the work."""
     if not tasks:
         return []
     sent = context.parallelize([pickle.dumps(task) for task in tasks], len(tasks))

@@ -1,4 +1,4 @@
-"""Convert rows of tables between Arrow, files and Spark."""
+"""Conversion of rows of tables between Arrow, files and Spark."""
 
 from collections.abc import Callable, Mapping
 from functools import reduce
@@ -14,7 +14,7 @@ from schemas.table import Table
 
 
 def spark_schema(table: Table) -> StructType:
-    """Spark schema of a table."""
+    """Return the Spark schema of a table."""
     return from_arrow_schema(table.arrow_schema)
 
 
@@ -59,11 +59,11 @@ def collected(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
 
 
 def _row(frame: DataFrame) -> Column:
-    """All columns as one nullable struct, because Arrow fills it where another DataFrame has its rows."""
+    """Return all columns as one nullable struct, which Arrow leaves null for rows of other DataFrames."""
     return F.struct("*").cast(StructType([StructField(each.name, each.dataType) for each in frame.schema]))
 
 
 def _of_frame(structs: pa.ChunkedArray, columns: list[str]) -> pa.Table:
-    """Rows of one DataFrame, whose structs these are; structs of others are null."""
+    """Return the rows of one DataFrame from its structs; the structs of other DataFrames are null."""
     own = structs.filter(pc.is_valid(structs))
     return pa.Table.from_struct_array(own).select(columns)

@@ -1,4 +1,4 @@
-"""The latest publication (snapshot): by the log of publications, and by a small file that states it."""
+"""The latest publication (snapshot), by the log of publications and by a small file that states it."""
 
 import json
 from collections.abc import Mapping
@@ -48,12 +48,12 @@ def latest_publication(rows: pa.Table, root: str, stated: bytes | None) -> Publi
 
 
 def latest_stated(published: Published) -> bytes:
-    """Content of the file that states the latest publication, so that readers of a store need one request."""
+    """Return the content of the file for the latest publication, so that store readers need one request."""
     return f"{published.number} {json.dumps(dict(published.versions or {}))}".encode()
 
 
 def latest_stated_in(stated: bytes | None) -> Published | None:
-    """Return the publication in a store's file LATEST_PUBLICATION; None if the file has not its versions.
+    """Return the publication in a store's file LATEST_PUBLICATION; None if the file lacks the versions.
 
     A writer that was killed right behind its row leaves the one before: as good to readers, and the next
     writer finds the row (`publication.recover`).

@@ -1,4 +1,4 @@
-"""Lock of a warehouse in a store: an object that only one writer can create, renewed while the writer lives.
+"""Lock of a warehouse in a store: an object that only one writer can create and renews while it lives.
 
 A holder that was killed, or cannot reach the store, loses it by itself; one that was paused finds out before
 it writes anything that readers would see. Ages are by the store's clock alone.
@@ -35,7 +35,7 @@ class LeaseLostError(PlainError):
 
 
 class Lease:
-    """A held lock. was_left : whether the previous holder never released it"""
+    """A lock that is held. was_left : whether the previous holder never released it"""
 
     def __init__(self, root: str, holder: Holder, mark: str, *, was_left: bool) -> None:
         self._root, self._holder, self._mark = root, holder, mark
@@ -63,7 +63,7 @@ class Lease:
             )
 
     def holds(self) -> bool:
-        """Whether the lock is still held; False if the store does not confirm it."""
+        """Return whether the lock is still held; False if the store does not confirm this."""
         try:
             self.check()
         except (LeaseLostError, OSError):
@@ -71,7 +71,7 @@ class Lease:
         return True
 
     def check_if_old(self) -> None:
-        """Check the lock if its renewal is overdue, as after this process was paused."""
+        """Check the lock if its renewal is overdue, as after a pause of this process."""
         if self._is_overdue():
             self.check()
 
@@ -79,7 +79,7 @@ class Lease:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - self._renewed_s > 2 * RENEWED_S
 
     def put(self, name: str, content: bytes) -> None:
-        """Replace an object that only lock holders write, if it is unchanged since it was read.
+        """Replace an object that only lock holders write, if it is unchanged since this process read it.
 
         Raises LeaseLostError where another holds the lock by now. What one wrote late that had lost it before
         is written over.
@@ -111,7 +111,7 @@ class Lease:
                 _LOG.warning("the lock of %s could not be renewed: %s", self._root, error)
 
     def release(self) -> None:
-        """Release the lock, or leave its end to its store: no error hides that of the run."""
+        """Release the lock, or let it expire in its store; an error here never hides the run's error."""
         self._ended.set()
         try:
             if self._is_overdue():
@@ -125,7 +125,7 @@ class Lease:
 
 
 def held(root: str) -> Lease | None:
-    """Lease that this process holds on a root; None for a folder, or if it holds none."""
+    """Return the lease that this process holds on a root; None for a folder, or if there is no lease."""
     return _HELD.get(root.rstrip("/"))
 
 
@@ -172,7 +172,7 @@ def _attempt(root: str, holder: Holder) -> Lease | None:
 
 
 def leaseholder(root: str) -> Holder | None:
-    """Holder of the lock of a warehouse in a store, or None."""
+    """Return the holder of the lock of a warehouse in a store, or None."""
     found = objects.version(root, LOCK_NAME)
     if found is None or found.content == _FREE or not _is_held(root, found):
         return None
@@ -180,19 +180,19 @@ def leaseholder(root: str) -> Holder | None:
 
 
 def _is_held(root: str, found: objects.Version) -> bool:
-    """Whether the holder of a lock that was not released may live and has renewed it in time."""
+    """Return whether the holder of a lock may be alive, because the lock is neither released nor overdue."""
     before = holder_in(found.content)
     is_dead = before is not None and not before.may_live
     return not is_dead and _now_s(root) - found.modified_s < LEASE_S
 
 
 def _now_s(root: str) -> float:
-    """Current time of the store's clock. [Unix s]"""
+    """Return the current time of the store's clock. [Unix s]"""
     objects.write(root, _CLOCK, b"")
     found = objects.version(root, _CLOCK)
     return found.modified_s if found else time.time()
 
 
 def _content(holder: Holder) -> bytes:
-    """Content of the lock object, unique so that no two renewals are alike."""
+    """Return the content of the lock object, which differs for every renewal."""
     return content_of(holder).removesuffix(b"}") + f',"renewal":"{uuid4().hex}"}}'.encode()

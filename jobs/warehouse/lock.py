@@ -1,4 +1,4 @@
-"""Lock on a warehouse, so that only one process writes; it names its holder and start time.
+"""Lock on a warehouse, so that only one process writes; the lock names its holder and start time.
 
 On this machine it is two locks of the operating system, which end with their holders, in any container:
 Python holds one, and the JVM that it has started holds another, because it may still commit after its
@@ -40,12 +40,12 @@ _READ_BYTES: Final = 1 << 16
 
 
 class LockedError(PlainError):
-    """Raised while another process writes the warehouse; the message names it and what to do."""
+    """Raised while another process writes the warehouse; the message names the process and what to do."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Holder of a lock. processes : those that must have ended, each with its start time [Unix s].
+    """Holder of a lock. processes : start time of each process that must have ended [Unix s]
 
     boot, process_ids : which boot of the host, and which PID namespace gave the processes their numbers
     """
@@ -59,13 +59,13 @@ class Holder:
     process_ids: str = ""
 
     def __str__(self) -> str:
-        """Text with entry point, process, user, host and time."""
+        """Return a text with entry point, process, user, host and time."""
         process = next(iter(self.processes))
         return f"{self.entry_point} (process {process} of {self.user} on {self.host}, since {self.since})"
 
     @property
     def may_live(self) -> bool:
-        """Whether any of its processes runs, or might run unseen from here."""
+        """Return whether any of the holder's processes runs, or might run out of this process's sight."""
         if self.host != socket.gethostname():
             return True
         if self.boot and self.boot != _boot():
@@ -100,7 +100,7 @@ def _process_ids() -> str:
 
 @contextmanager
 def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable[[Holder], None]]:
-    """Hold the lock of a warehouse in a local folder; yields a function that updates the holder.
+    """Hold the lock of a warehouse in a local folder; yield a function that updates the holder.
 
     wait : for others to end. Without it, raises LockedError while another holds the lock, or its JVM does.
     Raises NotWritableError where the files of the lock cannot be opened.
@@ -171,7 +171,7 @@ def until(
     wait: bool,
     pause_s: float = _PAUSE_S,
 ) -> None:
-    """Retry until the attempt succeeds, logging now and then which writer it waits for."""
+    """Retry until the attempt succeeds; log now and then for which writer this process waits."""
     logged_s = -_SAY_AGAIN_S
     while not attempt():
         who = holder() or "another process"
@@ -201,7 +201,7 @@ def content_of(holder: Holder) -> bytes:
 
 
 def holder_in(content: bytes | None) -> Holder | None:
-    """Parse the holder in a lock's content; None if it names none."""
+    """Parse the holder in a lock's content; return None if the content names no holder."""
     try:
         return _HOLDER.validate_json(content or b"")
     except ValueError:
@@ -209,17 +209,17 @@ def holder_in(content: bytes | None) -> Holder | None:
 
 
 class NotWritableError(PlainError):
-    """Raised before any work if a warehouse cannot be written; the message says which and why."""
+    """Raised before any work if a warehouse cannot be written; the message names it and the reason."""
 
 
 class NoWarehouseError(NotWritableError):
-    """Raised where no later try can help: another folder has to be named, or its permissions changed."""
+    """Raised if a retry cannot help, because another folder or other permissions are needed."""
 
     exit_status = Exit.WRONG_SETTINGS
 
 
 def check_writable(root: str) -> None:
-    """Try to write a file into a local warehouse. Raises NotWritableError."""
+    """Try to write a file into a local warehouse. Raises NotWritableError if that fails."""
     if root.startswith("file://"):
         raise NoWarehouseError(f"the warehouse {root} cannot be written by a URL: name its folder")
     if is_url(root):

@@ -1,4 +1,4 @@
-"""Delta logs of stores, mirrored in a folder of this process, where delta-rs reads them and commits to them.
+"""Delta logs of stores, mirrored in a folder of this process, in which delta-rs reads and commits.
 
 In a store delta-rs itself reads each commit twice and a checkpoint by eleven requests, many of them in turn.
 Here each object of a log is read once, all beside each other, and a commit is one conditional put, so that of
@@ -30,7 +30,7 @@ _PERIOD: Final = 5
 
 
 class LogMirror:
-    """Log of one table of a store.
+    """Log of one table of a store, with its mirror.
 
     newest : its last version that is known; None: it has to be looked up
     folder : where delta-rs finds it; it has no other files of the table
@@ -44,7 +44,7 @@ class LogMirror:
         self._listed_from, self._checkpoints = 0, set[int]()
 
     def at(self, version: int | None) -> DeltaTable:
-        """The table at a version, or at its newest known one. Raises TableNotFoundError without a table."""
+        """Return the table at a version, or at its newest known one. Raises TableNotFoundError if missing."""
         with self._lock:
             is_known = version is None or self._listed_from <= version <= (self.newest or 0)
             if self.newest is None or not is_known:
@@ -56,7 +56,7 @@ class LogMirror:
             return DeltaTable(self.folder, version=wanted)
 
     def commit(self, make: Callable[[], object], *, is_alone: bool) -> None:
-        """Let delta-rs commit to the mirror and put that; where another was first, it commits again upon it.
+        """Let delta-rs commit to the mirror, then copy the commit; retry if another writer was first.
 
         is_alone : raise CommitFailedError where another was first
         """
@@ -68,7 +68,7 @@ class LogMirror:
                 self._bring(self.at(None).version(), known)  # delta-rs looks for conflicts in each
 
     def vacuum(self, hours: int, *, is_trial: bool) -> list[str]:
-        """Find or delete files that no version of the last hours needs: delta-rs goes by names and times."""
+        """Find or delete files that no version of the last hours needs, by their names and times."""
         with self._lock:
             self.at(None)
             for each in objects.listed(self._path):
@@ -83,11 +83,11 @@ class LogMirror:
         return found
 
     def remove(self) -> None:
-        """Remove the mirror; the log stays."""
+        """Remove the mirror, and leave the log in the store."""
         rmtree(self.folder, ignore_errors=True)
 
     def _look(self, version: int | None) -> None:
-        """List the log from its last checkpoint on; for a version before that, from its beginning."""
+        """List the log from its last checkpoint on; for an earlier version, from its beginning."""
         said = objects.content(self._path, _LAST)
         last = 0 if said is None else int(json.loads(said)["version"])
         self._listed_from = last if version is None or version >= last else 0
@@ -98,7 +98,7 @@ class LogMirror:
             self.newest = max((int(each[1] or each[2]) for each in found if each), default=None)
 
     def _bring(self, version: int, known: int | None = None) -> None:
-        """Read what the mirror lacks of a version: the last checkpoint before it, and commits since.
+        """Copy what the mirror lacks of a version: the last checkpoint before it, and the commits since.
 
         known : all commits after this one, too
         """
@@ -111,7 +111,7 @@ class LogMirror:
             (self.folder / name).write_bytes(content)
 
     def _put(self, make: Callable[[], object]) -> bool:
-        """Make a commit in the mirror and put it into the log; False if another was first."""
+        """Make a commit in the mirror and copy it into the log; return False if another writer was first."""
         number = 0 if self.newest is None else self.newest + 1
         made, is_ours = self.folder / _commit(number), False
         try:

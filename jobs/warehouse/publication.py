@@ -39,7 +39,7 @@ _AT_A_TIME: Final = 16
 def publication(
     warehouse: "Warehouse", phase: str, log_dates: Sequence[date], names: Sequence[str]
 ) -> Iterator[None]:
-    """Publish what the block commits to these tables, all at once when it ends.
+    """Publish what the block commits to these tables, all at once when the block ends.
 
     An error in the block undoes its commits. Otherwise the warehouse then reads as of the new publication.
     """
@@ -66,7 +66,7 @@ def publication(
 
 
 def _write(warehouse: "Warehouse", name: str, content: bytes) -> None:
-    """Replace a small file; in a store only while this process holds the lock."""
+    """Write a small file; in a store, only while this process holds the lock."""
     lease = held(warehouse.root)
     if lease is None:
         warehouse.small_files.write(name, content)
@@ -75,7 +75,7 @@ def _write(warehouse: "Warehouse", name: str, content: bytes) -> None:
 
 
 def _remove_intent(warehouse: "Warehouse") -> None:
-    """Remove the intent; in a store empty it instead, because a delete cannot be conditional."""
+    """Remove the intent; in a store, empty it instead, because a delete cannot be conditional."""
     if held(warehouse.root) is None:
         warehouse.small_files.remove(_INTENT)
     else:
@@ -83,7 +83,7 @@ def _remove_intent(warehouse: "Warehouse") -> None:
 
 
 def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int | None]:
-    """Newest version of each table; in a store, commits of a paused writer are undone first."""
+    """Return the newest version of each table; in a store, first undo commits of a paused writer."""
     published = warehouse.published.versions or {}
     with ThreadPoolExecutor(_AT_A_TIME) as beside:  # in a store each takes several requests in turn
         if is_url(warehouse.root):
@@ -93,7 +93,7 @@ def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int
 
 
 def recover(warehouse: "Warehouse") -> list[str]:
-    """Undo the commits of an unfinished publication; returns the tables restored.
+    """Undo the commits of an unfinished publication; return the tables that were restored.
 
     Only a writer that holds the warehouse's lock may call it. Raises DamagedError for an intent that cannot
     be read.
@@ -123,7 +123,7 @@ def recover(warehouse: "Warehouse") -> list[str]:
 
 
 def _intent(warehouse: "Warehouse") -> dict[str, Any] | None:
-    """Read the intent; None if it was removed, or emptied, as in a store."""
+    """Read the intent; return None if it was removed, or emptied as in a store."""
     content = warehouse.small_files.read(_INTENT)
     try:
         return dict(json.loads(content)) if content else None
@@ -163,13 +163,13 @@ def _complete(
 
 
 def _newest(warehouse: "Warehouse", names: Collection[str]) -> dict[str, int]:
-    """Newest version of each of these tables that exists."""
+    """Return the newest existing version of each of these tables."""
     found = {name: newest_version(warehouse.path(name)) for name in names}
     return {name: version for name, version in found.items() if version is not None}
 
 
 def _state(warehouse: "Warehouse", published: Published) -> None:
-    """State the latest publication, for readers in its file; in a folder its number alone."""
+    """Write the file that states the latest publication; in a folder, it contains only the number."""
     is_store = is_url(warehouse.root)
     latest = latest_stated(published) if is_store else str(published.number).encode()
     _write(warehouse, LATEST_PUBLICATION, latest)

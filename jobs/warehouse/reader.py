@@ -1,4 +1,4 @@
-"""Interface of the engines that answer questions, DuckDB and Spark; SQL filters of units; units of rows."""
+"""Protocols of the engines that answer questions, DuckDB and Spark, and SQL conditions for days and units."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,11 +27,11 @@ class QuestionError(SettingsError):
 
 
 class AnswerError(PlainError):
-    """Raised when a valid question fails, on the data or out of memory."""
+    """Raised when a valid question fails because of the data or lack of memory."""
 
 
 class OutOfMemoryError(AnswerError):
-    """Raised when an answer needs more memory than allowed; the message says how much is allowed."""
+    """Raised when an answer needs more memory than allowed; the message states the allowed memory."""
 
 
 class Reader(Protocol):
@@ -39,19 +39,19 @@ class Reader(Protocol):
 
     @property
     def root(self) -> str:
-        """Root of the warehouse, a path or URL."""
+        """Return the root of the warehouse, a path or URL."""
 
     def ask(self, sql: str, limit: int = 0) -> Result:
         """Answer a question for people, with at most `limit` rows (0: all)."""
 
     def batches(self, sql: str, limit: int = 0) -> Iterator[Result]:
-        """Answer like `ask`, in batches of at most BATCH rows; there is at least one."""
+        """Answer like `ask`, in batches of at most BATCH rows; there is at least one batch."""
 
     def rows(self, sql: str) -> pa.Table:
         """Answer a question as an Arrow table with Spark's column types; integers may be wider."""
 
     def prepare(self, questions: Collection[str]) -> None:
-        """Open at once what these questions read, for questions that are asked one after another."""
+        """Open at once the tables that these questions read, if they are asked one after another."""
 
     def stop(self) -> None:
         """Interrupt the question that another thread is asking."""
@@ -62,7 +62,7 @@ class TableReader(Protocol):
 
     @property
     def ingested(self) -> "TableReader":
-        """Reader of the ingested tables: usually this one."""
+        """Return the reader of the ingested tables, which is usually this reader."""
 
     def rows(
         self,
@@ -101,7 +101,7 @@ class Tables:
 
 
 def batched(head: Result, fetch: Callable[[int], Sequence[Sequence[Any]]], limit: int) -> Iterator[Result]:
-    """Yield at most `limit` rows (0: all) in batches, of which the last says whether there are more.
+    """Yield at most `limit` rows (0: all) in batches, the last of which says whether there are more.
 
     head : the columns, without rows
     fetch : returns this number of the rows that follow; at the end fewer
@@ -118,13 +118,13 @@ def batched(head: Result, fetch: Callable[[int], Sequence[Sequence[Any]]], limit
 
 
 def on_days(log_dates: Collection[date]) -> str:
-    """SQL condition, for both engines, that selects rows of these days."""
+    """Return an SQL condition, for both engines, that selects rows of these days."""
     days = ", ".join(f"DATE'{day.isoformat()}'" for day in sorted(set(log_dates)))
     return f"log_date IN ({days})" if days else "false"
 
 
 def on_units(log_dates: Collection[date], units: Collection[Unit] | None) -> str:
-    """SQL condition that selects rows of these days, or only of these units.
+    """Return an SQL condition that selects rows of these days, or only of these units.
 
     Days, jobs and runs also stand by themselves: files and row groups that have none of them are skipped.
     """
@@ -142,12 +142,12 @@ def on_units(log_dates: Collection[date], units: Collection[Unit] | None) -> str
 
 
 def keys_of(rows: pa.Table) -> list[Unit]:
-    """Unit of each row."""
+    """Return the unit of each row."""
     return [Unit(*key) for key in zip(*(rows.column(name).to_pylist() for name in UNIT_KEY), strict=True)]
 
 
 def rows_by_unit(rows: pa.Table) -> dict[Unit, list[dict[str, Any]]]:
-    """Rows of each unit, as dicts, in their order."""
+    """Return the rows of each unit, as dicts, in their order."""
     found: dict[Unit, list[dict[str, Any]]] = {}
     for unit, row in zip(keys_of(rows), rows.to_pylist(maps_as_pydicts="strict"), strict=True):
         found.setdefault(unit, []).append(row)

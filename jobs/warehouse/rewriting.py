@@ -1,4 +1,4 @@
-"""Rewrite files of a table in Spark tasks: without some units' rows, or merged into larger files.
+"""Rewriting of a table's files in Spark tasks, to remove some units' rows or to merge small files.
 
 Row groups stay as they are, each with the rows of one unit where it had those, so that units are still read
 without a shuffle.
@@ -54,7 +54,7 @@ def without_units(
 
 
 def merge_small(context: SparkContext, root: str, table: Table) -> tuple[int, int]:
-    """Merge the small files of each partition; returns the number of files before and after."""
+    """Merge the small files of each partition; return the number of files before and after."""
     path = f"{root}/{table.name}"
     tasks = _merged_together(logged(opened(path)))
     work = partial(_merged, root, table.name)
@@ -66,7 +66,7 @@ def merge_small(context: SparkContext, root: str, table: Table) -> tuple[int, in
 
 
 def _merged_together(files: Sequence[Logged]) -> list[list[Logged]]:
-    """Groups of small files in one partition that become one file; single files are left."""
+    """Return groups of small files in one partition that become one file; single files stay as they are."""
     small = sorted((file for file in files if file.size < _SMALL_BYTES), key=_place)
     tasks: list[list[Logged]] = []
     for _, some in groupby(small, lambda file: sorted(file.partition.items())):
@@ -79,7 +79,7 @@ def _place(file: Logged) -> tuple[list[tuple[str, str]], str]:
 
 
 def _without(root: str, name: str, units: frozenset[Unit], file: Logged) -> list[StagedFile] | None:
-    """Stage a file's rows without those of some units; None if it has none of them."""
+    """Stage a file's rows without those of some units; return None if the file has no rows of these units."""
     staging, are_there = Staging(root, uuid4().hex), False
     for rows in _groups(f"{root}/{name}", file, TABLES[name]):
         is_kept = [key not in units for key in keys_of(rows)]
@@ -92,7 +92,7 @@ def _without(root: str, name: str, units: frozenset[Unit], file: Logged) -> list
 
 
 def _merged(root: str, name: str, files: Sequence[Logged]) -> list[StagedFile]:
-    """Stage the rows of files as one file: rank_steps by row group, others sorted by key."""
+    """Stage the rows of files as one file; rank_steps by row group, other tables sorted by key."""
     staging, table = Staging(root, uuid4().hex), TABLES[name]
     groups: Iterator[pa.Table] = (rows for file in files for rows in _groups(f"{root}/{name}", file, table))
     if name != RANK_STEPS:

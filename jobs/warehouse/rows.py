@@ -1,4 +1,4 @@
-"""Rows of tables on their way: in the driver, or already in files beside their table."""
+"""Rows of tables before they are committed: in the driver, or already in files beside their table."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -42,11 +42,11 @@ class FileRows:
 
     @property
     def size(self) -> int:
-        """Bytes of the files."""
+        """Return the total size of the files. [B]"""
         return sum(file.size for file in self.files)
 
     def columns(self, schema: pa.Schema) -> pa.Table:
-        """Some columns, in the driver."""
+        """Return some columns, in the driver's memory."""
         parts = (
             with_partition(some, file.partition, schema)
             for file in self.files
@@ -56,7 +56,7 @@ class FileRows:
 
     @cached_property
     def in_store(self) -> "pa.Table | Dataset":
-        """Rows of files in a store for DuckDB: few files are fetched once.
+        """Return the rows of files in a store for DuckDB; if there are few bytes, fetch them once.
 
         Of many, it reads what it needs.
         """
@@ -79,12 +79,12 @@ class StagedRows:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows in the staged files."""
+        """Return the number of rows in the staged files."""
         return sum(file.rows for file in self.files)
 
     @cached_property
     def in_files(self) -> FileRows:
-        """The files as those of a published table."""
+        """Return the staged files in the type of a published table's files."""
         files = [Logged(*each[2:5], dict(each.partition), {}, {}) for each in self.files]
         return FileRows(f"{self.root}/{self.table}", files, all(file.is_sound for file in self.files))
 
@@ -97,7 +97,7 @@ Rows: TypeAlias = pa.Table | StagedRows
 def staged_rows(
     files: Sequence[StagedFile], root: str, tables: Sequence[str] = STAGED_TABLES
 ) -> Iterator[dict[str, StagedRows]]:
-    """Yield the rows of tables staged under a root, by name; files not adopted in the block are removed."""
+    """Yield the rows of tables staged under a root, by name; remove files that the block does not adopt."""
     found = {name: StagedRows(name, [file for file in files if file.table == name], root) for name in tables}
 
     def remove_others() -> None:
@@ -109,14 +109,14 @@ def staged_rows(
 
 
 def columns_of(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
-    """Some columns of rows, in the driver."""
+    """Return some columns of rows, in the driver's memory."""
     if isinstance(rows, pa.Table):
         return rows.select(columns)
     return rows.in_files.columns(pa.schema([TABLES[table].arrow_schema.field(name) for name in columns]))
 
 
 def batches_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the rows of a file in batches, with those of these columns that it has."""
+    """Yield the rows of a file in batches, with only these columns, as far as the file has them."""
     with opened_file(path, file) as stored:
         names = [name for name in columns if name in stored.schema_arrow.names]
         for batch in stored.iter_batches(_ROWS, columns=names):
@@ -124,7 +124,7 @@ def batches_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.T
 
 
 def groups_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the rows of each row group of a file, with those of these columns that it has."""
+    """Yield the rows of each row group of a file, with only these columns, as far as the file has them."""
     with opened_file(path, file) as stored:
         names = [name for name in columns if name in stored.schema_arrow.names]
         for number in range(stored.num_row_groups):
@@ -132,7 +132,7 @@ def groups_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.Ta
 
 
 def rows_in(path: str, file: Logged) -> int:
-    """Number of a file's rows, by the table's log, or by the file's footer where the log states none."""
+    """Return a file's number of rows, from the table's log, or from the file's footer if the log lacks it."""
     if file.rows is not None:
         return file.rows
     with opened_file(path, file) as stored:
@@ -140,7 +140,7 @@ def rows_in(path: str, file: Logged) -> int:
 
 
 def opened_file(path: str, file: Logged) -> pq.ParquetFile:
-    """Open a Parquet file of a table; a small one in a store is fetched with one request."""
+    """Open a Parquet file of a table; fetch a small file in a store with one request."""
     if is_url(path) and file.size <= FEW_BYTES:
         (content,) = objects.contents(path, [file.name])
         return pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)

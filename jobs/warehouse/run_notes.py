@@ -1,4 +1,4 @@
-"""Outcome of a run, kept in a file made at its start, for when its row cannot be written.
+"""Outcome of a run, kept in a file made at its start, in case its row cannot be written.
 
 A full disk takes no new byte, but those that are there can be replaced. Warehouses in a store have no notes.
 """
@@ -39,7 +39,7 @@ class RunNote:
 
     @property
     def later(self) -> str:
-        """What the next run makes of a row that this one could not complete."""
+        """Describe how the next run will complete a row that this run could not complete."""
         return "the next run " + ("calls it killed" if self._path is None else "writes how it ended")
 
     def remove(self) -> None:
@@ -49,7 +49,7 @@ class RunNote:
 
 
 def remove_all(root: str) -> None:
-    """Remove all notes of a warehouse, those of runs without a row too: they were killed at their start."""
+    """Remove all notes of a warehouse, including those of runs that were killed before they had a row."""
     if not is_url(root):
         for path in Path(root, FOLDER).glob("*"):
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Simulation on Spark's workers: units together, or each in a separate process after a worker died."""
+"""Simulation of units on Spark's workers: together, or in separate processes after a worker has died."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial

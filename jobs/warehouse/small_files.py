@@ -12,14 +12,14 @@ _OBJECTS: Final = "jobs.runtime.objects"
 
 
 class SmallFiles:
-    """Files of a few bytes below one root, a local folder or the URL of a store, by name."""
+    """Small files below one root, a local folder or the URL of a store, accessed by name."""
 
     def __init__(self, root: str) -> None:
         self._root, self._folder = root, Path(root)
         self._objects: Any = import_module(_OBJECTS) if is_url(root) else None
 
     def read(self, name: str) -> bytes | None:
-        """Return the contents of a file; None without one."""
+        """Return the contents of a file; None if there is no file."""
         if self._objects is not None:
             content: bytes | None = self._objects.content(self._root, name)
             return content
@@ -29,7 +29,7 @@ class SmallFiles:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Create or replace a file atomically, in a folder by a rename."""
+        """Write a file atomically, in a folder by a rename."""
         if self._objects is not None:
             self._objects.write(self._root, name, content)
             return
@@ -43,7 +43,7 @@ class SmallFiles:
         beside.replace(path)
 
     def remove(self, *names: str) -> None:
-        """Remove files; those that do not exist are no error."""
+        """Remove files, and ignore files that do not exist."""
         if self._objects is not None:
             self._objects.remove(self._root, names)
             return

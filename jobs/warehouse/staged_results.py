@@ -26,7 +26,7 @@ _FILES: Final = pa.schema([("files", pa.binary())])
 
 
 class Shares(NamedTuple):
-    """Assignment of rows to the tasks that write them: each task has some tables of some neighbouring units.
+    """Assignment of rows to the tasks that write them; each task writes some tables of neighbouring units.
 
     firsts : the first unit of every part of the units, but for that of the first part
     writers : tasks that share the tables of a part
@@ -36,18 +36,18 @@ class Shares(NamedTuple):
     writers: int
 
     def place(self, unit: Unit, table: str) -> int:
-        """Number of the task that writes a unit's rows of a table."""
+        """Return the number of the task that writes a unit's rows of a table."""
         part = bisect_right(self.firsts, unit)
         return part * self.writers + RESULT_TABLES.index(table) % self.writers
 
     @property
     def places(self) -> int:
-        """Number of tasks."""
+        """Return the number of tasks."""
         return (len(self.firsts) + 1) * self.writers
 
 
 def shares_of(units: Collection[Unit], partitions: int) -> Shares:
-    """Share the results of these units among tasks, at least `partitions` if there are that many tables."""
+    """Divide the results of these units among tasks, at least `partitions` if there are enough tables."""
     return Shares(sorted(units)[UNITS_OF_A_FILE::UNITS_OF_A_FILE], min(partitions, len(RESULT_TABLES)))
 
 
@@ -68,7 +68,7 @@ def stage_results(
 
 
 def _stage(root: str, run: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Stage the rows of one place; yields the names of the files."""
+    """Stage the rows of one task's place; yield the names of the files."""
     staging = Staging(root, run)
     found = results_of(batches)
     for name in RESULT_TABLES:

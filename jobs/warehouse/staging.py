@@ -73,7 +73,7 @@ class StagedFile(NamedTuple):
 
 @dataclass
 class _Open:
-    """A file being written."""
+    """File that is being written."""
 
     path: str
     sink: pa.NativeFile
@@ -94,7 +94,7 @@ class _Open:
 
 
 class Staging:
-    """Writes rows of tables under one root, one file per table and day.
+    """Writer of rows of tables under one root, with one file per table and day.
 
     root : folder of the tables, of this machine or by URL
     run : common part of the names of all files of one run of ingest
@@ -107,7 +107,7 @@ class Staging:
         self._closed: list[StagedFile] = []
 
     def write(self, table: str, partition: Partition, rows: pa.Table, ops: int = 0) -> None:
-        """Append rows to a partition, in a separate row group, so that each has rows of one unit."""
+        """Append rows to a partition in a separate row group, so that each group has rows of one unit."""
         if not rows.num_rows:
             return
         declared = TABLES[table]

@@ -25,7 +25,7 @@ Rows: TypeAlias = pa.Table | ds.Dataset
 
 
 def rows_of(path: str, table: DeltaTable, schema: pa.Schema) -> Rows:
-    """Dataset of a table's rows with these columns, null where a file lacks them.
+    """Return a dataset of a table's rows with these columns, null where a file lacks them.
 
     Least and greatest values of files are not taken from Delta's log: where it has none of a column,
     deltalake's own dataset takes null for a bound, and filters drop rows. Row groups have their own.
@@ -42,7 +42,7 @@ def rows_of(path: str, table: DeltaTable, schema: pa.Schema) -> Rows:
 def dataset_of(
     filesystem: FileSystem, files: Sequence[tuple[str, Mapping[str, str]]], schema: pa.Schema
 ) -> ds.Dataset:
-    """Dataset of Parquet files and their partitions, with these columns."""
+    """Return a dataset of Parquet files and their partitions, with these columns."""
     parquet = ds.ParquetFileFormat(
         default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     )
@@ -54,7 +54,7 @@ def dataset_of(
 
 
 def _holds(partition: Mapping[str, str], schema: pa.Schema) -> ds.Expression:
-    """Arrow expression that is true for all rows of a file."""
+    """Return an Arrow expression that is true for all rows of a file."""
     everything = ds.scalar(True)  # noqa: FBT003  # a value
     values = ((name, pa.scalar(value).cast(schema.field(name).type)) for name, value in partition.items())
     return reduce(and_, (ds.field(name) == value for name, value in values), everything)

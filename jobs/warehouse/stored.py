@@ -32,7 +32,7 @@ _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_exp
 
 
 def forget(path: str | None = None) -> None:
-    """Drop cached logs of stores, or that of one table, because another process may have written them.
+    """Drop cached logs of stores, or of one table, because another process may have written them.
 
     Others must stay while tables are published together: a late commit of another would be taken for known.
     """
@@ -81,7 +81,7 @@ def commit_actions(
 
 
 def committed(path: str, make: Callable[[], object], *, is_alone: bool) -> None:
-    """Make a commit by delta-rs; in a store, to the mirror of the log and then to the log."""
+    """Make a commit by delta-rs; in a store, first to the mirror of the log and then to the log."""
     if is_url(path):
         _mirror(path).commit(make, is_alone=is_alone)
     else:
@@ -89,7 +89,7 @@ def committed(path: str, make: Callable[[], object], *, is_alone: bool) -> None:
 
 
 def is_stored(path: str) -> bool:
-    """Whether a table exists at this path."""
+    """Return whether a table exists at this path."""
     if is_url(path):
         return newest_version(path) is not None
     log = Path(path) / "_delta_log"
@@ -97,7 +97,7 @@ def is_stored(path: str) -> bool:
 
 
 def newest_version(path: str) -> int | None:
-    """Version of a table's last commit, without reading its files; None if there is no table."""
+    """Return the version of a table's last commit, without reading its files; None if there is no table."""
     if is_url(path):
         try:
             return int(opened(path).version())
@@ -110,7 +110,7 @@ def newest_version(path: str) -> int | None:
 
 
 def restore(path: str, version: int | None) -> bool:
-    """Restore a table to a version (None: empty). Returns whether anything changed.
+    """Restore a table to a version (None: empty); return whether anything changed.
 
     A store's table is then cached as restored: a commit of another since then is an error.
     """

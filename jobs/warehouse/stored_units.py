@@ -1,4 +1,4 @@
-"""Units stored in rank_steps: their row groups, read by the task that simulates them.
+"""Units stored in rank_steps, with their row groups, which the task that simulates a unit reads.
 
 Ingest begins a row group with each unit, so that a unit is read whole without a shuffle. Footers show
 whether that holds: days whose files were written otherwise, as by OPTIMIZE, take a shuffle.
@@ -26,7 +26,7 @@ _TASK_BYTES: Final = 512 << 20
 
 @dataclass(frozen=True)
 class Facts:
-    """Rows of jobs and run_events, of many units or of one: Python objects take ten times the memory.
+    """Rows of jobs and run_events of units, in Arrow because Python objects take ten times the memory.
 
     events : in their order
     """
@@ -36,7 +36,7 @@ class Facts:
 
     @cached_property
     def _places(self) -> tuple[dict[Unit, list[int]], ...]:
-        """Places of each unit's rows, in each table."""
+        """Return the positions of each unit's rows, in each table."""
         found: tuple[dict[Unit, list[int]], ...] = ({}, {})
         for places, rows in zip(found, (self.jobs, self.events), strict=True):
             for place, unit in enumerate(keys_of(rows)):
@@ -45,11 +45,11 @@ class Facts:
 
     @property
     def units(self) -> Collection[Unit]:
-        """Units that have a row of jobs."""
+        """Return the units that have a row of jobs."""
         return self._places[0].keys()
 
     def of(self, *units: Unit) -> "Facts":
-        """Facts of these units alone."""
+        """Return the facts of these units alone."""
         rows = zip((self.jobs, self.events), self._places, strict=True)
         return Facts(
             *(
@@ -59,7 +59,7 @@ class Facts:
         )
 
     def read(self) -> dict[str, Any]:
-        """Return the row of jobs of one unit, with its events as `events` if there are any; empty without."""
+        """Return one unit's row of jobs, with any events as `events`; empty if the unit has no row."""
         if not self.jobs.num_rows:
             return {}
         found: dict[str, Any]
@@ -71,7 +71,7 @@ class Facts:
 
 @dataclass
 class StoredUnit:
-    """A unit, and the row groups that hold its rows alone: path of the file, number in it."""
+    """A unit, and the row groups that hold only its rows: path of the file, number of the group."""
 
     key: Unit
     groups: list[tuple[str, int]] = field(default_factory=list)
@@ -113,7 +113,7 @@ def stored_units(
 
 
 def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
-    """Yield each row group of a file, the job and run of its rows (None if mixed), and its unpacked bytes."""
+    """Yield each row group's number, the job and run of its rows (None if mixed), and unpacked bytes."""
     filesystem, place = filesystem_of(path)
     footer = pq.read_metadata(place, filesystem=filesystem)
     columns = [footer.schema.names.index(name) for name in ("job_id", "run_id")]
@@ -128,7 +128,7 @@ def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
 
 
 def units_frame(spark: SparkSession, units: Sequence[StoredUnit], facts: Facts, partitions: int) -> DataFrame:
-    """Return a DataFrame with one row per task, of which tasks_in makes units and their facts."""
+    """Return a DataFrame with one row per task, from which tasks_in makes units and their facts."""
     tasks = [(some, facts.of(*(unit.key for unit in some))) for some in packed(units, partitions)]
     return frame_of_tasks(spark, tasks)
 
@@ -157,7 +157,7 @@ def rows_of_units(units: Iterable[StoredUnit], facts: Facts) -> Iterator[UnitRow
 
 
 def _rows(groups: Sequence[tuple[str, int]], opened: dict[str, pq.ParquetFile]) -> pa.Table:
-    """Rows of a unit; each file is opened only once per task."""
+    """Return the rows of a unit; each file is opened only once per task."""
     tables = []
     for path, group in groups:
         if path not in opened:

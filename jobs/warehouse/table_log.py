@@ -1,4 +1,4 @@
-"""Delta logs of tables: the files that hold the rows of given days."""
+"""Search of tables' Delta logs for the files that hold the rows of given days."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date
@@ -17,7 +17,7 @@ Filters = Mapping[str, Collection[str]]
 
 
 def on_days(table: Table, log_dates: Sequence[date] | None, also: Mapping[str, str] | None = None) -> Filters:
-    """Partitions with rows of these days; left out, of any.
+    """Return a partition filter for rows of these days; no days mean that any day passes.
 
     also : values of other columns by which the table is partitioned
     """
@@ -28,7 +28,7 @@ def on_days(table: Table, log_dates: Sequence[date] | None, also: Mapping[str, s
 
 
 def has_rows_of(path: str, day: date) -> bool:
-    """Whether a table's newest version, published or not, has rows of a day."""
+    """Return whether a table's newest version, published or not, has rows of a day."""
     log = opened(path)
     return _LOG_DATE in log.metadata().partition_columns and bool(logged(log, {_LOG_DATE: [day.isoformat()]}))
 
@@ -48,13 +48,13 @@ class Logged(NamedTuple):
     greatest: Mapping[str, Any]
 
     def may_have(self, column: str, value: object) -> bool:
-        """Whether the file may contain this value, by its column statistics."""
+        """Return whether the file may contain this value, by its column statistics."""
         least, greatest = self.least.get(column), self.greatest.get(column)
         return least is None or greatest is None or least <= value <= greatest
 
 
 def logged(log: DeltaTable, partitions: Filters | None = None) -> list[Logged]:
-    """Files of some partitions, or of all, sorted by name."""
+    """Return the files of some partitions, or of all partitions, sorted by name."""
     files = [
         Logged(
             file["path"],

@@ -1,4 +1,4 @@
-"""A warehouse accessed through Spark: read, replace and append to its tables."""
+"""A warehouse accessed through Spark, which reads, replaces and appends rows of its tables."""
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -47,41 +47,41 @@ class Warehouse:
         return cls(spark, settings.paths.warehouse, settings.paths.ingested)
 
     def path(self, name: str) -> str:
-        """Path or URL of a table."""
+        """Return the path or URL of a table."""
         return f"{self._home(name).root}/{name}"
 
     @property
     def own_tables(self) -> tuple[str, ...]:
-        """Names of published tables under this root."""
+        """Return the names of published tables under this root."""
         return tuple(name for name in PUBLISHED_TABLES if self._home(name) is self)
 
     def _home(self, name: str) -> "Warehouse":
         return self.ingested if name in INGESTED_TABLES else self
 
     def exists(self, name: str) -> bool:
-        """Whether readers see a table of this name."""
+        """Return whether readers see a table of this name."""
         versions = self._versions(name)
         if versions is not None and is_url(self.path(name)):
             return name in versions
         return (versions is None or name in versions) and is_stored(self.path(name))
 
     def _versions(self, name: str) -> latest.Versions | None:
-        """Published versions of the tables; None for unpublished log tables, and before any publication."""
+        """Return published versions of the tables; None for log tables, and before any publication."""
         return self._home(name).published.versions if name in PUBLISHED_TABLES else None
 
     def _version(self, name: str) -> int | None:
-        """Version of a table that readers see; None for the newest."""
+        """Return the version of a table that readers see; None for the newest."""
         return (self._versions(name) or {}).get(name)
 
     @cached_property
     def published(self) -> latest.Published:
-        """Publication that this warehouse reads: the latest at first use, or one made through it since."""
+        """Return the publication that this warehouse reads: the latest at first use, or one made since."""
         stated = self.small_files.read(latest.LATEST_PUBLICATION)
         known = latest.latest_stated_in(stated) if is_url(self.root) else None
         return known or self.logged_publication(stated)
 
     def logged_publication(self, stated: bytes | None) -> latest.Published:
-        """The latest publication by the log of all publications; one request per publication in a store."""
+        """Return the latest publication by the log, which takes one request per publication in a store."""
         return latest.latest_publication(self.rows(TABLES[PUBLICATIONS]), self.root, stated)
 
     def as_of(self, published: latest.Published) -> "Warehouse":
@@ -92,7 +92,7 @@ class Warehouse:
 
     @cached_property
     def small_files(self) -> SmallFiles:
-        """Small files beside the tables, such as an intent."""
+        """Return the small files beside the tables, such as an intent."""
         return SmallFiles(self.root)
 
     def read(
@@ -124,7 +124,7 @@ class Warehouse:
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table | None:
-        """Read the same rows into the driver if they are few; else None."""
+        """Read rows as `read` does into the driver if they are few; otherwise return None."""
         if table.name == RANK_STEPS:
             return None
         if not self.exists(table.name):
@@ -133,7 +133,7 @@ class Warehouse:
         return delta_files.few_rows(self.path(table.name), version, table, log_dates, units, also)
 
     def _rows(self, name: str) -> DataFrame:
-        """All rows of a table that readers see; local ones by Delta's reader, which prunes columns."""
+        """Return all rows of a table that readers see; local rows by Delta's reader, which prunes columns."""
         path, version = self.path(name), self._version(name)
         if is_url(path):
             return frame_of_files(self.spark, TABLES[name], path, logged(opened(path, version)))
@@ -147,24 +147,24 @@ class Warehouse:
         units: Collection[Unit] | None = None,
         also: Mapping[str, str] | None = None,
     ) -> pa.Table:
-        """Read the same rows into the driver; the table must fit."""
+        """Read rows as `read` does into the driver; the table must fit into its memory."""
         few = self.few_rows(table, log_dates, units, also)
         return self.read(table, log_dates, units, also).toArrow() if few is None else few
 
     def rows_by_day(self, table: Table, log_dates: Sequence[date]) -> dict[date, int]:
-        """Number of rows on each of these days that has any."""
+        """Return the number of rows on each of these days that has any rows."""
         path, found = self.path(table.name), dict.fromkeys(log_dates, 0)
         for file in self.in_files(table, log_dates).files:
             found[date.fromisoformat(file.partition["log_date"])] += rows_in(path, file)
         return {day: rows for day, rows in found.items() if rows}
 
     def files(self, table: Table, log_dates: Sequence[date]) -> list[tuple[date, str]]:
-        """Log date and path or URL of each file with rows of these days."""
+        """Return log date and path or URL of each file with rows of these days."""
         path, found = self.path(table.name), self.in_files(table, log_dates).files
         return [(date.fromisoformat(each.partition["log_date"]), f"{path}/{each.name}") for each in found]
 
     def in_files(self, table: Table, log_dates: Sequence[date]) -> FileRows:
-        """Rows of these days, in the files of a table that readers see."""
+        """Return rows of these days, in the files of a table that readers see."""
         path = self.path(table.name)
         if not self.exists(table.name):
             return FileRows(path, [])
@@ -207,7 +207,7 @@ class Warehouse:
         delta_files.put(self.root, table, rows, replaced)
 
     def _all_rows(self, table: Table, log_dates: Sequence[date], also: Mapping[str, str] | None) -> pa.Table:
-        """All rows of some days in the driver, in which those of a few units will be replaced."""
+        """Return all rows of some days in the driver, in which the rows of a few units will be replaced."""
         path, schema = self.path(table.name), table.arrow_schema
         if not is_stored(path):
             return schema.empty_table()
@@ -225,7 +225,7 @@ class Warehouse:
         delta_files.rewrite(self.root, table, rows, key)
 
     def register_views(self, names: Collection[str] = (*TABLES, *VIEWS)) -> int:
-        """Register tables and views as temporary views; returns how many tables exist.
+        """Register tables and views as temporary views; return how many tables exist.
 
         names : which ones; a view needs what it reads. A table that does not exist yet is empty.
         """
@@ -238,6 +238,6 @@ class Warehouse:
         return sum(map(self.exists, TABLES))
 
     def create(self, *tables: Table) -> None:
-        """Create empty tables unless they exist: files may lie only in the folder of an existing table."""
+        """Create empty tables unless they exist, because files need the folder of an existing table."""
         with ThreadPoolExecutor() as beside:
             list(beside.map(create, (self.path(table.name) for table in tables), tables))

@@ -17,7 +17,7 @@ from schemas.table import Table
 def remove_days(
     warehouse: Warehouse, table: Table, before: date, also: Mapping[str, str] | None = None
 ) -> int:
-    """Delete the rows of all days before a day; returns how many.
+    """Delete the rows of all days before a day; return the number of rows.
 
     also : values of other columns by which the table is partitioned
     """
@@ -32,7 +32,7 @@ def remove_days(
 
 
 def compact(warehouse: Warehouse, table: Table) -> tuple[int, int]:
-    """Merge the small files of each partition; returns the number of files before and after."""
+    """Merge the small files of each partition; return the number of files before and after."""
     if not warehouse.exists(table.name):
         return 0, 0
     return merge_small(warehouse.spark.sparkContext, warehouse.root, table)
@@ -44,7 +44,7 @@ def unused_files(warehouse: Warehouse, table: Table) -> int:
 
 
 def vacuum(warehouse: Warehouse, table: Table) -> int:
-    """Delete the files counted by unused_files; returns how many."""
+    """Delete the files that unused_files counts; return their number."""
     files = unused_files(warehouse, table)
     if files:
         _vacuum(warehouse, table, is_trial=False)

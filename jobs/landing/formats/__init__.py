@@ -1,1 +1,1 @@
-"""Log formats, one module each: file contents in, rows and rejects out. No Spark, no stores."""
+"""Readers of log formats, one module each, which turn file contents into rows and rejects, without Spark."""

@@ -1,4 +1,4 @@
-"""Derive which rank came last to each collective from how long each rank stayed in it."""
+"""Find which rank came last to each collective, by the time that each rank spent in the collective."""
 
 from array import array
 from collections import Counter
@@ -33,7 +33,7 @@ class Attendance(NamedTuple):
 
 
 class Arrivals:
-    """Attendances of one run, stored as columns of about 32 bytes each.
+    """Attendances of one run, stored as columns; one attendance takes about 32 bytes.
 
     most : attendances stored; those beyond are counted
     left_out : what says nothing of who came last, in words, and how often
@@ -68,13 +68,13 @@ class Arrivals:
             self._inside_us.append(each.inside_us)
 
     def forget(self, length: int, left_out: Counter[str]) -> None:
-        """Drop those of a broken file: return to the first `length` attendances and to these counts."""
+        """Drop the attendances of a broken file: restore the first `length` attendances and these counts."""
         for column in (self._meeting, self._member, self._size, self._inside_us):
             del column[length:]
         self.left_out = left_out
 
     def table(self) -> pa.Table:
-        """Rows of collective_arrival without the unit's key, by communicator and rank.
+        """Return rows of collective_arrival without the unit's key, by communicator and rank.
 
         Call it once: it counts the collectives with an unrecorded rank in `left_out`.
         """

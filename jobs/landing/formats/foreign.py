@@ -1,4 +1,4 @@
-"""Result types of readers for other tools' logs: the run's facts, rows of rank_steps, and what was left out.
+"""Result types of readers for other tools' logs: facts of the run, rows of rank_steps, counts of omissions.
 
 Its rows must be as those of a rank log; which are not, is found here.
 """
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 @dataclass
 class ForeignRun:
-    """A run recorded by another tool; `transfers` and later fields are complete once `parts` are read.
+    """Run recorded by another tool; `transfers` and later fields are complete once `parts` are read.
 
     source_format : which tool's, as `jobs.source_format` has it
     manifest : fields of a manifest that the files have
@@ -64,30 +64,30 @@ class ForeignRun:
 
 
 class RefusalError(Exception):
-    """Raised for a log that cannot be replayed: names the tool, the reason, and what to record instead."""
+    """Raised for a log that cannot be replayed; names the tool, the reason, and what to record instead."""
 
     def __init__(self, tool: str, reason: str, instead: str) -> None:
         super().__init__(f"{tool}: {reason}. {instead}")
 
 
 def count(left_out: Counter[str], what: str, number: int) -> None:
-    """Count something that is left out; a zero adds no entry."""
+    """Count an item that is left out; a count of zero adds no entry."""
     if number:
         left_out[what] += number
 
 
 def or_nan(value: object, most: float) -> float:
-    """A number from -most to most as float; nan for anything else, which discards the rank's step."""
+    """Return a number from -most to most as float; nan for anything else, which discards the rank's step."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= most:
         return nan
     return float(value)
 
 
 class Format(Protocol):
-    """Protocol of a reader for one tool's logs; a module with these two functions."""
+    """Protocol of a reader for one tool's logs: a module with these two functions."""
 
     def recognises(self, head: bytes) -> bool:
-        """Whether a file with this head (64 KiB, decompressed) comes from this tool."""
+        """Return whether a file with this head (64 KiB, decompressed) comes from this tool."""
 
     def read(self, files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
         """Read the files of one run.
@@ -98,7 +98,7 @@ class Format(Protocol):
 
 
 def sound(rows: Rows, limits: Mapping[str, Any], first: int) -> tuple[Rows, list[Reject]]:
-    """Split rows into valid ones and rejects, numbered from `first` on.
+    """Split rows into valid rows and rejects, numbered from `first` on.
 
     limits : LIMITS of a good manifest, or nulls
     """
@@ -124,7 +124,7 @@ def _wrong_times(rows: Rows) -> dict[int, tuple[str, str]]:
 
 
 def _wrong_numbers(rows: Rows, limits: Mapping[str, Any]) -> dict[int, tuple[str, str]]:
-    """Rejects for rows outside the layout, with oversized numbers, or with a zero before 1970, by row."""
+    """Return, by row, rejects of rows outside the layout, with oversized numbers, or a zero before 1970."""
     found = {}
     for row, scalars in enumerate(rows.scalars):
         present = {name: value for name, value in zip(SCALARS, scalars, strict=True) if value is not None}

@@ -1,4 +1,4 @@
-"""Health of hosts, format health/1: the result of a check of a host, and when.
+"""Health of hosts, format health/1: the times and results of checks of a host.
 
 One JSON object per line. Every line stands alone: a bad one is a reject, and costs no other.
 """
@@ -49,7 +49,7 @@ _END_US: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 
 
 class Check(NamedTuple):
-    """Key of a check, by which its events are folded.
+    """Key of a check, which groups the events of the check into spans.
 
     device : NO_DEVICE if it is not one of several;  peer : the other end of a link, else empty
     """
@@ -62,7 +62,7 @@ class Check(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Result of a check. at_us : Unix time; severity : its position in HEALTH_SEVERITIES."""
+    """Result of a check. at_us : Unix time; severity : its position in HEALTH_SEVERITIES"""
 
     at_us: int
     state: str
@@ -112,7 +112,7 @@ def _check_types(record: Mapping[str, Any]) -> None:
 
 
 def _value(value: object) -> float | None:
-    """A value as a number. Raises LineError for any other value."""
+    """Return a value as a number. Raises LineError for any other value."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -123,7 +123,7 @@ def _value(value: object) -> float | None:
 
 
 def _time_us(time: object, log_date: date) -> int:
-    """Unix time in microseconds, from such a number or from ISO 8601 with a zone, near the folder's day."""
+    """Return Unix time from a number or from ISO 8601 with a zone, near the folder's day. [us]"""
     at_us = time if is_integer(time) else None
     if isinstance(time, str):
         with suppress(ValueError, TypeError):  # no time, or one without a zone

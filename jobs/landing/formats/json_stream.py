@@ -1,4 +1,4 @@
-"""Stream JSON that is too large for memory: the items of one array of a document, one by one.
+"""Reader of JSON that is too large for memory: yields the items of an array in the document.
 
 json's own scanner reads an item at a time from a window of text; no other library is needed.
 """
@@ -20,7 +20,7 @@ _SCANNER: Final = json.JSONDecoder()
 
 
 def items(file: BinaryIO, most: int, rejects: list[Reject]) -> Iterator[Any]:
-    """Yield the items of a document's array, or of its `traceEvents`, as the Trace Event Format has it.
+    """Yield the items of the document's array, or of its `traceEvents`, as in the Trace Event Format.
 
     most : characters that one item, or another value beside the array, may have
     rejects : gets text after the document, which is not read
@@ -56,11 +56,11 @@ class _Window:
         return self._text[self._at]
 
     def rest(self) -> str:
-        """Beginning of the remaining text; empty if only blanks follow."""
+        """Return the beginning of the remaining text; empty if only blanks follow."""
         return self._text[self._at :][:LONGEST_TEXT] if self._has_more() else ""
 
     def _has_more(self) -> bool:
-        """Skip blanks; returns whether any text follows."""
+        """Skip blanks; return whether any text follows."""
         while True:
             self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]  # matches nothing too
             if self._at < len(self._text):
@@ -113,11 +113,11 @@ class _Window:
                 return
 
     def refuse(self, why: str) -> Never:
-        """Raise FileError for text that is not JSON to its end."""
+        """Raise FileError for text that is not JSON up to its end."""
         raise FileError(Reason.UNREADABLE_FILE, f"not JSON to its end: {why}")
 
     def _after(self, end: str) -> bool:
-        """Whether the array or object ends here; if not, skip the comma before the next item."""
+        """Return whether the array or object ends here; if not, skip the comma before the next item."""
         found = self.peek()
         if found not in {",", end}:
             self.refuse(f"{found!r} between two values")

@@ -23,7 +23,7 @@ _OWN: Final = (b'"schemaVersion"', b'"cpu_op"', b'"cuda_runtime"', b'"user_annot
 
 
 class _OneFile(NamedTuple):
-    """Rows of one file, and what it says about the run."""
+    """Rows of one file, and the facts about the run that the file states."""
 
     part: Part
     place: Place
@@ -32,7 +32,7 @@ class _OneFile(NamedTuple):
 
 
 def recognises(head: bytes) -> bool:
-    """Whether a file with this head is a torch.profiler trace."""
+    """Return whether a file with this head is a torch.profiler trace."""
     is_object = head.lstrip().startswith(b"{")
     return is_object and (_OWN[0] in head or (_EVENTS in head and any(each in head for each in _OWN)))
 
@@ -82,7 +82,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
 
 
 def read_arrivals(file: SourceFile, found: Arrivals) -> None:
-    """Add the collectives of a file to `found`. Raises FileError if it is truncated."""
+    """Add the collectives of a file to `found`. Raises FileError if the file is truncated."""
     _add_arrivals(_read(file, {}), found)
 
 
@@ -104,7 +104,7 @@ def _refuse_other_layout(first: _OneFile, other: _OneFile) -> None:
 
 
 class _Reader:
-    """Reads the files of one run; its counts are complete once all files are read."""
+    """Reader of the files of one run; its counts are complete once all files are read."""
 
     def __init__(self, manifest: Mapping[str, Any], arrivals: Arrivals) -> None:
         self._manifest = manifest
@@ -114,7 +114,7 @@ class _Reader:
         self.left_out: Counter[str] = Counter()
 
     def read(self, file: SourceFile) -> _OneFile:
-        """Read one file. Raises FileError or RefusalError if it cannot be used."""
+        """Read one file. Raises FileError or RefusalError if the file cannot be used."""
         trace = _read(file, self._manifest)
         place = place_of(trace.distributed, self._manifest)
         _refuse(trace, place)
@@ -172,7 +172,7 @@ def _steps(trace: RankTrace, place: Place, left_out: Counter[str]) -> Iterator[t
 
 
 def _missing(first: tuple[object, ...], own: tuple[object, ...]) -> str:
-    """Describe how a rank's collectives differ from those of the first of its dp ranks; empty if equal.
+    """Describe how a rank's collectives differ from those of its first dp rank; empty if they are equal.
 
     The simulation takes the k-th collective of all ranks for one and the same: with one missing, all behind
     it would be compared with others.
@@ -184,7 +184,7 @@ def _missing(first: tuple[object, ...], own: tuple[object, ...]) -> str:
 
 
 def _record(found: StepOps, number: int, trace: RankTrace, place: Place) -> dict[str, Any]:
-    """One row of rank_steps; its integer zero is the start of its first op, so that times lose no digits."""
+    """Make a row of rank_steps; its integer zero is its first op's start, so that times lose no digits."""
     ops = found.ops
     zero_us = int(np.floor(ops.start_us[0]))
     known = dict.fromkeys(SCALARS) | place.row()

@@ -1,4 +1,4 @@
-"""Ops of one rank in one step: spans of kernels, gradients, and the tail; steps without a pipeline.
+"""Ops of one rank in one step: spans of kernels, gradients, and the optimizer; and steps without a pipeline.
 
 Steps of DDP and FSDP are cut into pieces at their collectives. Order is that of launches. A forward compute
 reaches from one all-gather to the next (DDP has none), a backward compute from one collective of gradients to
@@ -51,7 +51,7 @@ class Ops(NamedTuple):
 
     @staticmethod
     def joined(parts: Sequence["Ops"]) -> "Ops":
-        """Concatenate ops, sorted by start; ties keep the order of the parts."""
+        """Concatenate ops, sorted by start; ops with equal starts keep the order of the parts."""
         columns = [np.concatenate(values) for values in zip(*parts, strict=True)]
         order = np.argsort(columns[1], kind="stable")
         return Ops(*(values[order] for values in columns))
@@ -66,12 +66,12 @@ class Step(NamedTuple):
     optimizer_us: float
 
     def are(self, *kinds: str) -> Flags:
-        """Mask of collectives of these kinds."""
+        """Return a mask of collectives of these kinds."""
         return np.array([each.kind in kinds for each in self.collectives], bool)
 
 
 class StepOps(NamedTuple):
-    """Ops of a step, number of chunks, and keys of its shared collectives if all have one."""
+    """Ops of a step, the number of chunks, and the keys of shared collectives if all of them have keys."""
 
     ops: Ops
     chunks: int
@@ -79,7 +79,7 @@ class StepOps(NamedTuple):
 
 
 def step_of(trace: RankTrace, position: int) -> Step:
-    """Everything launched in the step at this position; `optimizer_us` is infinite if none is named."""
+    """Return everything launched in a step; `optimizer_us` is infinite if the trace names no optimizer."""
     is_here = trace.communications.step == position
     computes = trace.computes.where(trace.computes.step == position)
     first_us = computes.launch_us[0] if len(computes.launch_us) else np.inf
@@ -94,7 +94,7 @@ def step_of(trace: RankTrace, position: int) -> Step:
 
 
 def of_all_dp_ranks(step: Step, place: Place) -> Flags:
-    """Mask of collectives over all dp ranks. Raises RefusalError if that is unknown or impossible.
+    """Return a mask of collectives over all dp ranks. Raises RefusalError if that is unknown or impossible.
 
     Batched sends and recvs name no group; without a pipeline they are an exchange of all with all.
     """
@@ -109,7 +109,7 @@ def of_all_dp_ranks(step: Step, place: Place) -> Flags:
 
 
 def spans(kernels: Kernels, *labels: Ints) -> tuple[Kernels, list[Ints]]:
-    """Merge consecutive kernels with equal labels into one from first start to last end."""
+    """Merge consecutive kernels with equal labels into one op, from the first start to the last end."""
     if not len(kernels.start_us):
         return kernels, [each[:0] for each in labels]
     is_first = np.ones(len(kernels.start_us), bool)
@@ -122,7 +122,7 @@ def spans(kernels: Kernels, *labels: Ints) -> tuple[Kernels, list[Ints]]:
 
 
 def gradients(kernels: Kernels, chunk: Ints) -> Ops:
-    """Ops of the collectives that reduce gradients, in order of launch.
+    """Return the ops of the collectives that reduce gradients, in order of launch.
 
     The last one follows the last compute: it is the all-reduce that the model of a step has behind all
     others, and its presence says that the others overlap with computes.
@@ -133,7 +133,7 @@ def gradients(kernels: Kernels, chunk: Ints) -> Ops:
 
 
 def tail(step: Step, is_tail: Flags, from_us: float, left_out: Counter[str]) -> tuple[list[Ops], Flags]:
-    """Ops of clipping and the optimizer: everything launched after the last gradients.
+    """Return the ops of clipping and the optimizer: everything launched after the last gradients.
 
     is_tail : shape (compute,)
     from_us : launch of the last gradients, or of the last backward compute
@@ -157,7 +157,7 @@ def tail(step: Step, is_tail: Flags, from_us: float, left_out: Counter[str]) -> 
 def whole_step(
     step: Step, parts: Sequence[Ops], chunks: int, shared: Flags, others: Flags, left_out: Counter[str]
 ) -> StepOps:
-    """Assemble the ops of a step, and count collectives that fit nowhere.
+    """Assemble the ops of a step, and count collectives that belong to no op.
 
     shared : collectives of all dp ranks that became ops, shape (collective,)
     others : collectives that became ops besides; those that are left are counted, by kind
@@ -171,7 +171,7 @@ def whole_step(
 
 
 def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
-    """Ops of one rank in one step without a pipeline; None if it holds no complete pass.
+    """Return the ops of one rank in one step without a pipeline; None if the step has no complete pass.
 
     left_out : counts what the model of a step has no place for
     Raises RefusalError for hybrid sharding.
@@ -203,7 +203,7 @@ def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
 
 
 def _roles(step: Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags, Floats]:
-    """Masks of collectives that gather parameters and that reduce gradients, and where computes are cut.
+    """Return masks of collectives that gather parameters and that reduce gradients, and the cuts of computes.
 
     is_shared : collectives of all dp ranks
     turns_us : launches of computes that begin a backward pass
@@ -219,7 +219,7 @@ def _roles(step: Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags
 
 
 def _pieces(computes: Kernels, cuts_us: Floats) -> tuple[Kernels, Ints, Ints]:
-    """Merge computes between two cuts; also returns each piece's microbatch and position in its pass."""
+    """Merge computes between two cuts; also return each piece's microbatch and position in the pass."""
     is_backward = computes.is_backward.astype(np.int64)
     turns = np.diff(is_backward, prepend=0)
     pass_number = np.cumsum(turns != 0)

@@ -1,4 +1,4 @@
-"""A rank's coordinates in its job, from the process groups in its trace, else from the manifest."""
+"""Coordinates of a rank in its job, from the process groups in its trace, or else from the manifest."""
 
 import re
 from collections.abc import Mapping
@@ -50,15 +50,15 @@ class Place(NamedTuple):
     coordinates: Mapping[str, int]
 
     def row(self) -> dict[str, int]:
-        """Columns of rank_steps that state the rank's coordinates."""
+        """Return the columns of rank_steps that state the rank's coordinates."""
         return {"rank": self.rank} | {f"{axis}_rank": self.coordinates[axis] for axis in _FASTEST_FIRST}
 
     def manifest(self) -> dict[str, int]:
-        """Manifest fields that state the job's sizes."""
+        """Return the manifest fields that state the job's sizes."""
         return {"world_size": self.world_size} | {f"{axis}_size": self.sizes[axis] for axis in _FASTEST_FIRST}
 
     def shares_gradients(self, group: str | None, group_size: int | None) -> bool:
-        """Whether collectives of a group span all dp ranks.
+        """Return whether collectives of a group span all dp ranks.
 
         Raises RefusalError where gradients are reduced among a part of them, or their group is unknown.
         """
@@ -97,7 +97,7 @@ def completed(info: DistributedInfo, name: str, manifest: Mapping[str, Any]) -> 
 
 
 def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
-    """Coordinates of a rank. Raises RefusalError if the layout is unknown or contradictory."""
+    """Return the coordinates of a rank. Raises RefusalError if the layout is unknown or contradictory."""
     if info.rank is None:
         raise refusal(
             "neither a trace nor its file's name states the rank, as in trace_rank3.json",
@@ -124,7 +124,7 @@ def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
 
 
 def _groups(info: DistributedInfo) -> dict[str, Group]:
-    """Process group of the rank along each axis; replicas are dp ranks, unless they are sharded again."""
+    """Return the rank's process group along each axis; replicas count as dp ranks, unless sharded again."""
     groups = {axis: group for group in info.pg_config or () if (axis := _AXES.get(group.pg_desc or ""))}
     replicas = groups.pop("replica", None)
     if replicas is not None and _size(replicas) > 1:
@@ -168,14 +168,14 @@ def _size(group: Group) -> int:
 
 
 def ranks_of(group: Group) -> list[int]:
-    """Ranks of a group, as far as listed; the list may be truncated, or be text."""
+    """Return the listed ranks of a group; the list may be truncated, or be text."""
     if isinstance(group.ranks, str):
         return [int(number) for number in re.findall(r"\d+", group.ranks)]
     return [rank for rank in group.ranks or () if isinstance(rank, int)]
 
 
 def _position(group: Group, rank: int) -> int | None:
-    """Position of a rank in its group; beyond a truncated list, extrapolated by the spacing."""
+    """Return a rank's position in its group; beyond a truncated list it is extrapolated by the spacing."""
     ranks = ranks_of(group)
     if rank in ranks:
         return ranks.index(rank)

@@ -40,7 +40,7 @@ class Actions(NamedTuple):
     chunk: Ints
 
     def of(self, kernels: Kernels) -> Ints:
-        """Index of the action in which each kernel was launched; -1 if none."""
+        """Return the index of the action in which each kernel was launched; -1 if there is none."""
         place = np.searchsorted(self.start_us, kernels.launch_us, side="right") - 1
         return np.where(kernels.launch_us < self.end_us[place], place, -1)
 
@@ -68,7 +68,7 @@ def actions_of(annotations: Sequence[Annotation], place: Place) -> Actions:
 def pp_ops(
     step: ops.Step, place: Place, actions: Actions, vpp_size: int, left_out: Counter[str]
 ) -> ops.StepOps | None:
-    """Ops of one rank in one pipeline step; None if it holds no backward pass.
+    """Return the ops of one rank in one pipeline step; None if the step has no backward pass.
 
     left_out : counts what the model of a step has no place for
     Raises RefusalError for hybrid sharding.
@@ -105,7 +105,7 @@ def _labelled(kernels: Kernels, actions: Actions, doer: Ints) -> Ops:
 
 
 def _roles(step: ops.Step, place: Place, actions: Actions, moved: Ints, ran: Ints) -> tuple[Flags, Flags]:
-    """Masks of collectives that gather a chunk's parameters, and that reduce its gradients."""
+    """Return the masks of collectives that gather a chunk's parameters, and that reduce its gradients."""
     is_shared = ops.of_all_dp_ranks(step, place) & (moved >= 0) & (place.sizes["dp"] * place.sizes["cp"] > 1)
     first_us, last_us = np.full(len(moved), -np.inf), np.full(len(moved), np.inf)
     for chunk in np.unique(actions.chunk[ran]):
@@ -120,7 +120,7 @@ def _roles(step: ops.Step, place: Place, actions: Actions, moved: Ints, ran: Int
 
 
 def _in_order(passes: Ops, transfers: Ops, place: Place, vpp_size: int, left_out: Counter[str]) -> list[Ops]:
-    """Transfers of each kind, in the order of the computes they belong to.
+    """Return the transfers of each kind, in the order of the computes that they belong to.
 
     The model matches the k-th transfer with the k-th compute by start. A schedule may post recvs in another
     order: those that come too late for it start with the next one, which changes no end. Under a virtual

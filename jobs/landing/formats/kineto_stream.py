@@ -1,4 +1,4 @@
-"""Stream the JSON of a Kineto trace in batches of events, so that gigabytes need only megabytes of memory.
+"""Reader of a Kineto trace in batches of events, so that gigabytes of JSON need only megabytes of memory.
 
 A trace is one object with one long array, `traceEvents`, and small fields before and behind it. The text is
 cut between events. Such a place is guessed, by `}, {`, and the decoder says whether the guess was right: what
@@ -29,7 +29,7 @@ Decoded = TypeVar("Decoded")
 
 
 class Args(msgspec.Struct, gc=False):
-    """Fields of an event's args that are used."""
+    """Fields that this project uses of an event's args."""
 
     correlation: int | None = None
     collective: Any = msgspec.field(name="Collective name", default=None)
@@ -41,7 +41,7 @@ class Args(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """Fields of an event that are used; times as in the file. [us]"""
+    """Fields that this project uses of an event, with times as in the file. [us]"""
 
     name: str = ""
     cat: str = ""
@@ -83,14 +83,14 @@ _DECODE_FIELDS: Final = msgspec.json.Decoder(Fields).decode
 
 
 class TraceStream:
-    """Events of one file in batches; `fields` are complete once all are read."""
+    """Events of one file in batches; `fields` are complete once all batches are read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.fields = Fields()
 
     def batches(self) -> Iterator[list[Event]]:
-        """Yield events in file order. Raises FileError for a truncated file or one that is not JSON."""
+        """Yield events in file order. Raises FileError for a file that is truncated or not JSON."""
         rest = self._head()
         while block := self._file.read(_BATCH_BYTES):
             rest += block
@@ -110,7 +110,7 @@ class TraceStream:
         yield events
 
     def _head(self) -> bytes:
-        """Read up to the first event; returns the text of events already read."""
+        """Read up to the first event; return the text of events that was read already."""
         text = b""
         while (found := _EVENTS.search(text)) is None:
             block = self._file.read(_BATCH_BYTES)
@@ -122,7 +122,7 @@ class TraceStream:
 
 
 def _whole_events(text: bytes) -> tuple[list[Event], int]:
-    """Decode all complete events; returns them and the bytes used, including the last comma."""
+    """Decode all complete events; return them and the number of bytes used, including the last comma."""
     end = len(text)
     for _ in range(_MOST_GUESSES):
         end = text.rfind(b"}", 0, end)

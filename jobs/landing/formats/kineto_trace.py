@@ -1,4 +1,4 @@
-"""One torch.profiler file as arrays: kernels with launches, collectives, steps, annotations."""
+"""Arrays of one torch.profiler file: kernels with their launches, collectives, steps, annotations."""
 
 import re
 from array import array
@@ -34,7 +34,7 @@ _KINDS: Final = (
 
 
 class Collective(NamedTuple):
-    """Attributes of a NCCL kernel; None where it states none.
+    """Attributes of a NCCL kernel; None for an attribute that the kernel does not state.
 
     key : Seq within the group, else Comms Id: equal on all ranks that take part
     """
@@ -61,12 +61,12 @@ class Kernels(NamedTuple):
     step: Ints
 
     def where(self, chosen: Flags | Ints | slice) -> "Kernels":
-        """Return the kernels at these places."""
+        """Return the kernels at these positions."""
         return Kernels._make(values[chosen] for values in self)
 
     @property
     def end_us(self) -> Floats:
-        """End of each kernel. [us]"""
+        """Return the end of each kernel. [us]"""
         return self.start_us + self.duration_us
 
 
@@ -101,7 +101,7 @@ class RankTrace(NamedTuple):
 
 
 class _Scan:
-    """Events collected while a file is read, 16 to 40 bytes each."""
+    """Events collected while a file is read; each event takes 16 to 40 bytes."""
 
     def __init__(self) -> None:
         self.steps: dict[tuple[float, float], int] = {}
@@ -152,7 +152,7 @@ class _Scan:
 
 
 def read_rank(file: BinaryIO) -> RankTrace:
-    """Read one file to its end. Raises FileError if it is truncated or not JSON."""
+    """Read one file to its end. Raises FileError if the file is truncated or not JSON."""
     stream, scan = TraceStream(file), _Scan()
     for events in stream.batches():
         scan.add(events)
@@ -190,7 +190,7 @@ def read_rank(file: BinaryIO) -> RankTrace:
 def _launched(
     kernels: Floats, launches: Floats, is_autograd: Flags, spans: list[tuple[float, float]], shift_us: float
 ) -> tuple[Kernels, Ints, Floats]:
-    """Kernels joined with their launches, their file positions and streams; unmatched kernels are dropped."""
+    """Return kernels joined with their launches, file positions and streams; drop unmatched kernels."""
     place = np.searchsorted(launches[:, 0], kernels[:, 0])
     is_known = place < len(launches)
     is_known[is_known] = launches[place[is_known], 0] == kernels[is_known, 0]

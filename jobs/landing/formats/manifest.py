@@ -93,20 +93,20 @@ Row = dict[str, Any]
 
 
 class ManifestError(FileError):
-    """Raised for a manifest that cannot be read; its unit counts as having none."""
+    """Raised for a manifest that cannot be read; its unit counts as a unit without a manifest."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(Reason.UNREADABLE_FILE, detail)
 
 
 def no_manifest(detail: str) -> Row:
-    """Return the columns of a unit without manifest: nulls, and the reason."""
+    """Return the columns of a unit without a manifest: nulls, and the reason."""
     row: Row = dict.fromkeys(JOBS.value_schema.names)
     return row | {"manifest_status": Status.NO_MANIFEST, "manifest_detail": detail}
 
 
 def manifest_fields(content: bytes, nesting: int) -> object:
-    """Parse a job.json; an object if it is valid.
+    """Parse a job.json; return its JSON value, which is an object if the manifest is valid.
 
     nesting : how deep arrays and objects may lie in each other
     Raises ManifestError where it is not JSON, or nested deeper.
@@ -155,7 +155,7 @@ def parse_published_meta(content: bytes, nesting: int, workers: int = Bounds().w
 
 
 def _plain_fields(content: bytes, nesting: int) -> dict[str, str] | None:
-    """Plain key/value fields of a YAML document as written; None if there are none.
+    """Return the plain key/value fields of a YAML document as written; None if there are none.
 
     YAML would make a number of run_id 007 and a truth value of the trial NO. Its events come one by one:
     trees of nodes are built by recursion, as deep as the one that wrote the file likes.
@@ -194,7 +194,7 @@ def _bad_layout(detail: str) -> Row:
 
 
 class _Fields:
-    """Reads fields of a manifest one by one and collects their defects."""
+    """Reader of a manifest that checks its fields one by one and collects their defects."""
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         self._manifest = manifest
@@ -209,7 +209,7 @@ class _Fields:
         return self._row
 
     def identity(self, name: str, folder: str) -> None:
-        """Compare an id with the one in the folder's name."""
+        """Compare an id in the manifest with the id in the folder's name."""
         value = self._manifest.get(name)
         if value is None:
             self._missing(name)
@@ -258,14 +258,14 @@ class _Fields:
                     self._wrong(name, wanted)
 
     def many(self, name: str, read: Callable[[object], tuple[object, list[str]]]) -> None:
-        """Read a field with many values: labels, or the iteration of each step of a part of a whole."""
+        """Read a field with many values: `labels`, or `iterations`, the iteration of each step."""
         given = self._manifest.get(name)
         if given is not None:
             self._row[name], defects = read(given)
             self._defects += defects
 
     def misspelt(self) -> None:
-        """Note fields that nothing reads, and that may be meant for optional ones."""
+        """Note fields that nothing reads and whose names resemble those of optional fields."""
         absent = [name for name in _MAY_BE_THERE if self._manifest.get(name) is None]
         self._row["refused_claims"] = misspelt(self._manifest, absent) or None
 

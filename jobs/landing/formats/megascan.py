@@ -66,7 +66,7 @@ _UNNAMED: Final = "ms without a name between the last op of an iteration and its
 
 
 class Op(NamedTuple):
-    """An op as its file has it: times by the file's clock."""
+    """An op as in its file, with times by the file's clock."""
 
     name: str
     begin: float
@@ -84,19 +84,19 @@ class Op(NamedTuple):
 
 
 class PlacedRank(NamedTuple):
-    """A rank's columns of rank_steps, and its transfer types that move no data."""
+    """Columns of rank_steps for one rank, and the types of its transfers that move no data."""
 
     row: dict[str, Any]
     idle: set[str]
 
 
 def recognises(head: bytes) -> bool:
-    """Whether the file has iterations with relative times in nanoseconds."""
+    """Return whether the file has iterations with relative times in nanoseconds."""
     return re.search(rb'"name"\s*:\s*"iteration"', head) is not None and b'"rel_ts"' in head
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
-    """Read the files of a run: layout from their names, chunks and kinds of ops from the first file."""
+    """Read the files of a run: the layout from their names, chunks and kinds of ops from the first file."""
     places = {file.name: _place(file.name) for file in files}
     left_out: Counter[str] = Counter()
     chunks = 1 + max(op.model_chunk for op in _sample(files[0], bounds))
@@ -108,7 +108,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
 
 
 def sizes_of(places: Collection[Mapping[str, int]]) -> dict[str, int]:
-    """Sizes of the layout of these ranks; cp_size is known only where they fill the others."""
+    """Return the sizes of the layout of these ranks; cp_size is known only if they fill the other sizes."""
     axes = ("dp", "pp", "tp")
     sizes = {f"{axis}_size": 1 + max(place[f"{axis}_rank"] for place in places) for axis in axes}
     filled = {tuple(place[f"{axis}_rank"] for axis in axes) for place in places}
@@ -116,7 +116,7 @@ def sizes_of(places: Collection[Mapping[str, int]]) -> dict[str, int]:
 
 
 def run_of(manifest: Mapping[str, Any], parts: Iterable[Part], left_out: Counter[str]) -> ForeignRun:
-    """Return a run of these parts; transfers count as measured if every replayed step has some."""
+    """Return a run of these parts; transfers count as measured if every replayed step has transfers."""
 
     def noted() -> Iterator[Part]:
         having, lacking = set[int](), set[int]()
@@ -148,7 +148,7 @@ def _place(name: str) -> dict[str, int]:
 
 
 def rank_of(place: Mapping[str, int], sizes: Mapping[str, Any]) -> PlacedRank:
-    """Rank of a file: from its name, else in Megatron's order of tensor, data and pipeline ranks."""
+    """Return the rank of a file from its name, or else in Megatron's order: tensor, data, pipeline ranks."""
     dp_rank, pp_rank, tp_rank = (place[f"{axis}_rank"] for axis in ("dp", "pp", "tp"))
     derived = (pp_rank * sizes["dp_size"] + dp_rank) * sizes["tp_size"] + tp_rank
     ends = {"first": 0, "last": sizes["pp_size"] - 1}
@@ -157,7 +157,7 @@ def rank_of(place: Mapping[str, int], sizes: Mapping[str, Any]) -> PlacedRank:
 
 
 def _sample(file: SourceFile, bounds: Bounds) -> list[Op]:
-    """Ops of a file's first iteration. Raises RefusalError if it has none."""
+    """Return the ops of a file's first iteration. Raises RefusalError if there is no iteration."""
     found = next(_iterations(file, bounds, Counter(), []), None)
     if found is None or not found.ops:
         raise RefusalError(
@@ -169,7 +169,7 @@ def _sample(file: SourceFile, bounds: Bounds) -> list[Op]:
 
 
 class _Iteration(NamedTuple):
-    """One iteration: number, ops, and its end. [ns]"""
+    """One iteration: its number, its ops, and its end. [ns]"""
 
     step: int
     ops: list[Op]
@@ -233,13 +233,13 @@ def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> Op:
 
 
 def integer(event: Mapping[str, Any], default: int, *names: str) -> int:
-    """First of these fields that is present, NO_INTEGER if it is no 32-bit integer; else the default."""
+    """Return the first field that is present, or the default; NO_INTEGER if it is not a 32-bit integer."""
     found = next((event[name] for name in names if event.get(name) is not None), default)
     return found if type(found) is int and abs(found) < 2**31 else NO_INTEGER
 
 
 def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter[str]) -> Iterator[Part]:
-    """Yield rows of a file, some iterations at a time; a broken file affects no other."""
+    """Yield rows of a file, several iterations at a time; a broken file does not affect other files."""
     rejects: list[Reject] = []
     own: Counter[str] = Counter()
     iterations = _iterations(file, bounds, own, rejects)
@@ -257,7 +257,7 @@ def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter
 
 
 def row_of(step: int, ops: Iterable[Op], rank: PlacedRank, left_out: Counter[str]) -> dict[str, Any]:
-    """Columns of rank_steps for one iteration of one rank; times of ops from its zero. [ns]"""
+    """Return columns of rank_steps for one iteration of a rank; times count from its own zero. [ns]"""
     recorded = [(name, op) for op in ops for name in OPS[op.name]]
     kept = [(name, op) for name, op in recorded if name not in rank.idle]
     count(left_out, "transfers at an end of the pipeline, which move nothing", len(recorded) - len(kept))

@@ -1,4 +1,4 @@
-"""MegaScan's aggregated form: the files of all ranks merged by its own tool, in Chrome's trace format.
+"""MegaScan's aggregated form: the files of all ranks merged by MegaScan itself, in Chrome's trace format.
 
 One version writes B and E events, with the stage in `args` and the dp rank in `pid`; another X events with
 all coordinates in `args`. Iterations follow each other on one time line, in whole microseconds.
@@ -75,7 +75,7 @@ class _Events:
         count(self._left_out, "beginnings of ops that did not end", sum(map(len, self._open.values())))
 
     def from_zero(self, step: int, ops: Sequence[Op]) -> list[Op]:
-        """Ops of an iteration, with times from its zero, the first event of any rank. [ns]"""
+        """Return ops of an iteration, with times from its zero, which is the first event of any rank. [ns]"""
         zero_us = self._zeros_us[step]
         return [op._replace(begin=(op.begin - zero_us) * _NS, end=(op.end - zero_us) * _NS) for op in ops]
 
@@ -89,7 +89,7 @@ class _Events:
 
 
 def recognises(head: bytes) -> bool:
-    """Whether events have MegaScan's colours, iterations and names."""
+    """Return whether events have MegaScan's colours, iterations and names."""
     return all(each.search(head) is not None for each in (_OWN, _STEP, _NAMED))
 
 
@@ -130,7 +130,7 @@ def _read_file(file: SourceFile, left_out: Counter[str], bounds: Bounds) -> _Eve
 
 
 def _places(found: Sequence[_Events]) -> dict[Lane, dict[str, int]]:
-    """Coordinates of each rank from its events, else from pid and tid: dp rank x stages + stage."""
+    """Return each rank's coordinates from its events, or else from pid and tid: dp rank x stages + stage."""
     facts = {lane: known for events in found for lane, known in events.facts.items()}
     if not facts or any("pp_rank" not in known for known in facts.values()):
         raise _refusal(

@@ -1,4 +1,4 @@
-"""Parse a Megatron job's console output: how long each iteration took. Cannot be replayed.
+"""Reader of a Megatron job's console output: the time of each iteration, which cannot be replayed.
 
 Megatron's last rank prints a line every few iterations, with the mean time over these; some forks put the
 clock before it. The tables of timers between the lines are sums over ranks, and are not read.
@@ -38,19 +38,19 @@ _PIECE: Final = 1 << 16
 
 
 def recognises(head: bytes) -> bool:
-    """Whether there are lines of iterations, or the layout line that Megatron prints before them."""
+    """Return whether the text has lines of iterations, or Megatron's line with the layout before them."""
     return _LAYOUT.search(head) is not None or any(map(_iteration, head.splitlines()))
 
 
 def _iteration(line: bytes) -> tuple[bytes | None, bytes, bytes] | None:
-    """Clock, number and duration in a line of an iteration; None for other lines."""
+    """Return clock, number and duration in a line of an iteration; None for other lines."""
     found = _ITERATION.search(line)
     elapsed = _ELAPSED.search(line, found.end()) if found else None
     return (found[1], found[2], elapsed[1]) if found and elapsed else None
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
-    """Read the files of a run by name: its attempts, or the output of several nodes.
+    """Read the files of a run, sorted by name: outputs of its attempts, or of several nodes.
 
     Raises FileError for one that breaks off: the others are then read again without it.
     """
@@ -76,7 +76,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
 
 
 def _read(content: BinaryIO, lines: _Lines, sizes: dict[str, int], left_out: Counter[str]) -> None:
-    """Add the iterations of a file."""
+    """Add the iterations in a file to `lines`."""
     for line in _lines(content):
         found = _iteration(line)
         if found is None:
@@ -99,7 +99,7 @@ def _read(content: BinaryIO, lines: _Lines, sizes: dict[str, int], left_out: Cou
 
 
 def _lines(content: BinaryIO) -> Iterator[bytes]:
-    """Yield lines, which may end in carriage returns; overlong ones in pieces that end in a blank."""
+    """Yield lines, which may end in carriage returns; an overlong line comes in pieces ending in a blank."""
     rest = b""
     while piece := content.read(_PIECE):
         *lines, rest = (rest + piece).splitlines(keepends=True)

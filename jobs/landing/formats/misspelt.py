@@ -1,4 +1,4 @@
-"""Fields of a job.json that nothing reads, because their names are like those of fields that are read."""
+"""Search for misspelt fields of a job.json: unknown fields whose names resemble those of missing fields."""
 
 from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
@@ -23,12 +23,12 @@ ep_size, 0.86."""
 
 
 def meant_for(name: str, fields: Iterable[str]) -> str | None:
-    """Return the unknown field that may be meant for a missing one; None if none is like it."""
+    """Return the unknown field that resembles a missing field; None if no unknown field resembles it."""
     return next(iter(get_close_matches(name, [*_unknown(fields)], n=1, cutoff=_LIKE_A_MISSING)), None)
 
 
 def misspelt(fields: Iterable[str], absent: Collection[str]) -> list[str]:
-    """Return one sentence for each unknown field that may be meant for one of these, which are not there.
+    """Return one sentence for each unknown field that resembles a missing one of these fields.
 
     Other unknown fields are the producer's own.
     """
@@ -50,5 +50,5 @@ def _unknown(fields: Iterable[str]) -> Iterator[str]:
 
 
 def _letters(name: str) -> str:
-    """A name without what its parts are joined by: gpuHours, gpu-hours and gpu_hours are one."""
+    """Return a name without separators, because gpuHours, gpu-hours and gpu_hours mean the same field."""
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")

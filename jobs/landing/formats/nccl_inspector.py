@@ -1,4 +1,4 @@
-"""NCCL Inspector logs: each rank's time in each collective, as evidence of which came last; no replay.
+"""Reader of NCCL Inspector logs, which show the last rank of each collective but allow no replay.
 
 What is read, and what a log needs: nccl_inspector.md beside this file.
 """
@@ -51,13 +51,13 @@ _DECODE: Final = msgspec.json.Decoder(_Line).decode
 
 
 def recognises(head: bytes) -> bool:
-    """Whether a file with this head is a log of NCCL Inspector."""
+    """Return whether a file with this head is a log of NCCL Inspector."""
     first = head.lstrip().split(b"\n", 1)[0]
     return first.startswith(b"{") and b'"header"' in first and any(each in first for each in _FIELDS)
 
 
 def read_arrivals(file: SourceFile, found: Arrivals, bounds: Bounds) -> Iterator[Reject]:
-    """Add the collectives in one process's log; yields rejected lines.
+    """Add the collectives in one process's log; yield rejected lines.
 
     Raises FileError for a file that breaks off; the caller drops what has been added of it.
     """
@@ -73,7 +73,7 @@ def read_arrivals(file: SourceFile, found: Arrivals, bounds: Bounds) -> Iterator
 
 
 def _lines(opened: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
-    """Yield non-blank lines by number; overlong ones are cut at one byte beyond the limit."""
+    """Yield non-blank lines by number; overlong lines are cut at one byte beyond the limit."""
     number = 0
     while line := opened.readline(most + 1):
         number += 1
@@ -85,7 +85,7 @@ def _lines(opened: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _attendance(line: bytes, number: int, bounds: Bounds) -> Attendance | Reject | str:
-    """Parse one line: an attendance, a reject, or the reason why it is not evidence."""
+    """Parse a line; return an attendance, a reject, or the reason why the line is no evidence."""
     if len(line) > bounds.line_bytes:
         return Reject(Reason.LINE_TOO_LONG, f"more than {bounds.line_bytes} bytes", number, text_of(line))
     try:

@@ -40,7 +40,7 @@ Positions = npt.NDArray[np.intp]
 def read_trace(
     content: BinaryIO, limits: Mapping[str, int | None], bounds: Bounds
 ) -> tuple[Rows, list[Reject]]:
-    """Return one row per (rank, step), in that order, and rejects for the invalid ones.
+    """Return one row per (rank, step), in that order, and rejects for invalid rows.
 
     content : the Parquet file, at any position
     limits : LIMITS of a good manifest, or nulls
@@ -104,7 +104,7 @@ def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
 
 
 def _refuse(file: pq.ParquetFile, wanted: Sequence[str], bounds: Bounds) -> None:
-    """Raise FileError if the footer shows a missing column, or a file that is too large."""
+    """Raise FileError if the footer shows that a column is missing or that the file is too large."""
     missing = [name for name in wanted if name not in file.schema_arrow.names]
     if missing:
         raise FileError(Reason.UNREADABLE_FILE, f"no column {', '.join(missing)}")
@@ -119,7 +119,7 @@ def _refuse(file: pq.ParquetFile, wanted: Sequence[str], bounds: Bounds) -> None
 
 
 def _op_codes(names: pa.ChunkedArray) -> npt.NDArray[np.int8]:
-    """Codes of op types, -1 for unknown ones; each distinct name is looked up once."""
+    """Return the codes of op types, -1 for unknown types; each distinct name is looked up once."""
     spelled = names.combine_chunks()
     if not pa.types.is_dictionary(spelled.type):
         spelled = spelled.dictionary_encode()
@@ -133,7 +133,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _reasons(ops: Columns, first: Positions, limits: Mapping[str, int | None]) -> Positions:
-    """For each (rank, step), the index in REJECT_REASONS of the first that applies to any op."""
+    """Return, for each (rank, step), the index in REJECT_REASONS of the first reason that any op gives."""
     is_outside = np.zeros(len(ops["op"]), dtype=bool)
     for name in ("rank", "dp_rank", "pp_rank"):
         bound = limits[COORDINATES[name]]

@@ -1,4 +1,4 @@
-"""Read rank logs (format rank-log/1): parse and check many plain lines at once into rows of rank_steps.
+"""Reader of rank logs (format rank-log/1) that checks many plain lines at once, for rows of rank_steps.
 
 A plain line (one flat object, five flat arrays) is parsed by simdjson, its numbers straight into buffers, and
 checked together with the lines around it. What is not plain in any respect is left to rank_log_line, which
@@ -101,7 +101,7 @@ class RankLogReader:
         return both.take(np.argsort(both.lines)), rejects
 
     def end_file(self, *, is_taken: bool) -> None:
-        """End a file; one that is not taken has stated no GPU types."""
+        """End a file; forget the GPU types that the file states unless the file is taken."""
         for host, name in () if is_taken else self._new_types:
             self.gpu_types[host].remove(name)
             if not self.gpu_types[host]:
@@ -127,7 +127,7 @@ class RankLogReader:
         return found
 
     def _values(self, line: bytes, place: int, types: dict[int, tuple[str, str]]) -> tuple[Any, ...] | None:
-        """Scalars, op codes and number buffers of a line; None if any value is not plain."""
+        """Return scalars, op codes and number buffers of a line; None if any value is not plain."""
         record: Any = self._parser.parse(line)
         has_keys, has_type = self._has_keys(tuple(record.keys()))
         scalars = self._scalars(record) if has_keys else None
@@ -159,7 +159,7 @@ class RankLogReader:
             self._type_text += len(host) + len(name)
 
     def _scalars(self, record: Any) -> tuple[Any, ...] | None:  # noqa: ANN401  # its values are of any type
-        """Values of SCALARS; None if any is invalid."""
+        """Return the values of SCALARS; None if any value is invalid."""
         unit = self._unit
         if (
             record["format"] != RANK_LOG_FORMAT
@@ -198,12 +198,12 @@ class RankLogReader:
 
 
 def _is_name(value: object) -> bool:
-    """Whether a value is text that is surely short enough; the strict reader checks longer text."""
+    """Return whether a value is text that is surely short enough; the strict reader checks longer text."""
     return type(value) is str and len(value) * LONGEST_CHARACTER <= MOST_TEXT
 
 
 def _is_flat(line: bytes) -> bool:
-    """Whether a line looks like one flat object with five arrays."""
+    """Return whether a line looks like one flat object with five arrays."""
     if line[:1] != b"{" or line.rfind(b"{") != 0:
         return False
     at = -1
@@ -215,19 +215,19 @@ def _is_flat(line: bytes) -> bool:
 
 
 def _has_required(needed: Set[str], keys: tuple[str, ...]) -> tuple[bool, bool]:
-    """Whether a record with these keys has all required ones once, and whether it states a GPU type."""
+    """Return whether these keys contain each required key once, and whether they contain a GPU type."""
     return len(set(keys)) == len(keys) and needed <= set(keys), "gpu_type" in keys
 
 
 def _codes(spelled: bytes) -> bytes:
-    """Op codes, one byte each. Raises KeyError for any other name."""
+    """Return the op codes, one byte each. Raises KeyError for any other name."""
     if not spelled.startswith(b'["'):
         raise KeyError
     return bytes(map(_CODES.__getitem__, spelled[2:-2].split(b'","')))
 
 
 def _rows(plain: _Plain) -> Rows:
-    """Return as rows the plain lines whose arrays are equally long; places number their lines."""
+    """Return the plain lines with arrays of equal length as rows; places number their lines."""
     lengths = np.array([len(codes) for codes in plain.lists[0]], dtype=np.int64)
     is_good = np.ones(len(lengths), dtype=bool)
     for buffers in plain.lists[1:]:
@@ -249,7 +249,7 @@ def _rows(plain: _Plain) -> Rows:
 
 
 def _outside(values: npt.NDArray[Any], least: float, most: float) -> npt.NDArray[np.intp]:
-    """Positions of values outside [least, most]."""
+    """Return the positions of values outside [least, most]."""
     if not len(values) or (values.min() >= least and values.max() <= most):
         return _NOWHERE
     return np.flatnonzero((values < least) | (values > most))

@@ -1,4 +1,4 @@
-"""Strict reader of one rank log line: a row of rank_steps, or the first reason to reject it.
+"""Strict reader of one rank log line: returns a row of rank_steps, or the first reason to reject the line.
 
 Reads one value after the other, and so knows which one is wrong. rank_log reads plain lines many at a time.
 """
@@ -60,7 +60,7 @@ _ELEMENTS: Final = {
 
 
 class LineError(Exception):
-    """Raised for an invalid line, with a reject reason and a sentence."""
+    """Raised for an invalid line, with a reject reason and a sentence of explanation."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -71,7 +71,7 @@ class LineError(Exception):
 def judged(
     lines: Iterable[tuple[int, bytes]], judge: Callable[[bytes], Found], rejects: list[Reject]
 ) -> Iterator[tuple[int, Found]]:
-    """Judge lines that are not blank; yields each with its number, as `judge` returns it.
+    """Judge lines that are not blank; yield each number with the result of `judge`.
 
     rejects : gets the lines of which `judge` raises LineError
     """
@@ -86,7 +86,7 @@ def judged(
 
 
 def read_line(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
-    """Return the columns of rank_steps in a line, and gpu_type if it states one.
+    """Return the columns of rank_steps in a line, and gpu_type if the line states it.
 
     unit : job_id and run_id as the folders name them, and rows.LIMITS and gpu_types, null without a valid
            manifest.
@@ -130,14 +130,14 @@ def read_record(line: bytes, bounds: Bounds, known: Collection[str] = _KNOWN) ->
 
 
 def _holds_nan(value: object) -> bool:
-    """Whether a value contains NaN or Infinity at any depth."""
+    """Return whether a value contains NaN or Infinity at any depth."""
     if isinstance(value, dict | list):
         return any(map(_holds_nan, value.values() if isinstance(value, dict) else value))
     return isinstance(value, NotANumber)
 
 
 def check_format(record: Mapping[str, Any], wanted: str) -> None:
-    """Raise LineError for a record that states another format: what it lacks is no defect of its own."""
+    """Raise LineError for a record that states another format, before its missing keys count as defects."""
     if record.get("format") not in (None, wanted):
         raise bad_type("format", record["format"], shown(wanted))
 
@@ -179,7 +179,7 @@ def _check_ops(record: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=256)
 def _unknown_op(name: str) -> str:
-    """Describe an unknown op name, with the closest known one; cached, because runs repeat it."""
+    """Describe an unknown op name, with the closest known name; cached, because the same names recur."""
     compute = f"{name[:_LONGEST_OP]}-compute"  # a forward is meant by the op that computes it, no transfer
     close = [compute] if compute in OP_CODES else get_close_matches(name[:_LONGEST_OP], OP_CODES, n=1)
     return f"unknown op {shown(name)}: " + (f"did you mean {close[0]}?" if close else _NAMES)
@@ -216,13 +216,13 @@ def _check_ranges(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
 
 
 def _fits_exchanged(record: Mapping[str, Any], unit: Mapping[str, Any]) -> bool:
-    """Whether the line's worker lies in the layout once its two coordinates change places."""
+    """Return whether the line's worker lies in the layout once its two coordinates are exchanged."""
     sizes = [(record[name], unit[size]) for name, size in (("dp_rank", "pp_size"), ("pp_rank", "dp_size"))]
     return all(size is not None and 0 <= value < size for value, size in sizes)
 
 
 def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, str]:
-    """GPU type that a line states; it must agree with the manifest's for its host."""
+    """Return the GPU type that a line states, which must equal the manifest's type for the line's host."""
     name, host = record.get("gpu_type"), record.get("host")
     if name is None:
         return {}
@@ -236,7 +236,7 @@ def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, s
 
 
 def check_ids(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
-    """Raise LineError if a line belongs to another job or run than its folder."""
+    """Raise LineError if a line's job or run differs from that of its folder."""
     for name in _IDS:
         if record[name] != unit[name]:
             detail = f"{name} is {shown(record[name])}, but the folder or job.json says {shown(unit[name])}"
@@ -244,7 +244,7 @@ def check_ids(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
 
 
 def check_choice(record: Mapping[str, Any], name: str, allowed: Sequence[str]) -> None:
-    """Raise LineError for a value that is there and none of these; names the closest."""
+    """Raise LineError for a value that is present but not among the choices; name the closest choice."""
     value = record.get(name)
     if value is not None and value not in allowed:
         close = get_close_matches(value[:_LONGEST_OP], allowed, n=1) if isinstance(value, str) else ()

@@ -1,4 +1,4 @@
-"""Common logs that cannot be replayed: recognised by content, refused with the tool's name."""
+"""Common logs that cannot be replayed, recognised by content and refused with the tool's name."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _WRITER: Final = "Record single ops as rank logs by straggler_emitter (jobs/emit
 
 
 class _Tool(NamedTuple):
-    """A refused tool: how its logs are recognised, and why they cannot be replayed."""
+    """A tool whose logs are refused: how its logs are recognised, and why they cannot be replayed."""
 
     name: str
     sign: bytes
@@ -75,7 +75,7 @@ _TOOLS: Final = (
 
 
 def recognises(head: bytes) -> bool:
-    """Whether the file comes from one of these tools."""
+    """Return whether the file comes from one of these tools."""
     return _tool(head) is not None
 
 

@@ -36,7 +36,7 @@ MOST_TYPE_TEXT: Final = 4_000_000
 
 
 class Rows(NamedTuple):
-    """Rows of rank_steps from one file, one per (rank, step), without the unit's key and source file.
+    """Rows of rank_steps from one file, one row per (rank, step), without the unit's key and source file.
 
     scalars : values of SCALARS, for each row
     lines : number of each row's line in its file, 1-based, blank lines counted; ascending
@@ -51,12 +51,12 @@ class Rows(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Approximate memory size. [B]"""
+        """Return the approximate memory size. [B]"""
         hosts = sum(len(row[_HOST]) for row in self.scalars if row[_HOST])
         return len(self.lines) * _ROW_BYTES + hosts + sum(values.nbytes for values in self.lists)
 
     def where(self, is_kept: Flags) -> "Rows":
-        """Select some rows."""
+        """Select the rows that a mask marks."""
         return self if is_kept.all() else self.take(np.flatnonzero(is_kept))
 
     def take(self, order: npt.NDArray[np.intp]) -> "Rows":
@@ -123,7 +123,7 @@ LIMITS: Final = tuple(COORDINATES.values())
 
 
 class Bounds(NamedTuple):
-    """Limits on landed files; anything beyond is rejected at little cost of memory or time.
+    """Limits on landed files; anything beyond a limit is rejected at little cost of memory or time.
 
     line_bytes : of a line; a longer one is rejected without a look at what it says
     file_bytes : of a file, unpacked
@@ -163,12 +163,12 @@ class Reject(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Approximate memory size. [B]"""
+        """Return the approximate memory size. [B]"""
         return _REJECT_BYTES + getsizeof(self.detail) + getsizeof(self.text)
 
 
 class FileError(Exception):
-    """Raised for a whole file that cannot be used, with a reject reason and a sentence."""
+    """Raised for a whole file that cannot be used, with a reject reason and a sentence of explanation."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -176,10 +176,10 @@ class FileError(Exception):
 
 
 def text_of(line: bytes) -> str:
-    """Beginning of a line as text; bytes that are not UTF-8 are replaced."""
+    """Return the beginning of a line as text; bytes that are not UTF-8 are replaced."""
     return line[: LONGEST_TEXT * LONGEST_CHARACTER].decode("utf-8", "replace")[:LONGEST_TEXT]
 
 
 def plain(text: str) -> str:
-    """Beginning of a file's text, safe for tables and consoles: without lone surrogates."""
+    """Return the beginning of a file's text without lone surrogates, safe for tables and consoles."""
     return text[:LONGEST_TEXT].encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Read events of a run (format run-events/1): starts, first steps, checkpoints, failures, restarts.
+"""Reader of a run's events (format run-events/1): starts, first steps, checkpoints, failures, restarts.
 
 One JSON object per line. Every line stands alone: a bad one is a reject, and costs no other.
 """
@@ -37,7 +37,7 @@ EVENT_ROWS: Final = RUN_EVENTS.value_schema.remove(RUN_EVENTS.value_schema.get_f
 
 
 class Events(NamedTuple):
-    """Rows and rejects of a file of events: one of them for each non-blank line."""
+    """Rows and rejects of a file of events; each non-blank line becomes a row or a reject."""
 
     rows: Sequence[Mapping[str, Any]]
     rejects: Sequence[Reject]

@@ -1,4 +1,4 @@
-"""Strict JSON as the contract requires: one value with nothing after it, no duplicate key, UTF-8.
+"""Strict parser of JSON as in the contract: one value with nothing after it, no duplicate key, UTF-8.
 
 Standard library alone. Python's own reader is lenient in just these points.
 """
@@ -33,7 +33,7 @@ class TooDeepError(StrictJsonError):
 
 
 class NotANumber(float):
-    """Replaces NaN, Infinity and -Infinity, which many writers emit though JSON lacks them."""
+    """Stands for NaN, Infinity and -Infinity, which many writers emit although JSON lacks them."""
 
 
 def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON value
@@ -67,7 +67,7 @@ def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON valu
 
 
 def _depth(value: object) -> int:
-    """Nesting depth of arrays and objects; 0 for a scalar."""
+    """Return the nesting depth of arrays and objects; 0 for a scalar."""
     levels, level = 0, [value]
     while level := [each for each in level if isinstance(each, dict | list)]:
         levels += 1
@@ -82,12 +82,12 @@ def shown(value: object, most: int = 60) -> str:
 
 
 def is_integer(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:
-    """Whether a value is an integer in [least, most]; booleans are not."""
+    """Return whether a value is an integer in [least, most]; booleans are not integers here."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Whether a value is text that can be stored: without lone surrogates."""
+    """Return whether a value is text that can be stored: text without lone surrogates."""
     if not isinstance(value, str):
         return False
     try:
@@ -98,7 +98,7 @@ def is_text(value: object) -> TypeGuard[str]:
 
 
 def is_name(value: object, most: int) -> TypeGuard[str]:
-    """Whether a value is text that can be stored, of at most `most` bytes in UTF-8."""
+    """Return whether a value is text that can be stored, of at most `most` bytes in UTF-8."""
     return isinstance(value, str) and len(value) <= most and is_text(value) and len(value.encode()) <= most
 
 

@@ -1,4 +1,4 @@
-"""Timelines in the Trace Event Format, as written by ndtimeline and beside the published traces.
+"""Reader of timelines in the Trace Event Format, as in ndtimeline's files and beside published traces.
 
 An X event is an op: its name the op type, ts and dur microseconds, pid the dp rank; the stage stands in the
 name of its thread. Ops that meet begin together: a transfer that seems to end before that is negative.
@@ -61,7 +61,7 @@ class _Threads:
         self.places: dict[Thread, _Place] = {}
 
     def name(self, event: Mapping[str, Any]) -> None:
-        """Read a thread's coordinates from an M event, if it names the thread."""
+        """Read a thread's coordinates from an M event, if the event names the thread."""
         args, thread = event.get("args"), _thread(event)
         name = args.get("name") if isinstance(args, dict) and event.get("name") == "thread_name" else None
         found = _STAGE.match(name) if isinstance(name, str) else None
@@ -69,7 +69,7 @@ class _Threads:
             self.places[thread] = _Place(thread[0], *map(int, found.groups()))
 
     def ranks(self) -> dict[_Place, int]:
-        """Rank of each place, from thread numbers, else by stage, dp rank and tp rank."""
+        """Return the rank of each place, from thread numbers, or else by stage, dp rank and tp rank."""
         numbered: dict[_Place, set[int]] = {}
         for (_, tid), place in self.places.items():
             numbered.setdefault(place, set()).add(tid // _LANES)
@@ -92,7 +92,7 @@ class _Ops:
         return len(self.columns["op"])
 
     def add(self, event: Mapping[str, Any], threads: dict[Thread, int]) -> bool:
-        """Add an op; returns False if the event lacks thread or step."""
+        """Add an op; return False if the event lacks thread or step."""
         args, thread = event.get("args"), _thread(event)
         args = args if isinstance(args, dict) else {}
         step, times = args.get("step"), [event.get("ts"), event.get("dur")]
@@ -110,13 +110,13 @@ class _Ops:
 
     @property
     def last_chunk(self) -> int:
-        """Highest model chunk with a compute."""
+        """Return the highest model chunk that has a compute."""
         op, chunk = (np.array(self.columns[name]) for name in ("op", "model_chunk"))
         return int(chunk[np.isin(op, _COMPUTES)].max(initial=0))
 
 
 def _present(args: Mapping[str, Any], name: str, absent: int) -> Any:  # noqa: ANN401  # any JSON value
-    """Value of an arg; null counts as absent: ideal timelines use it for ops without a microbatch."""
+    """Return the value of an arg; null, which ideal timelines have for some ops, counts as absent."""
     value = args.get(name)
     return absent if value is None else value
 
@@ -128,7 +128,7 @@ def _thread(event: Mapping[str, Any]) -> Thread | None:
 
 
 def recognises(head: bytes) -> bool:
-    """Whether threads are named after stages, or events have names of ops and a microbatch."""
+    """Return whether threads are named after stages, or events have op names and a microbatch."""
     return _THREAD.search(head) is not None or (b'"mb_id"' in head and _OP.search(head) is not None)
 
 
@@ -137,7 +137,7 @@ def read(
     manifest: Mapping[str, Any],  # noqa: ARG001  # as every format
     bounds: Bounds,
 ) -> ForeignRun:
-    """Read all files of a run together, because they may name each other's threads."""
+    """Read all files of a run together, because a thread's name may stand in another file."""
     left_out: Counter[str] = Counter()
     threads = _Threads()
     found: list[_Ops] = []
@@ -184,7 +184,7 @@ def _read_file(file: SourceFile, threads: _Threads, left_out: Counter[str], boun
 
 
 def _zeros(found: Sequence[_Ops]) -> dict[int, float]:
-    """Start of each step; each file counts time from its own first step. [us]"""
+    """Return the start of each step; each file counts time from its own first step. [us]"""
     zeros: dict[int, float] = {}
     for ops in found:
         steps, of_step = np.unique(np.array(ops.columns["step"]), return_inverse=True)
@@ -202,7 +202,7 @@ def _part(
     zeros: Mapping[int, float],
     left_out: Counter[str],
 ) -> Part:
-    """Rows of one file, with times from the start of the step."""
+    """Return the rows of one file, with times from the start of the step."""
     nowhere = _Place(-1, -1, -1)
     places = [threads.places.get(thread, nowhere) for thread in threads.numbers]
     of_thread = np.array([(*place[:2], ranks.get(place, -1)) for place in places]).reshape(-1, 3)

@@ -1,1 +1,1 @@
-"""Health of hosts: readers of a day's folder, and converters of other tools' output."""
+"""Readers of a day's health of hosts, and converters of other tools' output to the same format."""

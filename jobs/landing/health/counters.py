@@ -1,4 +1,4 @@
-"""Metrics and counters that are scraped repeatedly: DCGM's exporter, perfquery of InfiniBand ports."""
+"""Readers of repeatedly scraped metrics and counters: DCGM's exporter, perfquery of InfiniBand ports."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -59,7 +59,7 @@ _PORT_COUNTERS: Final = {
 
 
 def dcgm(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read metrics as printed by DCGM's exporter, from one scrape or several in a row."""
+    """Read metrics as printed by DCGM's exporter, from one scrape or several scrapes in a row."""
     grown = Grown()
     most: dict[tuple[object, ...], float] = {}
     for line in lines:
@@ -90,7 +90,7 @@ def _dcgm_checks(
     of: tuple[str, int | None],
     most: Mapping[tuple[object, ...], float],
 ) -> Iterator[tuple[str, str, str]]:
-    """Component, check and severity that a metric's value shows."""
+    """Return component, check and severity that a metric's value shows."""
     if name in _GROWS:
         component, check, severity = _GROWS[name]
         if (found := grown.severity((*of, name), value, severity)) is not None:
@@ -112,7 +112,7 @@ def _dcgm_checks(
 
 
 def perfquery(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read counters of InfiniBand ports as perfquery prints them, from one call or several."""
+    """Read counters of InfiniBand ports as printed by perfquery, from one call or several calls."""
     grown, port = Grown(), None
     for line in lines:
         if given.moves_on(line) or not line.strip():

@@ -1,4 +1,4 @@
-"""Health that other tools write as JSON: events of NVSentinel, reports of node-problem-detector."""
+"""Readers of health reports in JSON: events of NVSentinel, reports of node-problem-detector."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -61,7 +61,7 @@ def nvsentinel(lines: Lines, given: Given) -> Iterator[Record]:
 
 
 def problem_detector(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read nodes, or events, as kubectl prints them with -o json: node-problem-detector writes there."""
+    """Read the nodes or events of node-problem-detector, as kubectl prints them with -o json."""
     for document in _documents(lines, given):
         for item in document["items"] if isinstance(document.get("items"), list) else [document]:
             if not isinstance(item, dict):
@@ -106,7 +106,7 @@ def _of_event(event: Mapping[str, Any], given: Given) -> Iterator[Record]:
 
 
 def _documents(lines: Lines, given: Given) -> Iterator[dict[str, Any]]:
-    """Objects of one JSON document, of an array, or one per line; other lines are left out.
+    """Yield the objects of one JSON document, of an array, or of each line; other lines are left out.
 
     Raises SourceError where nothing is an object.
     """
@@ -128,7 +128,7 @@ def _documents(lines: Lines, given: Given) -> Iterator[dict[str, Any]]:
 
 
 def _object(line: str) -> dict[str, Any] | None:
-    """The JSON object of a line; None for anything else."""
+    """Return the JSON object in a line; None for anything else."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -137,12 +137,12 @@ def _object(line: str) -> dict[str, Any] | None:
 
 
 def _lower(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys as NVSentinel's store spells them."""
+    """Return keys as spelled in NVSentinel's store."""
     return {key.lower(): value for key, value in document.items()}
 
 
 def _time(value: object, given: Given) -> datetime | None:
-    """A time in ISO 8601, or as protobuf's seconds and nanos; None if missing."""
+    """Return a time given in ISO 8601 or as protobuf's seconds and nanos; None if it is missing."""
     if isinstance(value, dict):
         seconds, nanos = value.get("seconds"), value.get("nanos") or 0
         if isinstance(seconds, int | float) and isinstance(nanos, int | float):
@@ -152,7 +152,7 @@ def _time(value: object, given: Given) -> datetime | None:
 
 
 def _gpu(entities: object) -> int | None:
-    """Number of the GPU, if exactly one is named by number."""
+    """Return the number of the GPU, if exactly one GPU is named by number."""
     found = set()
     for each in entities if isinstance(entities, list) else ():
         one = _lower(each) if isinstance(each, dict) else {}
@@ -163,7 +163,7 @@ def _gpu(entities: object) -> int | None:
 
 
 def _text(value: object) -> str:
-    """A text, or a number as text; empty for anything else."""
+    """Return text, or a number as text; empty for anything else."""
     return str(value) if isinstance(value, str | int | float) else ""
 
 

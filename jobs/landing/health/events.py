@@ -1,4 +1,4 @@
-"""Events of a host, as other tools record them: Slurm's drains, kernel lines with an XID, rows of a CSV."""
+"""Readers of host events from other tools: Slurm's drains, kernel lines with an XID, rows of a CSV."""
 
 import csv
 import math
@@ -83,7 +83,7 @@ def scontrol(lines: Lines, given: Given) -> Iterator[Record]:
 
 
 def nodes(listed: str) -> Iterator[str]:
-    """Names of a list of Slurm's, such as gpu[001-003,7],login.
+    """Return the names in a list of Slurm nodes, such as gpu[001-003,7],login.
 
     Raises SourceError for a list without an end.
     """
@@ -126,7 +126,7 @@ def kernel(lines: Lines, given: Given) -> Iterator[Record]:
 
 
 def _of_year(text: str, given: Given) -> datetime | None:
-    """A syslog's time, which has no year: the year is that in which the output was taken, or the one before.
+    """Return a syslog's time with its missing year: the year of the output, or the year before.
 
     None for a date that neither has.
     """
@@ -140,7 +140,7 @@ def _of_year(text: str, given: Given) -> datetime | None:
 
 
 def csv_rows(lines: Lines, given: Given) -> Iterator[Record]:
-    """Read rows of a CSV with a header, by the mapping of the settings, [health.csv]."""
+    """Read rows of a CSV with a header, by the mapping in the settings, [health.csv]."""
     if missing := [name for name in _COLUMNS if name not in given.columns]:
         raise SourceError(f"the settings' [health.csv] lack {', '.join(missing)}: a column, or =constant")
     try:
@@ -176,13 +176,13 @@ def _csv_rows(rows: Iterable[dict[str, str]], heads: Sequence[str], given: Given
 
 
 def _finite(text: str) -> float:
-    """Parse a finite number. Raises ValueError."""
+    """Parse a finite number. Raises ValueError for other texts."""
     if not math.isfinite(found := float(text)):
         raise ValueError(text)
     return found
 
 
 def _cell(row: dict[str, str], column: str, given: Given) -> str:
-    """A row's value in a column, or the constant instead; words may be replaced by the settings."""
+    """Return a row's value in a column, or the constant instead; the settings may replace words."""
     text = column[1:] if column.startswith("=") else (row.get(column) or "").strip()
     return given.words.get(text, text)

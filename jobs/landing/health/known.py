@@ -1,4 +1,4 @@
-"""All converters to health/1, by name."""
+"""Registry of all converters to health/1, by name."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Health of a day's hosts, read once: every line is judged, the events of a check are folded into spans.
+"""Reader of a day's health of hosts: every line is checked, and the events of a check become spans.
 
 One that flaps ten times a second is one span with a count.
 """
@@ -50,7 +50,7 @@ _SAME: Final = ("began_before", "is_open", "events", "value_min", "value_max", "
 
 
 def read_health(rows: UnitRows) -> None:
-    """Read the files of a unit of the day; their spans are the health of its account."""
+    """Read the files of a day's health, and store their spans in the account of the unit."""
     events: dict[Check, list[Event]] = {}
     names: dict[Check, str] = {}
     lines_left, bytes_left = MOST_LINES, MOST_BYTES
@@ -76,7 +76,7 @@ def read_health(rows: UnitRows) -> None:
 def _tables(
     log_date: date, events: dict[Check, list[Event]], names: Mapping[Check, str]
 ) -> Iterator[pa.Table]:
-    """Rows of host_health, some at a time; consumes the events.
+    """Yield the rows of host_health in parts; remove the events that have become rows.
 
     names : of the file that each check was first in
     """
@@ -92,7 +92,7 @@ def _tables(
 def _read(
     rows: UnitRows, file: LandedFile, most_lines: int, most_bytes: int, known: Collection[Check]
 ) -> tuple[dict[Check, list[Event]], list[Reject], int]:
-    """Judge every line of a file: its events, rejects and bytes.
+    """Judge every line of a file; return its events, rejects and number of bytes.
 
     known : checks of the files before it
     Raises FileError if it has too many lines, or hardly any that are valid.
@@ -120,7 +120,7 @@ def _read(
 
 @dataclass
 class _Span:
-    """A stretch of time in which a check did not pass, or was seen to pass."""
+    """Span of time in which a check did not pass, or in which it was seen to pass."""
 
     first_us: int
     last_us: int
@@ -156,7 +156,7 @@ class _Span:
 
 
 def spans_of(check: Check, events: Iterable[Event], source_file: str) -> list[dict[str, Any]]:
-    """Rows of host_health, without log_date, of the events of one check in any order."""
+    """Return the rows of host_health, without log_date, for the events of one check in any order."""
     failed, passed = _spans(sorted(events, key=lambda event: event.at_us))
     pause_us = FOLD_US
     while len(failed) > MOST_SPANS:
@@ -167,7 +167,7 @@ def spans_of(check: Check, events: Iterable[Event], source_file: str) -> list[di
 
 
 def _spans(events: Sequence[Event]) -> tuple[list[_Span], _Span | None]:
-    """Spans in which the check did not pass, in order, and one of all samples that passed.
+    """Return the spans in which the check did not pass, in order, and one span of all samples that passed.
 
     A sample that passed also ends what is open: the tool that said it starts may never say that it ended.
     """

@@ -1,4 +1,4 @@
-"""Shared by converters of other tools' output: their input, and how they report what a check found."""
+"""Code shared by converters of other tools' output: their input, and how they report a check's result."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ _AT: Final = re.compile(r"#\s*at\s+(\S+)")
 
 
 class SourceError(Exception):
-    """Output that is not in the stated format, or lacks what its reader needs."""
+    """Raised for output that is not in the stated format, or that lacks what its reader needs."""
 
 
 @dataclass
@@ -35,26 +35,26 @@ class Given:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def taken_at(self) -> datetime:
-        """When the output was taken. Raises SourceError if nothing states it."""
+        """Return when the output was taken. Raises SourceError if nothing states the time."""
         if self.at is None:
             raise SourceError("the output does not state its time: use --time, or a line '# at TIME'")
         return self.at
 
     def named_host(self) -> str:
-        """Host of the output. Raises SourceError if nothing states it."""
+        """Return the host of the output. Raises SourceError if nothing states the host."""
         if self.host is None:
             raise SourceError("the output does not name its host: state it by --host")
         return self.host
 
     def moves_on(self, line: str) -> bool:
-        """Whether a line states when the following lines were taken; it then applies from here on."""
+        """Return whether a line states a time for the following lines; if so, apply it from here on."""
         found = _AT.match(line)
         if found:
             self.at = self.time_of(found[1])
         return found is not None
 
     def time_of(self, text: str) -> datetime:
-        """Return a time that is spelled in ISO 8601, with its own zone or that given. Raises SourceError."""
+        """Return the time in an ISO 8601 text, in the text's zone or the given zone. Raises SourceError."""
         try:
             found = datetime.fromisoformat(text.replace(",", "."))
             found = found if found.tzinfo is not None else found.replace(tzinfo=self.zone)
@@ -64,7 +64,7 @@ class Given:
         return found
 
     def known_time(self, text: str) -> datetime | None:
-        """Return the same; None for text that is not a time."""
+        """Return the time in an ISO 8601 text; None for text that is not a time."""
         try:
             return self.time_of(text)
         except SourceError:
@@ -83,7 +83,7 @@ Convert = Callable[[Lines, Given], Iterator[Record]]
 
 
 class Source(NamedTuple):
-    """A converter, with a description of its input in one line."""
+    """Converter of a tool's output, with a description of its input in one line."""
 
     convert: Convert
     meaning: str
@@ -92,7 +92,7 @@ class Source(NamedTuple):
 def record(
     at: datetime, host: str, component: str, check: str, state: str, severity: str, **more: object
 ) -> Record:
-    """Return what a check found, in the format of the landing; fields that are None are left out.
+    """Return the result of a check in the landing's format, without fields that are None.
 
     Raises SourceError for a time that is in no year of UTC.
     """
@@ -116,7 +116,7 @@ def record(
 
 
 class Grown:
-    """Earlier values of counters: a counter counts if it is higher than at the last look.
+    """Earlier values of counters, by which to decide whether a counter has grown since the last look.
 
     Its level does not matter.
     """
@@ -125,14 +125,14 @@ class Grown:
         self._before: dict[tuple[object, ...], float] = {}
 
     def severity(self, key: tuple[object, ...], value: float, severity: str) -> str | None:
-        """Severity of a counter's value; None at the first look, which shows no growth."""
+        """Return the severity of a counter that has grown; None at the first look, which shows no growth."""
         before, self._before[key] = self._before.get(key), value
         if before is None:
             return None
         return severity if value > before else HEALTH_OK
 
     def changed(self, key: tuple[object, ...], value: float, severity: str) -> str | None:
-        """The same for a value that stays until the next one: any new one that is not 0 counts."""
+        """Return the severity of a value that has changed to another than 0; None at the first look."""
         before, self._before[key] = self._before.get(key), value
         if before is None:
             return None

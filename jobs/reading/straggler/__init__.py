@@ -1,4 +1,4 @@
-"""A warehouse, or one run's logs, in notebooks and programs: `import straggler`. No Spark, no JVM.
+"""Python interface for notebooks and programs, `import straggler`: a warehouse, or one run's logs.
 
 The six things that one does first, here with the demo's warehouse (`make demo`). Each answer shows itself as
 a table; `.df()`, `.pl()` and `.arrow` are its rows for pandas, polars and Arrow.
@@ -80,7 +80,7 @@ jobs.reading.straggler = sys.modules[__name__]
 
 
 def open(path: str | os.PathLike[str] | None = None) -> "Warehouse":  # noqa: A001  # straggler.open reads well
-    """Open a warehouse, a local folder or a URL of a store.
+    """Open a warehouse, given as a local folder or the URL of a store.
 
     path : its folder or URL; left out: what STRAGGLER_WAREHOUSE names, else the settings
     Raises QuestionError, a SettingsError, where no tables lie there.
@@ -140,13 +140,13 @@ class Unit(OneUnit):
 
     @property
     def status(self) -> str | None:
-        """Status of its analysis; None if it is not simulated yet."""
+        """Return the status of the unit's analysis; None if it is not simulated yet."""
         found: str | None = self._result("status")
         return found
 
     @property
     def slowdown(self) -> float | None:
-        """Replayed time over the ideal; None for a unit without a replay."""
+        """Return replayed time over ideal time; None for a unit without a replay."""
         found: float | None = self._result("slowdown")
         return found
 
@@ -166,7 +166,7 @@ class Unit(OneUnit):
         return read_causes(self._reader, self.key)
 
     def simulate_job(self, **settings: Any) -> dict[str, Rows]:  # noqa: ANN401  # of SimulationSettings
-        """Simulate the unit again, optionally with other settings; returns result tables by name.
+        """Simulate the unit again, optionally with other settings; return the result tables by name.
 
         Raises NothingToReplayError where the unit's manifest is of no use.
         """

@@ -1,4 +1,4 @@
-"""Start the command `straggler`, unless another installed package hides one of this project's.
+"""Entry point of the command `straggler`, which stops if another package hides one of this project's.
 
 It imports nothing of the project before it has looked: `jobs` is a name that others have too.
 """
@@ -16,7 +16,7 @@ _WRONG_SETTINGS = 2
 
 
 def hidden() -> str | None:
-    """Name the package that hides one of this project's, and its path; None if none does."""
+    """Name the package that hides one of this project's packages, and its path; None if none does."""
     for name in _PACKAGES:
         spec = find_spec(name)
         places = [] if spec is None else [*(spec.submodule_search_locations or [spec.origin or ""])]
@@ -29,7 +29,7 @@ def hidden() -> str | None:
 
 
 def main() -> int:
-    """Run the command that the arguments name; returns its exit status."""
+    """Run the command that the arguments name; return its exit status."""
     said = hidden()
     if said is not None:
         sys.stderr.write(f"straggler: error: {said}\n")

@@ -1,4 +1,4 @@
-"""Base classes of mechanisms: cause, effect, window, what remains without it, and culprits."""
+"""Base classes of mechanisms, which have a cause, an effect, a window of steps, and culprits."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ NO_CULPRIT: Culprits = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Window:
-    """Range of recorded steps [first, end); None: to the last.
+    """Range of recorded steps [first, end); if `end` is None, the range lasts to the last step.
 
     Both count recorded steps from 0. `first` is negative where it began before them.
 
@@ -37,19 +37,19 @@ class Window:
             raise ValueError(f"a window that starts at step {self.first} cannot end at {self.end}")
 
     def mask(self, steps: int) -> NDArray[np.bool_]:
-        """Whether each step lies within the window, shape (step,)."""
+        """Return whether each step lies within the window, shape (step,)."""
         step = np.arange(steps)
         return (step >= self.first) & (step < (steps if self.end is None else self.end))
 
     def share(self, steps: int) -> NDArray[np.float64]:
-        """Strength of the effect in each step, from 0 to 1, shape (step,)."""
+        """Return the strength of the effect in each step, from 0 to 1, shape (step,)."""
         if self.end is None or not self.grows:
             return self.mask(steps).astype(np.float64)
         grown: NDArray[np.float64] = (np.arange(steps) - self.first + 1) / (self.end - self.first)
         return np.where(self.mask(steps), grown, 0.0)
 
     def later(self, steps: int) -> "Window":
-        """The same window with steps counted from `steps` later."""
+        """Return this window for a count of steps that begins `steps` later."""
         return Window(self.first - steps, None if self.end is None else self.end - steps, self.grows)
 
 
@@ -57,7 +57,7 @@ ALWAYS: Final = Window()
 
 
 class Mechanism(ABC):
-    """Something that changes durations of ops, with realistic parameters.
+    """A cause of changed durations of ops, with realistic parameters.
 
     cause : the cause that a diagnosis should name; None for a nuisance, which it should name under no cause
     """
@@ -66,45 +66,45 @@ class Mechanism(ABC):
 
     @abstractmethod
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Change the conditions. Draws only from `rng`, independently of the conditions."""
+        """Change the conditions; draw only from `rng`, independently of the conditions."""
 
     def without(self) -> Self | None:
-        """The mechanism with its harm undone: None, or the same work evenly spread."""
+        """Return the mechanism without its harm: None, or the same work evenly spread."""
         return None
 
     def parameters(self) -> dict[str, Any]:
-        """Parameters of the mechanism as JSON types, without the window."""
+        """Return the parameters of the mechanism as JSON types, without the window."""
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     def culprits(self, place: Place) -> Culprits:
-        """Culprits of the mechanism in a job, as the truth names them."""
+        """Return the culprits of the mechanism in a job, as the truth names them."""
         del place
         return NO_CULPRIT
 
     def fields(self, place: Place) -> Mapping[str, Any]:
-        """Manifest fields that it adds."""
+        """Return the manifest fields that the mechanism adds."""
         del place
         return {}
 
     def part(self, first: int, end: int) -> Self | None:
-        """Part of the mechanism within recorded steps [first, end), counted from there; None if none."""
+        """Return the mechanism within recorded steps [first, end), counted from there; None if absent."""
         del first, end
         return self
 
 
 @dataclass(frozen=True)
 class Windowed(Mechanism):
-    """A mechanism limited to a window of steps."""
+    """A mechanism that is limited to a window of steps."""
 
     window: Window = field(default=ALWAYS, kw_only=True)
 
     def part(self, first: int, end: int) -> Self | None:
-        """Shift the window; None if it does not overlap the steps."""
+        """Shift the window; return None if the window does not overlap the steps."""
         inside = self.window.later(first)
         return replace(self, window=inside) if inside.mask(end - first).any() else None
 
     def steps_hit(self, steps: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Draw a share of the steps within the window; bool, shape (step,)."""
+        """Draw a share of the steps within the window; returns bool, shape (step,)."""
         return self.window.mask(steps) & (rng.random(steps) < share)
 
 
@@ -119,15 +119,15 @@ class Directed(Windowed):
     direction: Direction = field(default="both", kw_only=True)
 
     def hits(self, direction: Direction) -> bool:
-        """Whether it affects this direction, or the optimizer."""
+        """Return whether the mechanism affects this direction, or the optimizer."""
         return self.direction == direction or (self.direction == "both" and direction != "optimizer")
 
     def parameters(self) -> dict[str, Any]:
-        """Parameters of the mechanism, without the direction if it is both."""
+        """Return the parameters of the mechanism, without the direction if it affects both."""
         kept = super().parameters()
         return kept if self.direction != "both" else {k: v for k, v in kept.items() if k != "direction"}
 
 
 def workers_of(place: Place, pp_rank: int, dp_rank: int | None) -> list[list[int]]:
-    """Workers of a stage as [dp_rank, pp_rank]: those of one dp rank, or all."""
+    """Return the workers of a stage as [dp_rank, pp_rank]: the worker of one dp rank, or all workers."""
     return [[each, pp_rank] for each in (range(place.shape.dp_size) if dp_rank is None else [dp_rank])]

@@ -24,7 +24,7 @@ MOST_TIMES_SCALE: Final = 8.0
 
 @dataclass(frozen=True)
 class PlannedGc(Windowed):
-    """All workers collect garbage in the same step, every `every_steps` recorded ones."""
+    """Garbage collection by all workers in the same step, every `every_steps` recorded steps."""
 
     pause_s: float
     every_steps: int
@@ -40,7 +40,7 @@ class PlannedGc(Windowed):
 
 @dataclass(frozen=True)
 class ExpertImbalance(Windowed):
-    """Routers load experts unevenly: work differs by microbatch and chunk, equally in both directions.
+    """Uneven load of experts: work differs by microbatch and chunk, equally in both directions.
 
     spread : standard deviation of the log of the work
     """
@@ -74,7 +74,7 @@ class UnlikeGpus(Mechanism):
 
 @dataclass(frozen=True)
 class HeavyTailedNoise(Windowed):
-    """A small share of all ops, on any worker, takes longer at random.
+    """Heavy-tailed noise: a small share of all ops, on any worker, takes longer at random.
 
     share : of the ops
     scale : Pareto distributed with exponent 3: half of this is what an op takes longer in the mean, relative
@@ -94,12 +94,12 @@ class HeavyTailedNoise(Windowed):
 
 @dataclass(frozen=True)
 class ClockSkew(Mechanism):
-    """Host clocks off by up to `most_s` in either direction; affects only the records."""
+    """Host clocks that are off by up to `most_s` in either direction, which affects only the records."""
 
     most_s: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Set the hosts' clock offsets, all positive."""
+        """Change the hosts' clock offsets, which are all positive."""
         hosts = conditions.place.hosts_of_cells()
         names = sorted({host for of_stage in hosts for host in of_stage})
         ahead_s = dict(zip(names, rng.random(len(names)) * 2 * self.most_s, strict=True))

@@ -1,4 +1,4 @@
-"""Late transfers (cause communication) and late data (causes launch_delay and data_loading).
+"""Mechanisms of late transfers (cause communication) and late data (causes launch_delay and data_loading).
 
 Without it every transfer and load takes its usual time, and no stage's first forward-compute is delayed by
 its host.
@@ -18,7 +18,7 @@ EXTRA_SPREAD: Final = 0.3
 
 @dataclass(frozen=True)
 class FlappingLink(Directed):
-    """Transfers from a stage are lost and resent in a share of the steps, on one dp rank or each.
+    """Flapping link: transfers from a stage are lost and resent in some steps, on one dp rank or on each.
 
     Forward is what it sends of forwards.
 
@@ -57,7 +57,7 @@ class FlappingLink(Directed):
 
 @dataclass(frozen=True)
 class CongestedNetwork(Windowed):
-    """Other traffic leaves pipeline transfers or collectives only a share of the bandwidth.
+    """Congested network: other traffic leaves transfers or collectives only a share of the bandwidth.
 
     bandwidth_share : what is left for this job
     step_share      : share of the steps in which the network is congested
@@ -89,7 +89,7 @@ class CongestedNetwork(Windowed):
 
 @dataclass(frozen=True)
 class SlowStorage(Windowed):
-    """The first stage's first microbatch comes late, on one dp rank or on each independently.
+    """Slow storage: the first stage's first microbatch comes late, on one dp rank or on each independently.
 
     mean_s     : mean wait beyond all that the compute waits for anyway, exponentially distributed [s]
     step_share : share of the steps in which storage is slow, for all dp ranks alike
@@ -116,7 +116,7 @@ class SlowStorage(Windowed):
 
 @dataclass(frozen=True)
 class SlowReads(Windowed):
-    """Data-loads miss the cache and take longer, on one dp rank or on each independently.
+    """Slow reads: data-loads miss the cache and take longer, on one dp rank or on each independently.
 
     mean_s     : mean time that this adds to a load, exponentially distributed [s]
     load_share : share of the loads that are hit, drawn for each worker

@@ -1,4 +1,4 @@
-"""Uneven work: of stages (cause stage_imbalance) and of data (cause data_imbalance).
+"""Mechanisms of uneven work among stages (cause stage_imbalance) or data (cause data_imbalance).
 
 Without it the same work is spread evenly: over all chunks, or within each step.
 """
@@ -21,7 +21,7 @@ LEAST_WORK: Final = 0.02
 
 @dataclass(frozen=True)
 class LossLayer(Mechanism):
-    """The model's last chunk also computes the loss: a constant time per microbatch.
+    """The loss layer: the model's last chunk also computes the loss, in a constant time per microbatch.
 
     forward_s, backward_s : its time each way [s]; in a published trace 0.115 and 0.138 beside a stage's 0.1
     is_spread : all chunks bear an equal part of it
@@ -34,7 +34,7 @@ class LossLayer(Mechanism):
     cause: ClassVar[str | None] = "stage_imbalance"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Add to the constant time of the last chunk, or of all chunks."""
+        """Increase the constant time of the last chunk, or of all chunks."""
         del rng
         time_s = np.array([self.forward_s, self.backward_s])
         if self.is_spread:
@@ -43,7 +43,7 @@ class LossLayer(Mechanism):
             conditions.fixed_s[:, -1] += time_s
 
     def without(self) -> "LossLayer":
-        """The loss layer spread evenly over all chunks."""
+        """Return the loss layer spread evenly over all chunks."""
         return replace(self, is_spread=True)
 
     def culprits(self, place: Place) -> Culprits:
@@ -74,7 +74,7 @@ class UnevenLayers(Mechanism):
             conditions.chunk_weight *= weight / weight.mean()
 
     def without(self) -> "UnevenLayers":
-        """The layers spread evenly, in fractions of layers if necessary."""
+        """Return the layers spread evenly, in fractions of layers if necessary."""
         return replace(self, is_spread=True)
 
     def culprits(self, place: Place) -> Culprits:
@@ -114,7 +114,7 @@ class PackedSequences(Windowed):
     cause: ClassVar[str | None] = "data_imbalance"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Set the work of every microbatch; balanced outside the window."""
+        """Set the work of every microbatch, which is balanced outside the window."""
         linear, squared = self._fill(conditions.linear.shape, rng)
         attention = self.token_limit / (6 * self.hidden_size)
         uneven = self.window.mask(linear.shape[1]) & (not self.is_balanced)
@@ -123,7 +123,7 @@ class PackedSequences(Windowed):
             work[:] = np.where(uneven[:, None], values, mean)
 
     def without(self) -> "PackedSequences":
-        """The same data balanced within each step."""
+        """Return the same data, balanced within each step."""
         return replace(self, is_balanced=True)
 
     def _fill(

@@ -1,4 +1,4 @@
-"""Faults of workers: slowness (cause slow_worker), pauses (pause), slower types of GPU (mixed_hardware).
+"""Faults of workers: slowness (cause slow_worker), pauses (pause), slower GPU types (mixed_hardware).
 
 Without it their cells are as fast as their peers, the spikes are gone, and all else stays.
 """
@@ -23,19 +23,19 @@ MEMORY: Final = 0.7
 
 @dataclass(frozen=True)
 class SlowWorkers(Directed):
-    """Base class of workers that are slow in one direction, both, or the optimizer."""
+    """Base class of mechanisms by which workers are slow in one direction, both, or the optimizer."""
 
     cause: ClassVar[str | None] = "slow_worker"
 
     def multiples(self, hit: Mask, factor: float) -> Values:
-        """Duration factor in each step, from the steps hit and the window's share; shape (step,)."""
+        """Return duration factors, shape (step,), from the steps hit and the window's share."""
         share = np.where(hit, self.window.share(len(hit)), 0.0)
         return np.where(share == 1.0, factor, 1 + (factor - 1) * share)
 
     def slow_down(
         self, conditions: Conditions, cells: Iterable[Cell], forward: Values, backward: Values
     ) -> None:
-        """Slow workers by these factors, in the affected directions; the optimizer like forwards."""
+        """Slow workers down by these factors, in the affected directions; the optimizer counts as forward."""
         every: dict[Direction, Values] = {"forward": forward, "backward": backward, "optimizer": forward}
         kept = [values if self.hits(each) else np.ones_like(values) for each, values in every.items()]
         for cell in cells:
@@ -44,7 +44,7 @@ class SlowWorkers(Directed):
 
 @dataclass(frozen=True)
 class OneWorker(SlowWorkers):
-    """Base class of slowness of one worker."""
+    """Base class of mechanisms by which one worker is slow."""
 
     dp_rank: int
     pp_rank: int
@@ -57,7 +57,7 @@ class OneWorker(SlowWorkers):
 
 @dataclass(frozen=True)
 class WeakGpu(OneWorker):
-    """One worker computes `factor` times as long in a share of the steps.
+    """Weak GPU: one worker computes `factor` times as long in a share of the steps.
 
     backward_factor : where the backward suffers differently, being bound by memory rather than by the clock
     """
@@ -76,7 +76,7 @@ class WeakGpu(OneWorker):
 
 @dataclass(frozen=True)
 class ThermalThrottling(OneWorker):
-    """One worker overheats: its slowness rises towards 1 + depth and fluctuates.
+    """Thermal throttling: one worker's slowness rises towards 1 + depth and fluctuates.
 
     rise_steps : recorded steps after which 63 % of the depth is reached
     """
@@ -100,7 +100,7 @@ class ThermalThrottling(OneWorker):
 
 @dataclass(frozen=True)
 class SickHost(SlowWorkers):
-    """All GPUs of a host compute `factor` times as long, in any job."""
+    """Sick host: all GPUs of a host compute `factor` times as long, in any job."""
 
     host: str
     factor: float
@@ -120,7 +120,7 @@ class SickHost(SlowWorkers):
 
 @dataclass(frozen=True)
 class UnsynchronisedGc(Windowed):
-    """Each worker's interpreter collects garbage at random times, within some forward-compute.
+    """Unsynchronised garbage collection of each worker at random times, within some forward-compute.
 
     pause_s     : mean length of a collection [s]
     every_steps : mean number of steps between two collections of a worker
@@ -148,7 +148,7 @@ class UnsynchronisedGc(Windowed):
 
 @dataclass(frozen=True)
 class AllocatorStalls(Windowed):
-    """The memory allocator releases and re-requests blocks in the middle of a compute.
+    """Allocator stalls: the memory allocator releases and re-requests blocks in the middle of a compute.
 
     stall_s       : mean length of a stall, exponentially distributed [s]
     compute_share : share of forward-computes that stall; the backward reuses what the forward got
@@ -171,7 +171,7 @@ class AllocatorStalls(Windowed):
 
 @dataclass(frozen=True)
 class MixedTypes(Mechanism):
-    """Hosts have different GPU types; a worker is as fast as its slowest GPU.
+    """Hosts with different GPU types; a worker is as fast as its slowest GPU.
 
     types   : host -> type; hosts that are not in it are as fast as the fastest, and stated nowhere
     factors : type -> how many times as long a forward and a backward take on it, 1 on the fastest
@@ -194,13 +194,13 @@ class MixedTypes(Mechanism):
         return {"workers": [list(cell) for cell in self.slow_cells(place)]}
 
     def fields(self, place: Place) -> Mapping[str, Any]:
-        """Manifest field gpu_types for the hosts that the job uses."""
+        """Return the manifest field gpu_types for the hosts that the job uses."""
         ranks = range(place.shape.world_size)
         hosts = dict.fromkeys(place.host_of(rank) for rank in ranks)
         return {"gpu_types": {host: self.types[host] for host in hosts if host in self.types}}
 
     def slow_cells(self, place: Place) -> dict[Cell, tuple[float, float]]:
-        """Workers with slower types, and their forward and backward factors."""
+        """Return the workers with slower types, and their forward and backward factors."""
         found: dict[Cell, tuple[float, float]] = {}
         for host, name in self.types.items():
             for cell in place.cells_on(host):
