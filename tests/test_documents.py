@@ -1,7 +1,7 @@
 """References in docstrings resolve, and generated tables in pages equal the declarations in code.
 
-Parts of pages between `<!-- name -->` and `<!-- end -->` are made of declarations: after a change of one,
-`python -m tests.test_documents` writes them again.
+Parts of pages between `<!-- name -->` and `<!-- end -->` are generated from declarations, or from the docstrings
+of the modules beside the page: after a change of these, `python -m tests.test_documents` writes the parts again.
 """
 
 import ast
@@ -85,6 +85,7 @@ def recorded() -> str:
     return table(("op", "around", "`microbatch`", "`model_chunk`"), *parts)
 
 
+MODULES = "modules"
 PARTS: dict[str, Callable[[], str]] = {
     "causes": why_slow,
     "fixes": fixes,
@@ -94,9 +95,21 @@ PARTS: dict[str, Callable[[], str]] = {
 }
 
 
-def made(page: str) -> str:
-    """Return a page with its generated parts renewed from the declarations."""
-    return MADE.sub(lambda part: part[1] + PARTS[part[2]]() + part[3], page)
+def modules(folder: Path) -> str:
+    """Table of the modules of a package, with the first line of the docstring of each."""
+    files = [each for each in sorted(folder.glob("*.py")) if each.name != "__init__.py"]
+    meanings = [ast.get_docstring(ast.parse(each.read_text(encoding="utf-8"))) or "" for each in files]
+    lines = (each.partition("\n")[0].rstrip(".").replace("|", "\\|") for each in meanings)
+    return table(("module", "contents"), *zip((f"`{each.stem}`" for each in files), lines, strict=True))
+
+
+def made(page: Path) -> str:
+    """Return the text of a page with its generated parts renewed."""
+
+    def renewed(part: re.Match[str]) -> str:
+        return part[1] + (modules(page.parent) if part[2] == MODULES else PARTS[part[2]]()) + part[3]
+
+    return MADE.sub(renewed, page.read_text(encoding="utf-8"))
 
 
 def references() -> Iterator[tuple[Path, str, str]]:
@@ -170,11 +183,11 @@ def test_the_model_has_a_row_for_each_module_of_the_kernel_behind_those_it_impor
 
 def test_pages_list_what_is_declared() -> None:
     texts = {page: page.read_text(encoding="utf-8") for page in pages()}
-    assert {name for text in texts.values() for _, name, _ in MADE.findall(text)} == set(PARTS)
-    outdated = [page for page, text in texts.items() if made(text) != text]
+    assert {name for text in texts.values() for _, name, _ in MADE.findall(text)} == {*PARTS, MODULES}
+    outdated = [page for page, text in texts.items() if made(page) != text]
     assert outdated == [], "python -m tests.test_documents writes them again"
 
 
 if __name__ == "__main__":
     for each in pages():
-        each.write_text(made(each.read_text(encoding="utf-8")), encoding="utf-8")
+        each.write_text(made(each), encoding="utf-8")
