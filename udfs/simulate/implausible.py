@@ -181,7 +181,7 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str 
     said = None
     if is_near and T0_IN_S[0] <= middle < T0_IN_S[1]:
         said = f"t0_us is {middle:.0f}, of early 1970: are these seconds?"
-    elif is_close and T0_IN_MS[0] <= middle < T0_IN_MS[1]:
+    elif T0_IN_MS[0] <= middle < T0_IN_MS[1] and (is_close or took_us <= LONGEST_IN_SECONDS * 1e3):
         said = f"t0_us is {middle:.0f}, of early 1970: are these milliseconds?"
     elif is_close and gap_us >= SHORTEST_US:
         said = f"steps of {took_us / 1e6:.3g} s begin {gap_us / 1e6:.3g} s apart: are these nanoseconds?"
