@@ -1,7 +1,7 @@
 """References in docstrings resolve, and generated tables in pages equal the declarations in code.
 
-Parts of pages between `<!-- name -->` and `<!-- end -->` are generated from declarations, or from docstrings of
-the modules beside the page: after a change of these, `python -m tests.test_documents` writes the parts again.
+Parts of pages between `<!-- name -->` and `<!-- end -->` are generated from declarations, or from docstrings
+of the modules beside the page: after a change of these, `python -m tests.test_documents` writes them again.
 """
 
 import ast
