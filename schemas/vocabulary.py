@@ -124,8 +124,8 @@ class Status(StrEnum):
         "record single ops to find the cause: rank logs by the emitter, or torch.profiler")
     NO_MANIFEST = ("no_manifest", "no manifest (job.json)",
         "put a job.json beside the logs, with the job's layout, and {again}")
-    BAD_LAYOUT = ("bad_layout", "manifest with a wrong or missing layout",
-        "correct the layout in job.json, and {again}")
+    BAD_LAYOUT = ("bad_layout", "manifest with a wrong or missing layout, or another wrong field",
+        "correct in job.json what status_detail names, and {again}")
     TOO_MANY_RESTARTS = ("too_many_restarts", "too many restarts",
         "give each attempt its own run id, or raise maximum_restarts in the settings")
     NO_OPS = ("no_ops", "no recorded ops",

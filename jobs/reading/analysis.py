@@ -190,7 +190,8 @@ def other_day(run: Run, found: Analysis) -> Iterator[str]:
 def manifest_template(found: Analysis) -> Iterator[str]:
     """Yield lines of the job.json that a unit without a valid one needs; nothing if no row shows sizes.
 
-    Sizes are as stated, or as the lines suggest, those rejected for the layout among them (_layout).
+    Sizes are as stated, or as the lines suggest, those rejected for the layout among them (_layout). Nothing,
+    too, if all sizes are stated so already: another field is wrong then.
     """
     unit, rows, job = found.unit, found.read.rows, found.read.account.job or {}
     texts = found.read.rejects.filter(pc.field("reason") == Reason.RANK_OUT_OF_RANGE)["text"]
@@ -205,6 +206,8 @@ def manifest_template(found: Analysis) -> Iterator[str]:
     mended = {"job_id": unit.job_id, "run_id": unit.run_id, **sizes}
     mended["vpp_size"] = max(job.get("vpp_size") or 0, vpp_size)
     mended["world_size"] = prod(sizes.values())
+    if all(job.get(name) == mended[name] for name in (*sizes, "vpp_size", "world_size")):
+        return
     yield f"The lines suggest this {MANIFEST}; check each number, as ranks without a log are not included:"
     yield f"  {json.dumps(mended)}"
 

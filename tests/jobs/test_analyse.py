@@ -222,6 +222,15 @@ def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Pa
         assert json.loads(template) == {name: fields[name] for name in ("job_id", "run_id", *SIZES)}
 
 
+def test_a_wrong_field_that_is_no_size_comes_without_a_layout(run: Path, analyse: Analyse) -> None:
+    """If only another field of the manifest is wrong, the command names it and suggests no layout."""
+    fields = json.loads((run / "job.json").read_text())
+    (run / "job.json").write_text(json.dumps(fields | {"gpu_hours": "2560"}))
+    status, said, _ = analyse(run)
+    assert (status, "gpu_hours is '2560', not " in said or 'gpu_hours is "2560", not ' in said) == (1, True)
+    assert "The lines suggest" not in said
+
+
 def test_a_layout_that_is_suggested_has_a_place_for_each_rank(run: Path, analyse: Analyse) -> None:
     """The suggested layout has a place for each rank, even if only ranks 0, 8, 16, ... are recorded."""
     fields = json.loads((run / "job.json").read_text())

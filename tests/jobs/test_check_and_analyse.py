@@ -87,7 +87,10 @@ def kineto(folder: Path, manifest: dict[str, object]) -> None:
         (named_job, "A step takes "),
         (in_seconds, "us: are these seconds?)."),
         (rank_logs, "Not analysed: no manifest (job.json)"),
-        (wrong_sizes, "Not analysed: manifest with a wrong or missing layout (world_size is 5, but"),
+        (
+            wrong_sizes,
+            "Not analysed: manifest with a wrong or missing layout, or another wrong field (world_size",
+        ),
     ],
 )
 def test_both_say_the_same_of_one_folder(
