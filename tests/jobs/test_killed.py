@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def in_store() -> Iterator[tuple[kills.Run, str]]:
-    """A backfill in a store that was not disturbed, and the root folder of its warehouses."""
+    """An undisturbed backfill in a store, for comparison with killed ones, and its warehouses' root."""
     with kills.ground(store=True) as (folder, root):
         yield next(kills.scenario(folder, root)), root
 

@@ -41,7 +41,7 @@ UNITS: list[dict[str, Any]] = [{}, {"log_date": NEXT_DAY}, {"job_id": "b"}]
 
 
 def stated(spark: SparkSession, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Stated:
-    """Return the given tables together with their daily sums."""
+    """Return the given tables, and the tables of daily sums that follow from them."""
     rows = {name: frame(spark, name, tables.get(name, [])) for name in TABLES}
     days = {
         GROUP_DAY: group_day(with_lost(rows[JOB_SLOWDOWN], rows[JOB_CAUSES]), rows[JOBS]),

@@ -1,4 +1,4 @@
-"""The lock in a store admits one writer, which renews it and notices its loss."""
+"""The lock in a store admits one writer, which renews the lock and notices if it loses it."""
 
 import time
 from dataclasses import replace
