@@ -136,7 +136,7 @@ def test_what_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, 
 def test_days_again_in_one_batch_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
 ) -> None:
-    """Processing days again in one batch gives the same rows, because revision starts from measured causes."""
+    """Processing days again in one batch gives the same rows, as revision starts from measured causes."""
     simulate.run(spark, settings, DAYS)
     revise.run(spark, settings, DAYS)
     assert read(spark, settings) == nights
