@@ -27,7 +27,7 @@ def _database() -> None:
 
 @pytest.fixture
 def dag_bag() -> DagBag:
-    """Parse all DAG files again."""
+    """Parse all DAG files anew, because a test may change the DAGs."""
     return DagBag(str(DAGS))
 
 

@@ -1,4 +1,4 @@
-"""Analysing a run from its folder gives a night's figures; other folders give errors."""
+"""Analysing one run's folder gives the figures of a night; a folder of anything else gives an error."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Test the command that converts other tools' logs to rank logs, or only prints their contents."""
+"""Test the command that writes other tools' logs as rank logs, or with --check only prints their contents."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Test a few random kills of runs, and runs that are started at the same time."""
+"""Kill runs at a few random moments, and start runs at the same time: readers see whole publications."""
 
 import random
 from collections.abc import Iterator

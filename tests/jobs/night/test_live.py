@@ -1,4 +1,4 @@
-"""Watching runs in progress gives one warning for each begin and end of a cause, even after a kill."""
+"""When runs in progress are watched, each begin and end of a cause gives one warning, even after a kill."""
 
 import json
 import shutil
@@ -109,7 +109,7 @@ def test_an_unfinished_line_waits_and_is_no_reject(unkilled: Watched) -> None:
 
 
 def test_nothing_else_is_written(unkilled: Watched) -> None:
-    """A live round writes only live tables, so that no published table has preliminary rows."""
+    """A round of watching writes only the live tables, so that no published table has preliminary rows."""
     assert {path.name for path in unkilled.warehouse.iterdir()} == {*LIVE_TABLES, "_live"}
 
 
@@ -130,7 +130,7 @@ def test_what_has_not_grown_is_not_read(unkilled: Watched) -> None:
 def test_rounds_that_are_killed_are_made_up_for(
     watched: Watched, unkilled: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A round killed before, between or after its commits neither loses nor repeats rows or warnings."""
+    """If a round is killed before, between or after its commits, no row or warning is lost or repeated."""
     warned = []
     for step in (BEGUN, GOES_ON, ENDED):
         watched.run.log_to(step)

@@ -1,4 +1,4 @@
-"""Test events of a run: single lines, the limits of a file, and that other readers ignore them."""
+"""Test events of a run: single lines, limits of a file, and that readers of logs leave event files alone."""
 
 import gzip
 import json
