@@ -1,4 +1,4 @@
-"""Views are found in a folder or zip, filled in and explained, and return right rows."""
+"""Views are found in a folder or a zip file, filled in and explained, and return the right rows."""
 
 import subprocess
 import sys
