@@ -40,7 +40,10 @@ DECLARED: Final = (
     OpType("backward-recv", _TRANSFER, counted_as=BACKWARD_PP_COMM),
     OpType("params-all-gather", _COLLECTIVE, model_chunk="yes"),
     OpType("grads-reduce-scatter", _COLLECTIVE, model_chunk="yes"),
-    OpType("separate-grads-all-reduce", "the rest, where gradients are reduced during the backward"),
+    OpType(
+        "separate-grads-all-reduce",
+        "the reduction that remains after the backward, if others overlap with it",
+    ),
     OpType("layernorm-grads-all-reduce", _TAIL),
     OpType("embedding-grads-all-reduce", _TAIL),
     OpType("optimizer-clip-main-grad", _TAIL),

@@ -27,7 +27,7 @@ def _database() -> None:
 
 @pytest.fixture
 def dag_bag() -> DagBag:
-    """Parse all DAG files again."""
+    """Parse all DAG files anew, because a test may change the DAGs."""
     return DagBag(str(DAGS))
 
 
@@ -53,7 +53,7 @@ def _run(dag: DAG) -> dict[str, tuple[str, int]]:
 
 
 def stand_in(dag: DAG, landing: Path, command: str) -> DayMarkerSensor:
-    """Make a DAG run this command in each phase and look for this landing every second for up to a minute.
+    """Make all phases of a DAG run this command; its sensor looks at the landing each second, for a minute.
 
     Returns the task that looks.
     """

@@ -124,7 +124,7 @@ def events_of_the_history() -> int:
 def test_a_night_is_a_partition_of_its_log_date_and_starts_who_is_scheduled_on_all_nights(
     nightly: DAG, run_dag: Run, tmp_path: Path
 ) -> None:
-    """A night updates two assets: one with the log date as its partition, and one without a partition."""
+    """A night updates two Airflow assets: one with the log date as partition, and one without partitions."""
     finish_day(tmp_path, DAY)
     stand_in(nightly, tmp_path, "true")
     assert run_dag(nightly)["publish_night"] == ("success", 1)

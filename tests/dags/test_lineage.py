@@ -33,7 +33,7 @@ dag.test(logical_date=datetime.fromisoformat(sys.argv[2]).replace(tzinfo=UTC))
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Return OpenLineage events of a night of substitute commands, run in a separate process."""
+    """Run a night of substitute commands in a separate process; return the OpenLineage events it reports."""
     home = tmp_path_factory.mktemp("lineage")
     finish_day(home / "landing", DAY)
     transport = {"type": "file", "log_file_path": str(home / "events.jsonl"), "append": True}

@@ -1,4 +1,4 @@
-"""The local Airflow's processes, without Airflow."""
+"""Tests of how the local Airflow's processes are started and ended, with a script in place of Airflow."""
 
 import signal
 from pathlib import Path

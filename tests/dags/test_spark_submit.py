@@ -33,7 +33,7 @@ echo summary
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folder of programs with this Python and a spark-submit that the test writes."""
+    """Folder with an executable `python`, beside which a test writes a script named spark-submit."""
     programs = tmp_path / "environment" / "bin"
     programs.mkdir(parents=True)
     write_script(programs / "python", f'exec "{sys.executable}" "$@"')

@@ -33,7 +33,7 @@ class Demo:
 
 
 class Said(NamedTuple):
-    """Exit status of a command, and the text that it printed."""
+    """The exit status of a command, and the text that the command printed."""
 
     status: int
     out: str

@@ -1,4 +1,4 @@
-"""Analysing a run from its folder gives a night's figures; other folders give errors."""
+"""Analysing one run's folder gives the figures of a night; a folder of anything else gives an error."""
 
 import gzip
 import json
@@ -152,7 +152,7 @@ def test_times_beyond_the_calendar_leave_the_files_day(run: Path, analyse: Analy
 
 @pytest.mark.parametrize("in_us", [1e6, 1e3], ids=["seconds", "milliseconds"])
 def test_times_that_are_no_date_make_none(run: Path, analyse: Analyse, in_us: float) -> None:
-    """All times in one unit: the steps are 1,000 times as short, or more, and begin as near to each other."""
+    """Logs with all times in ms or s instead of us are analysed with an unknown day, not a day of 1970."""
     line = f", {FIRST_DAY}: "
     assert line in analyse(run).out.partition("\n")[0]
     for log in run.glob("rank-*.jsonl"):

@@ -1,4 +1,4 @@
-"""A backfill skips what is done and unchanged, and does everything else."""
+"""A backfill skips units that are done and unchanged, and processes all others."""
 
 import shutil
 
@@ -129,7 +129,7 @@ def from_nothing(history: History) -> History:
 def test_whatever_ends_a_backfill_the_next_one_goes_on(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
-    """After a backfill was killed, the next one continues, or does nothing if the data are as before."""
+    """After a backfill was killed, the next does what is missing, or nothing if the old logs are back."""
     mine, aside = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
     shutil.copytree(mine, aside)
     history.put("alpha", DAYS[0], slow=2.0)

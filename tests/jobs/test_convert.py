@@ -1,4 +1,4 @@
-"""Test the command that converts other tools' logs to rank logs, or only prints their contents."""
+"""Test the command that writes other tools' logs as rank logs, or with --check only prints their contents."""
 
 import gzip
 import json
@@ -211,7 +211,7 @@ def test_a_job_json_says_what_files_do_not_and_broken_files_cost_no_others(
 
 
 def test_files_of_one_name_are_told_apart_or_refused(tmp_path: Path, call: Ask) -> None:
-    """Their rows were one file's, and a broken one cost the other."""
+    """Different files of equal name are refused, and a file that is given twice is read once."""
     paths = [tmp_path / f"{rank}" / "t.json" for rank in range(2)]
     for path in paths:
         path.parent.mkdir()

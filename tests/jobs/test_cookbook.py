@@ -1,4 +1,4 @@
-"""Every question of the cookbook is valid, and its answers are those of the demo's fleet."""
+"""Every question of the cookbook is valid SQL, and its printed answers are those of the demo's fleet."""
 
 import re
 from pathlib import Path

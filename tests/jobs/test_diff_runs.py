@@ -43,7 +43,7 @@ Diff = Callable[..., Said]
 
 
 def written(landing: Path, day: date, seed: int, shape: JobShape = SHAPE, *faults: WeakGpu) -> Path:
-    """Write one day of a run with the given faults."""
+    """Write one day of a run's logs, with the given faults."""
     plan = JobPlan(shape, faults, seed, JobIdentity("llm", f"r{day.day}"))
     return write_rank_logs(landing, day, recorded_job(Simulation(plan)))
 
@@ -59,7 +59,7 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def warehouse(landing: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Results of the landing's nights before revision, where recorded ops of the first day have expired."""
+    """Results of the landing's four nights, not yet revised; recorded ops of the first day have expired."""
     tables: dict[str, list[pa.Table]] = {name: [] for name in (*RESULT_TABLES, RANK_STEPS)}
     jobs: list[dict[str, Any]] = []
     for run in runs_in(landing):
@@ -271,7 +271,7 @@ def test_a_side_that_was_not_replayed_is_named(call: Ask, landing: Path, tmp_pat
 
 
 def test_the_page_has_a_step_of_each_at_one_scale(call: Ask, landing: Path, tmp_path: Path) -> None:
-    """The page of a comparison draws a step of each run on the same time scale."""
+    """The page of a comparison draws one step of each of the two runs on the same time scale."""
     file = tmp_path / "diff.html"
     said = call(main, folder(landing, DAYS[0]), folder(landing, DAYS[2]), "--page", file)
     assert said.status == 0

@@ -26,7 +26,7 @@ def at(day: date, hour: float) -> datetime:
 
 
 def check(day: date, host: str, hour: float, **changes: object) -> Row:
-    """Return a health check that fails, and passes again on that day only if it is not open."""
+    """Return a health check that fails at this hour of the day and, by default, has not passed again."""
     moment = at(day, hour)
     about = {"log_date": day, "host": host, "first_at": moment, "last_at": moment, "is_open": True}
     return about | changes

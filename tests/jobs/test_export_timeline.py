@@ -21,7 +21,7 @@ KEY: dict[str, object] = {"job_id": 'llm "a"/ü', "run_id": "r3", "log_date": DA
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A job of three steps, of which the second is slowest and the last lacks a worker."""
+    """A job of three recorded steps: the second is the slowest, and the last lacks a worker."""
     lines = [*replicas(2, 7), *replicas(3, 9), *replicas(9, 11)[:1]]
     rows = [KEY | line for line in lines]
     tables = {JOBS: table_rows(JOBS, [KEY | SIZES]), RANK_STEPS: table_rows(RANK_STEPS, rows)}

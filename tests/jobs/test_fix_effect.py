@@ -55,7 +55,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def found(ask: Ask) -> Found:
-    """Return the rows of the answer by what they compare."""
+    """Return a function that runs fix_effect and returns its rows, by their column `compared`."""
 
     def rows(*arguments: str) -> dict[str, Row]:
         said = ask(main, "--date", FIXED, "--format", "json", *arguments)

@@ -1,4 +1,4 @@
-"""Health of hosts is read with its runs, put beside culprits, updated if late, and removed."""
+"""A day's health is read, put beside culprits, read again if it comes late, and removed with its file."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -62,7 +62,7 @@ def grown_slow() -> dict[str, list[Row]]:
 
 
 def repaired(tables: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Add job atlas, whose few days differ too much to have a steady level."""
+    """Add job atlas, whose step times on its few days differ too much to have a steady level."""
     tables[JOB_SLOWDOWN] = []
     for number, step_s in enumerate(REPAIRED):
         key = {"log_date": DAY + timedelta(number), "job_id": "atlas", "run_id": "r1"}

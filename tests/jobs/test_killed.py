@@ -1,4 +1,4 @@
-"""Test a few random kills of runs, and runs that are started at the same time."""
+"""Kill runs at a few random moments, and start runs at the same time: readers see whole publications."""
 
 import random
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def in_store() -> Iterator[tuple[kills.Run, str]]:
-    """A backfill in a store that was not disturbed, and the root folder of its warehouses."""
+    """An undisturbed backfill in a store, for comparison with killed ones, and its warehouses' root."""
     with kills.ground(store=True) as (folder, root):
         yield next(kills.scenario(folder, root)), root
 

@@ -1,4 +1,4 @@
-"""The fleet's landing has the same bytes from any number of processes, and its truth beside it."""
+"""A generated fleet has the same bytes from one or two processes, and its true causes are written beside."""
 
 import hashlib
 import json

@@ -25,7 +25,7 @@ COLUMNS = ["mitigation", "plan", "assumes", "step_s", "time_saved_fraction", "gp
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose last stage computes the loss, with the number of layers in its labels."""
+    """A folder of a run whose last stage computes the loss; its job.json states the number of layers."""
     fields = {"gpu_hours": 50.0, "labels": {"layers": "32"}}
     identity = JobIdentity("llm", "r1", fields=fields)
     plan = JobPlan(SHAPE, [LossLayer(0.02, 0.04)], 1, identity)

@@ -1,4 +1,4 @@
-"""With landing, warehouse and report in a store, the tables equal those in folders."""
+"""If landing, warehouse and report are in a store, the tables equal those of a landing on this machine."""
 
 import json
 import shutil

@@ -85,7 +85,7 @@ def test_a_terminal_gets_the_first_rows_and_a_pipe_or_file_all(
 
 
 def test_only_the_time_of_the_engine_counts() -> None:
-    """The timeout limits the engine's time for each part of an answer, not the time of its reader."""
+    """The timeout counts the time in which the engine computes, not the time in which the reader reads."""
     has_stopped = threading.Event()
 
     class Engine:
@@ -164,7 +164,7 @@ def test_a_question_may_take_a_quarter_of_the_memory(ask: Ask, monkeypatch: pyte
 
 @pytest.mark.slow
 def test_an_engine_that_does_not_stop_is_left(warehouse: str) -> None:
-    """A query that does not react to Ctrl-C is abandoned, as when DuckDB folds a constant."""
+    """A query that does not react to Ctrl-C, as while DuckDB folds a constant, is abandoned."""
     asked = ["query", "--warehouse", warehouse, "--timeout", "1", "SELECT repeat('x', 3000000000)"]
     done = start([str(PROJECT / ".venv/bin/straggler"), *asked])
     assert (done.returncode, done.stdout) == (1, "")
@@ -346,7 +346,7 @@ def test_whoever_reads_may_stop_reading(warehouse: str) -> None:
 
 @pytest.mark.parametrize("seconds", [None, 0.0, 60.0])
 def test_ctrl_c_ends_a_question_and_the_next_is_answered(warehouse: str, seconds: float | None) -> None:
-    """Ctrl-C ends a running query, and the next query is answered, with or without limits."""
+    """Ctrl-C ends a running query, and the next query is answered, with and without a time limit."""
     counts = [f"(SELECT explode(sequence(1, 1500)) AS n{place}) AS t{place}" for place in range(3)]
     reader = DuckDbReader(Database(warehouse))
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)

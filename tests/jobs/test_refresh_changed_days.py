@@ -1,4 +1,4 @@
-"""Late and corrected data are processed again, and the tables equal those of data on time."""
+"""If data come late or are corrected, their days are processed again, and equal days with data on time."""
 
 import json
 import os
@@ -33,7 +33,7 @@ ONE_UNIT_OF_LAST = ONE_UNIT | {"revise": 2, "aggregate": 2}
 
 
 def test_late_files_give_the_tables_of_files_on_time(filled: History, tmp_path: Path) -> None:
-    """Late files, a worker's log and a whole job, give the same tables as files on time."""
+    """A worker's log that comes late, and a whole job that does, give the same tables as if on time."""
     history = history_in(tmp_path, filled.spark, filled.settings)
     shutil.copytree(filled.landing, history.landing)
     late_rank = history.folder("alpha", FIRST) / "rank-00001.jsonl"
@@ -128,7 +128,7 @@ def test_the_command_line_refreshes(history: History, capsys: pytest.CaptureFixt
 
 
 def test_a_late_file_gives_the_tables_and_pages_of_nights_in_order(history: History) -> None:
-    """A late file gives the tables and pages of nights in order, including pages of later days."""
+    """A late file gives the same tables and pages, also of later days, as if it had been on time."""
     shutil.rmtree(history.warehouse)
     for day in DAYS:
         whole_night.run(history.spark, history.settings, [day])

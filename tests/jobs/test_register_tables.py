@@ -1,4 +1,4 @@
-"""Catalogs of other engines show the tables as of a publication, whatever is written later."""
+"""Catalogs of other engines show the tables as of one publication, even if more is written later."""
 
 import re
 from pathlib import Path

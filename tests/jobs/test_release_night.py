@@ -32,7 +32,7 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
 
 
 def publish_bad(warehouse: Warehouse, days: Sequence[date] = (DAY,)) -> int:
-    """Publish a row that a gate refuses; return the refusals that were released."""
+    """Publish rows that gates refuse; return how many of the refusals had been released by hand."""
     tables = {
         STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, [{"log_date": day} | BAD for day in days]),
         DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN),
@@ -46,7 +46,7 @@ def release(warehouse: Warehouse, *names: str, day: date = DAY) -> None:
 
 
 def page(warehouse: Warehouse, day: date = DAY) -> str:
-    """Return the phase's page, for which only some tables are published."""
+    """Return the page that the gates write about the phase simulate of a day."""
     return Path(docs_path(warehouse.root, day, "simulate")).read_text()
 
 

@@ -65,7 +65,7 @@ CELLS = """
 
 @cache
 def random_fleet() -> FleetTables:
-    """A random fleet, made only when a test needs it, because test files are often only collected."""
+    """A random fleet, made only for tests that run, because pytest often only collects this file."""
     return fleet(runs=60, days=40)
 
 

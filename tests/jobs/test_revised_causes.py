@@ -136,7 +136,7 @@ def test_what_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, 
 def test_days_again_in_one_batch_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
 ) -> None:
-    """Processing days again in one batch gives the same rows, because it uses measured causes."""
+    """Processing days again in one batch gives the same rows, as revision starts from measured causes."""
     simulate.run(spark, settings, DAYS)
     revise.run(spark, settings, DAYS)
     assert read(spark, settings) == nights
@@ -157,7 +157,7 @@ def last_alone(spark: SparkSession, settings: Settings, tmp_path_factory: pytest
 
 @pytest.fixture
 def backwards(settings: Settings, last_alone: Path, tmp_path: Path) -> Settings:
-    """Settings for a copy of that warehouse, in which a test processes the earlier days."""
+    """Settings for a copy of `last_alone`, in which a test processes the two earlier days."""
     shutil.copytree(last_alone, tmp_path, dirs_exist_ok=True)
     return elsewhere(settings, tmp_path)
 

@@ -1,4 +1,4 @@
-"""Replacing a day in Delta changes no other day, and other readers see the same rows."""
+"""Replacing a day's rows in Delta changes no other day, and readers of any engine see the same rows."""
 
 from collections.abc import Callable
 from datetime import date

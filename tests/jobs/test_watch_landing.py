@@ -28,7 +28,7 @@ def test_what_is_no_time(text: str, call: Ask, tmp_path: Path) -> None:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Replace rounds by ones that fail, the third ending the process; return the sleeping times."""
+    """Replace watch's rounds by failing ones, of which the third ends the process; return the sleep times."""
     slept: list[float] = []
 
     @contextmanager

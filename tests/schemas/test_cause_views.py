@@ -21,7 +21,7 @@ STAGE = culprit(0.2, reach="stage", pp_rank=1)
 def cause(
     job: str, day: date, attributed: float | None, recoverable: float | None, **more: object
 ) -> dict[str, Any]:
-    """Return a row of job_causes without culprits, for an analysed unit that loses what is attributed."""
+    """Return a row of job_causes without culprits, for a unit whose only loss is attributed to the cause."""
     hours = {"attributed_gpu_hours": attributed, "recoverable_gpu_hours": recoverable}
     hours |= {"lost_gpu_hours": attributed}
     return {"job_id": job, "log_date": day, "culprits": []} | hours | more
@@ -156,7 +156,7 @@ def test_degrees_of_freedom_of_a_sum_add_up() -> None:
 
 
 def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:
-    """fix_first divides a unit's hours by effect and share of steps: here 4 to 2 to 2."""
+    """fix_first divides a unit's hours among culprits by effect times share of steps: here as 4 to 2 to 2."""
     replica = culprit(0.25, reach="replica", dp_rank=1)
     even = {"culprits": [worker("p", 0.0), worker("q", 0.0)], "cause": "pause"}
     rows = view(
@@ -200,7 +200,7 @@ def test_rows_of_a_slow_link_name_each_other_and_have_half_of_it_each() -> None:
 
 
 def test_fix_parts_name_a_host_and_share_by_what_each_culprit_lost() -> None:
-    """fix_parts names a host, and divides hours by lost_s, or by effect if a lost_s is unknown."""
+    """fix_parts divides hours by the culprits' lost_s, or by their effects if a lost_s is unknown."""
     host = culprit(0.5, reach="host", slow_host="x", lost_s=1.0)
     link = culprit(0.25, reach="link", pp_rank=1, lost_s=3.0)
     unexplained = {"cause": "unexplained", "is_cause": False, "culprits": []}
@@ -373,7 +373,7 @@ def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
 
 
 def test_news_are_causes_that_begin_or_end_and_not_those_that_cross_the_line() -> None:
-    """cause_news lists causes that clearly begin or end, and not those that merely cross the threshold."""
+    """cause_news lists causes that clearly begin or end, and not causes that barely cross the threshold."""
     lost = {"begins": (0.0, 0.1), "ends": (0.2, 0.0), "crosses": (0.02, 0.03), "stays": (0.1, 0.2)}
     rows = [
         cause(job, day, 0.0, 0.0, is_cause=part >= 0.025, lost_fraction=part)
@@ -442,7 +442,7 @@ def test_a_fix_that_came_with_a_new_run_is_followed(changed: dict[str, Any], is_
 
 
 def test_a_new_run_after_a_day_of_two_runs_follows_neither() -> None:
-    """A new run after a day with two runs is compared with neither, as it may follow either."""
+    """If a job had two runs on a day, its next run is compared with neither, as it may continue either."""
     days = (DAY, NEXT_DAY, DAY + timedelta(days=2))
     held, gone, beside, after = [
         cause("a", day, 0.0, 0.0, lost_fraction=lost, is_cause=lost > 0.0) | {"run_id": run}

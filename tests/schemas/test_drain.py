@@ -80,7 +80,7 @@ def test_a_quiet_host_may_fall_back(course: str, again: float) -> None:
 
 
 def test_own_history_moves_the_prior_by_its_hosts() -> None:
-    """Each similar host of the fleet's own history moves the probability away from the prior."""
+    """Each similar host in the fleet's past moves the probability of staying slow away from the prior."""
     history = dict.fromkeys("abc", "x.......-")
     row = drained({**history, "new": "........x"})["new"]
     prior = sum(1 / (1 + t) for t in range(1, 8)) / 7
@@ -121,7 +121,7 @@ def test_when_the_answer_is_no(more: dict[str, Any], verdict: str) -> None:
 
 
 def test_what_another_cause_hides_does_not_come_back() -> None:
-    """A host's expected saving excludes loss that another cause would cause anyway."""
+    """The saving expected of a drain leaves out loss that remains because of another cause."""
     tables = fleet({"a": "xxxx", "b": "xxxx"})
     saved = {"job of a": 0.06, "job of b": -0.02}
     tables[JOB_CAUSES] = [row | {"time_saved_fraction": saved[row["job_id"]]} for row in tables[JOB_CAUSES]]

@@ -1,4 +1,4 @@
-"""exposed_month sums before it divides, and states how much of the time it knows."""
+"""exposed_month divides sums of a month, and states the part of GPU-hours of which communication is known."""
 
 from datetime import date
 from typing import Any

@@ -1,4 +1,4 @@
-"""Test views of health: which checks explain culprits, which predict them, and what no check sees."""
+"""Test views of health: which checks explain or predict culprits, and which culprits no check explains."""
 
 from datetime import date
 from typing import Any

@@ -1,4 +1,4 @@
-"""Hosts slow beyond chance exclude hosts with many jobs and hosts in places that are always slow."""
+"""A host with many jobs, or in a place that is always slow, does not count as slow beyond chance."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta

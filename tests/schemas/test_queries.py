@@ -41,7 +41,7 @@ UNITS: list[dict[str, Any]] = [{}, {"log_date": NEXT_DAY}, {"job_id": "b"}]
 
 
 def stated(spark: SparkSession, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Stated:
-    """Return the given tables together with their daily sums."""
+    """Return the given tables, and the tables of daily sums that follow from them."""
     rows = {name: frame(spark, name, tables.get(name, [])) for name in TABLES}
     days = {
         GROUP_DAY: group_day(with_lost(rows[JOB_SLOWDOWN], rows[JOB_CAUSES]), rows[JOBS]),
@@ -240,7 +240,7 @@ def test_runs_whose_names_look_alike_together_are_two() -> None:
 
 
 def test_causes_share_what_is_lost(spark: SparkSession) -> None:
-    """Causes divide what analysed units lose; units that are not analysed lose nothing."""
+    """The losses of all causes add up to the loss of analysed units; units not analysed add nothing."""
     rows: list[dict[str, Any]] = [
         {"lost_gpu_hours": 60.0, "lost_fraction": 0.5},
         {"job_id": "b", "lost_gpu_hours": None, "lost_fraction": None},

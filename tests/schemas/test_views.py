@@ -1,4 +1,4 @@
-"""Views are found in a folder or zip, filled in and explained, and return right rows."""
+"""Views are found in a folder or a zip file, filled in and explained, and return the right rows."""
 
 import subprocess
 import sys
@@ -186,7 +186,7 @@ def test_job_history_sums_days_and_never_means_ratios() -> None:
 
 
 def test_a_day_whose_loss_is_not_known_is_no_time_without_loss() -> None:
-    """An earlier version simulated the second day; the query `runs` leaves it out as well."""
+    """A day without a known loss is left out of a history's lost fraction, not counted as without loss."""
     tables = {
         JOB_SLOWDOWN: [unit("a", DAY, 10.0, 5.0, 100.0), unit("a", NEXT_DAY, 90.0, 45.0, 100.0)],
         JOB_CAUSES: [
@@ -370,7 +370,7 @@ def test_windows_end_with_each_day_and_hold_the_days_that_there_are() -> None:
 
 
 def test_each_definition_of_goodput_has_its_own_base() -> None:
-    """Each definition of goodput divides by its own total, from 192 GPU-hours and an outage."""
+    """Each definition of goodput divides hours by a total of its own, such as all hours or those of steps."""
     units: list[dict[str, Any]] = [{"job_id": "a"}, {"job_id": "b"}, {"job_id": "no events"}]
     units = [each | {"gpu_hours": 192.0, "world_size": 64} for each in units]
     times = [{"job_id": "a"}, {"job_id": "b", "queued_gpu_hours": None}]
@@ -395,7 +395,7 @@ def test_each_definition_of_goodput_has_its_own_base() -> None:
 
 
 def test_the_waterfall_leads_from_recorded_to_productive_by_differences() -> None:
-    """The waterfall leads from recorded to productive hours in steps whose differences add up."""
+    """The waterfall's differences add up from the recorded GPU-hours to the productive GPU-hours."""
     job = unit("a", DAY, 100.0, 90.0, 192.0) | {"actual_total_s": 120.0}
     causes = [
         {"job_id": "a", "cause": "slow_worker", "lost_fraction": 0.2, "lost_gpu_hours": 38.4},

@@ -1,4 +1,4 @@
-"""Calls of Megatron's schedules give the expected ops.
+"""The calls that Megatron's schedules make are recorded as the expected ops.
 
 Its own code runs in `make real-run`.
 """

@@ -50,7 +50,7 @@ def test_steps_are_recorded_in_bursts(tmp_path: Path) -> None:
 
 
 class Random(HostClock):
-    """A clock with random op durations, whose log lines compress badly."""
+    """A clock that advances by random times, so that log lines with its times compress badly."""
 
     def __init__(self) -> None:
         self.draw, self.now_ns = random.Random(1), 0  # noqa: S311  # nothing is secret here

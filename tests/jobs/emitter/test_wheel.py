@@ -1,4 +1,4 @@
-"""The emitter's wheel installs and works without this project and its dependencies."""
+"""The emitter's wheel can be installed and used where this project and its dependencies are missing."""
 
 import os
 import subprocess

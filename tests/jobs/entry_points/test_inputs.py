@@ -169,7 +169,7 @@ def test_a_day_without_logs_is_done_at_once_and_leaves_its_row(
 def test_a_night_without_logs_makes_no_warehouse_but_its_ingest_does(
     landing: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_made: bool
 ) -> None:
-    """The phases after an ingest read the warehouse; nothing comes after a night."""
+    """For a day without logs, a night creates no warehouse; ingest alone does, as later phases read it."""
     warehouse = tmp_path / "warehouse"
     if is_made:
         warehouse.mkdir()
@@ -255,7 +255,7 @@ def test_an_empty_landing_is_an_empty_night(
 
 
 def test_rows_of_a_day_go_only_where_its_folder_is_empty(call: Ask, landing: Path, tmp_path: Path) -> None:
-    """A missing day folder is refused if the warehouse has rows of that day, which stay unchanged."""
+    """If a day's folder is missing but the warehouse has rows of that day, the run is refused; rows stay."""
     path = str(tmp_path / "warehouse" / JOBS)
     create(path, TABLES[JOBS])
     assert not has_rows_of(path, date(2026, 2, 5))

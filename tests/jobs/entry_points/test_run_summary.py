@@ -1,4 +1,4 @@
-"""Test the summaries of runs that callers receive."""
+"""Test the JSON summary that a run leaves for its caller: its contents, and the file it is written to."""
 
 import json
 from pathlib import Path

@@ -106,7 +106,7 @@ def test_a_condition_that_comes_out_as_null_is_a_violation() -> None:
 
 
 def test_a_rule_that_only_warns_is_found_among_published_rows_and_others_are_not() -> None:
-    """A rule that only warns is reported for published rows; a rule that refuses is not reported there."""
+    """`warnings` reports published rows that break a rule that only warns; it ignores rules that refuse."""
     rows = table_rows(REJECTS, [{}, {"line": 4, "text": "x" * 2001, "source_file": None}])
     broken = {refusal.expectation: refusal.severity for refusal in audit(TABLES[REJECTS], rows)}
     assert broken == {"text_is_cut": "warns", "source_file_not_null": "refuses"}

@@ -1,4 +1,4 @@
-"""Every declared rule gives the same result in DuckDB, which checks it, as in Spark, whose SQL it uses."""
+"""Declared rules are written in Spark's SQL, and DuckDB, which evaluates them, gives the results of Spark."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ def _values(kind: pa.DataType) -> tuple[Any, ...]:
 
 
 def _rows(table: Table) -> pa.Table:
-    """Return the good row, copies with one column changed, and copies with the changes listed in HELD."""
+    """Return the table's good row, copies with one column changed, and copies with the changes in HELD."""
     changes: list[dict[str, Any]] = [{}]
     for column in table.columns:
         changes += [{column.name: value} for value in _values(column.type)]

@@ -1,4 +1,4 @@
-"""Test rules across result tables, and the results on their way to Delta."""
+"""Test rules that compare result tables with each other, and that results which break one are refused."""
 
 from typing import Any
 
@@ -181,7 +181,7 @@ def test_time_is_shared_of_the_gpu_hours_that_the_unit_has_and_no_others(results
 
 
 def test_types_of_gpu_have_all_workers_and_what_their_cause_saves() -> None:
-    """A rule refuses units whose GPU types lack workers, lack the cause, or disagree with its saving."""
+    """A rule refuses units whose rows by GPU type omit workers, or contradict the cause of mixed hardware."""
     types: list[dict[str, Any]] = [
         {"job_id": name, "gpu_type": kind} for name in "abcef" for kind in ("H100", "A100")
     ]

@@ -48,7 +48,7 @@ def of_units(analysed: int = 8, failed: int = 0, no_ops: int = 2) -> dict[str, f
 
 
 def lost(*percents: float) -> list[Figures]:
-    """Return days that lose the given fractions, latest day first."""
+    """Return figures of days that lose the given percentages of 100 GPU-hours, latest day first."""
     return [{"analysed_gpu_hours": 100.0, "lost_gpu_hours": percent} for percent in percents]
 
 
@@ -57,7 +57,7 @@ def notices(
     hosts: Mapping[str, list[float | None]] | None = None,
     jobs: Mapping[str, Slowed] | None = None,
 ) -> list[Notice]:
-    """Return the warnings of a night, given figures of its days, latest day first."""
+    """Return the warnings of a night on DAY; figures and slowdowns of hosts are given latest day first."""
     dates = [DAY, *BEFORE]
     rows = table_rows(FLEET_DAY, [of_units() | dict(figures) for figures in days]).to_pylist()
     slowdowns: dict[date, list[tuple[str, date, float | None]]] = {day: [] for day in dates}

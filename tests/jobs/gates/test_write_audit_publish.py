@@ -115,7 +115,7 @@ def test_an_expectation_that_cannot_be_evaluated_publishes_nothing(
 
 
 def test_rows_in_files_are_judged_where_they_are(warehouse: Warehouse) -> None:
-    """Lists that their writer found valid are not read again, whereas files with invalid lists are."""
+    """Gates do not read lists that the writer of a file found valid, but read lists that it found invalid."""
     for is_sound in (True, False):
         staging = Staging(warehouse.root, "run")
         rows = table_rows(RANK_STEPS, [{"step": 7}, {"step": 8, "rank": -1, "duration_us": [-1.0, 0.0, 0.0]}])

@@ -43,7 +43,7 @@ def landing(
 
 
 class InMemory(Records):
-    """Records in memory, whose look-back covers only their own days."""
+    """Records of finished phases that are kept in memory, and look back only on DAYS."""
 
     def context(self, phase: str) -> dict[date, str]:
         """For each day, return a hash of the rows before it."""
@@ -51,7 +51,7 @@ class InMemory(Records):
 
 
 def records(done: Mapping[str, Recorded], look_back_days: int = 0) -> Records:
-    """Return records that contain the given contents of days."""
+    """Return records in which the given phases are done for the given units."""
     revision = SETTINGS.revision.model_copy(update={"days": look_back_days})
     settings = SETTINGS.model_copy(update={"revision": revision})
     found = InMemory(cast("TableReader", None), settings, DAYS)
@@ -88,7 +88,7 @@ def all_done(*units: Unit, look_back_days: int = 0) -> dict[str, Recorded]:
 
 
 def changed(done: Mapping[str, Recorded], phase: str, *units: Unit) -> dict[str, Recorded]:
-    """Return the same records, in which a phase made the given units from other input."""
+    """Return copies of the records in which a phase has processed the given units from other input."""
     others = {each: done[phase][each]._replace(inputs="other") for each in units}
     return {**done, phase: done[phase] | others}
 
@@ -174,7 +174,7 @@ def test_causes_are_revised_anew_where_a_day_before_has_other_results() -> None:
 
 
 def test_days_are_aggregated_anew_where_revised_causes_before_them_changed() -> None:
-    """Days are aggregated again if revised causes of the days that they look back on have changed."""
+    """A day is aggregated again if revised causes of earlier days, on which it looks back, have changed."""
     done = all_done(unit(0), unit(1), unit(2), look_back_days=1)
     assert records(done, 1).due("aggregate", None) == set()
     late = done | {"ingest": ingested(unit(0), digest="late")}
@@ -200,7 +200,7 @@ def test_contents_do_not_depend_on_times_but_of_files_that_could_not_be_read() -
 def test_a_day_that_looks_back_on_one_of_an_earlier_batch_is_revised_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A day is revised in the batch of the earlier day that it looks back on, if that day changes."""
+    """If an earlier day changes, later days that look back on it are revised in that earlier day's batch."""
     done = all_done(unit(0), unit(1), look_back_days=1)
     done["ingest"] |= ingested(unit(0), digest="late")
     whole = records(done, look_back_days=1)

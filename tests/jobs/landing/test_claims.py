@@ -76,7 +76,7 @@ def test_where_two_files_agree_the_first_stays(landing: Landing, tmp_path: Path)
 
 
 def test_a_repeat_in_one_file_keeps_the_first(landing: Landing, tmp_path: Path) -> None:
-    """If a file contains a step twice, the first line is kept, as after a return to a checkpoint."""
+    """If a file contains a step twice, as after a restart from a checkpoint, the first line is kept."""
     put(landing, "rank-00001.jsonl", 1)
     with (landing.root / landing.put(JOB, "rank-00002.jsonl", b"")).open("ab") as file:
         for t0_us in (1, 2):
@@ -161,7 +161,7 @@ def test_units_whose_logs_have_another_owner_than_before_are_named() -> None:
 
 
 def test_ranks_of_a_worker_that_nothing_shows_count_only_up_to_a_bound() -> None:
-    """Ranks that a manifest claims for a worker without showing them count only up to a limit."""
+    """Ranks per worker that a manifest claims, but no log shows, are believed only up to a limit."""
     sizes = {"world_size": 2**30, "tp_size": 2**28, "cp_size": 1, "refused_claims": None}
     found = without_refused({"gpu_hours": 9e8, **sizes})
     assert (found["gpu_hours"], len(found["refused_claims"])) == (None, 1)

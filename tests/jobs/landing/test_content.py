@@ -119,7 +119,7 @@ def test_short_lines_come_some_at_a_time() -> None:
 
 
 def test_lines_packed_one_by_one_come_many_at_a_time() -> None:
-    """As the writer packs them: each line a member of its own."""
+    """Lines that the writer compressed one by one, each as a gzip member, are returned in large batches."""
     found = list(Content(io.BytesIO(gzip.compress(b"a\n") * 5_000), Bounds()).lines(is_packed=True))
     assert [len(each) for each in found] == [5_000]
 

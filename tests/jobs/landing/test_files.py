@@ -174,7 +174,7 @@ def test_folders_that_are_no_days_are_named(tmp_path: Path) -> None:
 
 
 def test_links_to_one_folder_do_not_multiply(tmp_path: Path) -> None:
-    """Links that lead back to their folder, or multiply 40 x 40 folders, are not followed repeatedly."""
+    """Of links to the same folder only the first is followed, and links to a folder above them are not."""
     made = Folders(tmp_path)
     day = made.root / f"log_date={DAY}"
     for number in range(40):

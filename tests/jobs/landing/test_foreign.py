@@ -1,4 +1,4 @@
-"""Runs of other tools are recognised by content, or refused with a reason; nothing is lost silently."""
+"""Runs of other tools are recognised by content, or refused with a reason; no file is dropped silently."""
 
 import gzip
 import json

@@ -20,7 +20,7 @@ def test_a_few_thousand_more_end_none(name: str) -> None:
 
 
 def test_a_count_that_no_column_holds_is_the_most_that_it_holds() -> None:
-    """A count beyond the range of its column is stored as the column's maximum."""
+    """A count beyond the range of its column's type is stored as the largest value of that type."""
     assert left_out_of({"ms without a name": 10**300, "others": 2}) == {
         "ms without a name": 2**63 - 1,
         "others": 2,

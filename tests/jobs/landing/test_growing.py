@@ -1,4 +1,4 @@
-"""Growing logs are read up to their last whole line, and runs that grew are read again."""
+"""A log that is still growing is read up to its last whole line, and read again when it has grown."""
 
 from datetime import date
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""A landing made to stop a night costs only its bad units; the good job beside them stays exact."""
+"""If some units of a landing are made to stop the night, only these fail; a good job stays exact."""
 
 import gzip
 import os

@@ -18,7 +18,7 @@ DAY = date(2026, 1, 5)
 
 
 class AskedOnly(dict[tuple[int, int], str]):
-    """Rows of other files that may be looked up but not iterated, as a large unit has too many of them."""
+    """Rows of other files that can be looked up but not iterated, because a large unit has too many."""
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         raise AssertionError("it took 11 minutes to walk them all for each of 20,000 files")

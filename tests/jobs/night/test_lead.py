@@ -1,4 +1,4 @@
-"""Test the first sentences of a night's summary."""
+"""Test the sentences with which the summary of a night begins."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Watching runs in progress gives one warning for each begin and end of a cause, even after a kill."""
+"""When runs in progress are watched, each begin and end of a cause gives one warning, even after a kill."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ class Watched:
         self.summary = root / "summary.json"
 
     def round(self, step: int | None = None) -> live.RoundDone:
-        """Run one round after the steps before this one are logged."""
+        """Log all steps before `step`, and do one round of watching."""
         if step is not None:
             self.run.log_to(step)
         return live.run(self.spark, self.settings, str(self.summary))
@@ -82,7 +82,7 @@ def watched(tmp_path: Path, spark: SparkSession, test_settings: Settings) -> Wat
 def unkilled(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, test_settings: Settings
 ) -> Watched:
-    """State after three rounds without kills, each of which gave its expected warnings."""
+    """Return a landing and warehouse after three rounds without kills, with the expected warnings."""
     made = Watched(tmp_path_factory.mktemp("live"), spark, test_settings)
     assert made.kinds(BEGUN) == ["cause_began"]
     (warning,) = json.loads(made.summary.read_text())["warnings"]
@@ -109,7 +109,7 @@ def test_an_unfinished_line_waits_and_is_no_reject(unkilled: Watched) -> None:
 
 
 def test_nothing_else_is_written(unkilled: Watched) -> None:
-    """A live round writes only live tables, so that no published table has preliminary rows."""
+    """A round of watching writes only the live tables, so that no published table has preliminary rows."""
     assert {path.name for path in unkilled.warehouse.iterdir()} == {*LIVE_TABLES, "_live"}
 
 
@@ -130,7 +130,7 @@ def test_what_has_not_grown_is_not_read(unkilled: Watched) -> None:
 def test_rounds_that_are_killed_are_made_up_for(
     watched: Watched, unkilled: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A round killed before, between or after its commits neither loses nor repeats rows or warnings."""
+    """If a round is killed before, between or after its commits, no row or warning is lost or repeated."""
     warned = []
     for step in (BEGUN, GOES_ON, ENDED):
         watched.run.log_to(step)

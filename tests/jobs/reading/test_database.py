@@ -22,7 +22,7 @@ JOB_IDS = "SELECT job_id FROM job_slowdown ORDER BY job_id"
 
 @pytest.fixture(params=[str, Path.as_uri], ids=["folder", "store"])
 def spelled(request: pytest.FixtureRequest) -> Spelled:
-    """Return a folder by its path or by its URL, which is read like a store."""
+    """Return a folder by its path, or by its URL, through which the folder is read like a store."""
     found: Spelled = request.param
     return found
 

@@ -84,7 +84,7 @@ def test_parts_of_every_kind_add_up_to_the_difference() -> None:
 
 @pytest.mark.parametrize(("alone", "attributed"), [(True, 0.1), (False, 0.06)])
 def test_a_cause_that_holds_on_one_side_is_measured_on_both(*, alone: bool, attributed: float) -> None:
-    """A cause that holds in only one of two runs is compared by its part in both of them."""
+    """If only one of two runs has a cause, it is compared by the time attributed to it in both runs."""
     a = with_slow_worker(day(wobbling(10, 0.1)), attributed_fraction=0.02, time_saved_fraction=0.02)
     b = with_slow_worker(
         day(wobbling(11, 0.1)),
@@ -114,7 +114,7 @@ def test_a_difference_beyond_chance_is_slower_or_faster() -> None:
 
 @pytest.mark.parametrize("at", [20, 30, 33, 50])
 def test_an_interval_is_no_wider_where_both_runs_turn_slow(at: int) -> None:
-    """When a run turns slow is its course: noise about it is what may be otherwise."""
+    """If both runs turn slow at the same step, the jump of step times does not widen the interval much."""
     a, b = wobbling(10, 0.1, 60), wobbling(10.5, 0.1, 60)
     turned = [[time + 5.0 * (step >= at) for step, time in enumerate(each)] for each in (a, b)]
     steady, both = found(a, b), found(turned[0], turned[1])
@@ -125,7 +125,7 @@ def test_an_interval_is_no_wider_where_both_runs_turn_slow(at: int) -> None:
 
 @pytest.mark.parametrize(("first", "is_slower"), [(6, True), (12, True), (20, False)])
 def test_a_run_that_turns_slow_on_its_way_is_slower(first: int, *, is_slower: bool) -> None:
-    """A run that becomes slow midway is slower, and the gap between its two levels is no chance."""
+    """A run that turns slow midway counts as slower: the jump of its step times is not treated as noise."""
     turned = [time + 3.0 * (step >= first) for step, time in enumerate(wobbling(10, 0.1))]
     answer = found(wobbling(10, 0.1), turned)
     assert answer.verdict == (SLOWER if is_slower else SAME)
@@ -138,7 +138,7 @@ def test_what_comes_and_goes_is_chance() -> None:
 
 
 def test_steps_that_follow_each_other_count_together() -> None:
-    """Two consecutive equal steps are one piece of evidence, not two, so that the interval is wide."""
+    """Two consecutive steps of equal time count as one piece of evidence, which makes the interval wider."""
     alone = found(wobbling(10, 1.0, 40), wobbling(11, 1.0, 40))
     in_a_row = [[time for time in wobbling(each, 1.0, 20) for _ in range(2)] for each in (10, 11)]
     assert (found(in_a_row[0], in_a_row[1]).reach_s or 0) > 1.3 * (alone.reach_s or 0)

@@ -1,4 +1,4 @@
-"""fix_first states in words which units it leaves out, for all days or a period, with SQL for them."""
+"""fix_first states in words which units it leaves out, for all days or a period, and the SQL to list them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing

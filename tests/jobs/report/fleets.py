@@ -1,4 +1,4 @@
-"""Make the fleet's page of random units, whose queries DuckDB answers as it does for a warehouse."""
+"""Make the fleet's page of random units; DuckDB answers its queries from rows in memory."""
 
 from collections import defaultdict
 from datetime import date, timedelta

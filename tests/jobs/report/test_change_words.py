@@ -1,4 +1,4 @@
-"""Test how changes of a job are worded, and how the ends of intervals are."""
+"""Test the words for a job's latest change, and the text of an interval in GPU-hours or per cent."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The picture of a culprit shows it and a healthy peer, the right steps, and the slow part."""
+"""The picture of a culprit shows the culprit and a healthy peer in the right steps, and the slow part."""
 
 import json
 import re

@@ -109,7 +109,7 @@ def test_what_an_earlier_version_simulated_is_in_no_share_and_the_page_says_so()
 
 
 def test_the_line_of_days_leaves_out_units_whose_loss_is_not_known_as_the_tile_does() -> None:
-    """An earlier version simulated one unit of each day; the other came late."""
+    """The tile and its line of days leave out units whose loss an earlier version did not compute."""
     days = [LAST - timedelta(days=age) for age in range(2)]
     keys = [{"log_date": day, "job_id": job} for day in days for job in ("late", "before")]
     lost = {"late": (0.25, 25.0), "before": (None, None)}
@@ -353,7 +353,7 @@ def _keys(tables: FleetTables) -> list[dict[str, Any]]:
 
 
 def test_units_that_lose_as_much_as_a_straggling_one_get_a_page_whatever_explains_it() -> None:
-    """A unit that loses as much as a straggling one gets a page, even if its loss is unexplained."""
+    """A unit that loses as much as a straggling unit gets a page, even if no cause explains its loss."""
     units = pa.Table.from_pylist(
         [
             {"log_date": LAST, "job_id": job, "run_id": "r", "slowdown": 1.0}

@@ -1,4 +1,4 @@
-"""Test sentences about the failed health checks that explain a culprit."""
+"""Test the sentences about failed health checks that may explain why a culprit is slow."""
 
 from typing import Any
 

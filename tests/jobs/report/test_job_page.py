@@ -321,7 +321,7 @@ def test_it_leads_to_the_fleets_page_other_days_and_hosts() -> None:
 
 
 def test_it_says_what_can_be_done_about_a_cause() -> None:
-    """The page states the best mitigation of a cause in one clause that links to all of them."""
+    """The page names the best mitigation of a cause in one clause, with a link to all its mitigations."""
     page = Page(job_page(SICK))
     assert "What can be done: host exchanged (replace sick by a healthy host) saves " in page.text
     assert page.all("a", "href").count("#mitigations") == 1
@@ -388,7 +388,7 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
 def test_published_traces(
     published_traces: Path, trace: str, pattern: tuple[str, str], returned: str, slowdown: str
 ) -> None:
-    """The worker map of trace SE is hot everywhere, and that of trace ST only in its last row."""
+    """Trace SE's worker map shows slow workers everywhere, and trace ST's map only in its last row."""
     rows = published.rank_steps(published_traces, trace)
     page = Page(job_page(unit_tables(rows, published.manifest(published_traces, trace))))
     returns = f"Fixing it alone saves {returned} of the time"

@@ -1,4 +1,4 @@
-"""Test how a night words units that have no analysis."""
+"""Test the words for units that are not analysed, or that figures of the fleet leave out."""
 
 from jobs.report.news_words import not_analysed_of, not_analysed_texts
 from schemas.vocabulary import JOB_SLOWDOWN, Status

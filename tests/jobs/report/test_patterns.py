@@ -15,7 +15,7 @@ ROW = (ALL, ALL, 3)
 
 
 def hot(*places: tuple[Any, float]) -> maps.Floats:
-    """A map without excess except at some places."""
+    """Return a worker map in which only the given places are slow, by the given excess."""
     slowdown = QUIET.copy()
     for place, excess in places:
         slowdown[place] += excess

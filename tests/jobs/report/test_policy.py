@@ -1,4 +1,4 @@
-"""A page's policy states what its browser may do, and names inline scripts and styles by hash."""
+"""A page's security policy states what its scripts may do, and allows inline scripts and styles by hash."""
 
 import re
 from base64 import b64decode

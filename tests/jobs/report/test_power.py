@@ -1,4 +1,4 @@
-"""Test the section of a job's page on the swing of its power, and its chart."""
+"""Test the section of a job's page about the swing of electric power, and its chart."""
 
 from dataclasses import replace
 

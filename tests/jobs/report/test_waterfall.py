@@ -1,4 +1,4 @@
-"""Test where the bars of the waterfall chart begin and end, and which of them rise."""
+"""Test where each bar of the waterfall chart begins and ends, and whether it rises or falls."""
 
 import re
 from collections.abc import Sequence

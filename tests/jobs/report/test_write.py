@@ -1,4 +1,4 @@
-"""Test which days of a warehouse get a report, and the error for days that have none."""
+"""Test for which days of a warehouse a report is written, and the error for days without results."""
 
 import re
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Work in a separate process costs only one piece if that process crashes."""
+"""If a piece of work crashes the separate process that does it, all other pieces are still done."""
 
 import os
 from pathlib import Path

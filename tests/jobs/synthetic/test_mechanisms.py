@@ -1,4 +1,4 @@
-"""Each mechanism changes only its own ops, only within its window."""
+"""Each mechanism changes only the ops that it concerns, and only within its window of steps."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -87,7 +87,7 @@ def test_the_usual_delay_of_the_first_computes_counts_as_a_launch_delay() -> Non
 
 
 def test_where_mechanisms_struck() -> None:
-    """The truth names the workers that a mechanism slows, not those that wait, and the steps it hits."""
+    """The truth names the workers that a mechanism slows, without workers that wait, and the slowed steps."""
     shape = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=12)
     faults = (
         LossLayer(0.1, 0.2), UnsynchronisedGc(0.5, 12.0), SlowStorage(0.1, 0.5, 1), ClockSkew(0.01),
@@ -116,7 +116,7 @@ def test_undoing_nothing_changes_no_bit(name: str) -> None:
     "mechanisms", [(), (ThermalThrottling(1, 2, 0.6, 4.0), UnevenLayers((8, 8, 8, 10)), SlowStorage(0.05))]
 )
 def test_the_log_has_the_same_step_time(mechanisms: tuple[Mechanism, ...]) -> None:
-    """The log has the simulated step time, and computing the truth before does not change it."""
+    """A log has the step time that was simulated, even if the truth was computed before the log."""
     simulation, asked = (Simulation(JobPlan(USUAL, mechanisms, 3)) for _ in range(2))
     truth, job = true_savings(asked), recorded_job(simulation)
     assert recorded_job(asked).rank_steps.equals(job.rank_steps)

@@ -1,4 +1,4 @@
-"""Reading a file that changed on its disk is an error instead of a wrong figure."""
+"""Reading a file whose bytes changed on the disk is an error, instead of giving a wrong figure."""
 
 import re
 import shutil
@@ -97,7 +97,7 @@ def test_a_log_of_publications_that_lost_its_end_is_an_error(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", [RANK_STEPS, PUBLICATIONS])
 def test_what_verifies_no_pages_compares_the_file_with_its_digest(tmp_path: Path, name: str) -> None:
-    """Readers that verify no page checksums compare each file with its stored digest."""
+    """Readers that do not verify checksums of Parquet pages compare each file with its stored digest."""
     published(tmp_path)
     assert DuckDbReader(Database(str(tmp_path))).rows(OPS).num_rows
     files, size = check_digests(str(tmp_path))

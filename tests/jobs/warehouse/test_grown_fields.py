@@ -1,4 +1,4 @@
-"""A table with fewer fields in its structs, as older versions wrote it, can be read and extended."""
+"""A table that an older version wrote, with fewer fields in its structs, can be read and written to."""
 
 from collections.abc import Mapping
 from datetime import date, timedelta

@@ -88,7 +88,7 @@ def test_late_commits_are_undone_in_every_table(
 def test_the_undo_of_a_killed_writer_publishes_no_late_commit(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The late commit is to a table that the killed one did not publish."""
+    """Undoing a killed writer's work publishes no late commit to a table that this writer did not publish."""
     assert server.environment
     root = f"s3://{BUCKET}/{tmp_path.name}"
     with leased(root, this_process("run_nightly"), wait=False):

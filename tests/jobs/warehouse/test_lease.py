@@ -1,4 +1,4 @@
-"""The lock in a store admits one writer, which renews it and notices its loss."""
+"""The lock in a store admits one writer, which renews the lock and notices if it loses it."""
 
 import time
 from dataclasses import replace
@@ -142,7 +142,7 @@ def test_a_paused_holder_publishes_nothing_and_the_next_one_undoes_its_commits(r
 def test_a_publication_whose_writer_pauses_behind_its_last_check_comes_too_late(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A writer paused after its last check cannot publish, because the next writer has left its row."""
+    """A writer that pauses after its last check cannot publish if another writes to the log meanwhile."""
     with leased(root, HERE, wait=False):
         publish(root, 1.0)
         check = Lease.check

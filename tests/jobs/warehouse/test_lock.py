@@ -1,4 +1,4 @@
-"""The lock of a warehouse admits one writer, names it to waiting writers, and ends with it."""
+"""The lock of a warehouse admits one writer, whom waiting writers see by name, and ends with that writer."""
 
 import errno
 import json
@@ -254,7 +254,7 @@ ODD_FOLDERS = ["a%20b", "a\nb", "a[1]", "a\\b", "a:b", "100%", "x?", "{y}", "*",
 def test_a_warehouse_that_commits_would_not_reach_is_one_line_before_any_work(
     tmp_path: Path, name: str
 ) -> None:
-    """A warehouse path that its libraries would not resolve is refused in one line before any work."""
+    """A warehouse path that Delta's libraries cannot write to is refused in one line before any work."""
     root = tmp_path / name
     with pytest.raises(NotWritableError, match="cannot be written: Delta tables cannot be in a folder with"):
         check_writable(str(root))

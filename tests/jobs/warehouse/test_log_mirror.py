@@ -1,4 +1,4 @@
-"""Two writers of one table mirror its log correctly, in a store in memory."""
+"""Two writers that mirror one table's log in a store in memory see each other's commits."""
 
 import pyarrow as pa
 import pytest

@@ -195,7 +195,7 @@ def test_a_warehouse_may_have_any_name(tmp_path: Path) -> None:
 
 
 def test_an_intent_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
-    """What it would restore is not known: the next publication would show half of an unfinished one."""
+    """A damaged _publishing.json is an error, because the state that it would restore is not known."""
     publish(tmp_path, 1.0)
     (tmp_path / "_publishing.json").write_bytes(b'{"publication": 3, "bef')
     with pytest.raises(DamagedError, match=r"_publishing\.json is damaged"):

@@ -74,7 +74,7 @@ def test_a_run_that_fails_on_a_full_disk_has_failed_and_was_not_killed(
 def test_a_run_that_only_cannot_say_that_it_is_done_was_not_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that it publishes is there: the disk is full when its row is to be completed."""
+    """A run that did its work, but could not complete its row on a full disk, is not marked as killed."""
     warehouse = Warehouse(cast("SparkSession", None), str(tmp_path))
 
     def fails(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Small frames are collected together, with their rows unchanged."""
+"""Several small data frames are collected by one Spark job, with their rows unchanged."""
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F

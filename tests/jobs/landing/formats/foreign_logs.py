@@ -21,7 +21,7 @@ LOGS = PROJECT / "tests" / "data" / "logs"
 
 
 class Read(NamedTuple):
-    """Contents of a run's files, as a reader returns them."""
+    """What a format's reader returns of a run's files: parts, all rows, all rejects, and facts of the job."""
 
     run: ForeignRun
     parts: list[Part]
@@ -35,7 +35,7 @@ class Read(NamedTuple):
 
 
 def sources(files: Mapping[str, bytes] | Sequence[bytes]) -> list[SourceFile]:
-    """Return files by name, or named by rank in turn."""
+    """Return contents as source files; contents without names are named rank-0.json, rank-1.json, ..."""
     named = files.items() if isinstance(files, Mapping) else enumerate(files)
     return [
         SourceFile(name if isinstance(name, str) else f"rank-{name}.json", partial(opened, content))
@@ -48,7 +48,7 @@ def read(
     given: Mapping[str, Any] | None = None,
     bounds: Bounds | None = None,
 ) -> Read:
-    """Read files by their format; raises that format's errors."""
+    """Read a run's files by the format of the first file; raises the errors of that format's reader."""
     first = next(iter(files.values())) if isinstance(files, Mapping) else files[0]
     found = format_of(first[:HEAD_BYTES])
     assert found is not None, first[:200]

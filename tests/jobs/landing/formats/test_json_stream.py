@@ -1,4 +1,4 @@
-"""A stream of JSON yields the items of a document one by one, and what follows the document."""
+"""A JSON document is read item by item from a stream, and so is what follows the document."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Traces of torch.profiler give the known slowdown of a job, and steps are split launch by launch."""
+"""Traces of torch.profiler give a job's known slowdown, and a step's ops follow the order of launches."""
 
 import json
 from collections.abc import Mapping

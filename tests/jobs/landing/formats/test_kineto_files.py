@@ -1,4 +1,4 @@
-"""Traces of torch.profiler are read if they are cut anywhere, use two time bases, or contain windows."""
+"""torch.profiler's files are read in batches, with either time base, and in several windows per rank."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Published torch.profiler traces give known results of the simulator and the known last ranks."""
+"""Published torch.profiler traces give the expected figures, and the expected last ranks of collectives."""
 
 import gzip
 import tarfile

@@ -45,7 +45,7 @@ def chrome(event: dict[str, Any], number: int, stage: int, zero_ns: int) -> dict
 
 
 def complete(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Make the newer form: one X event per op with all coordinates, and global ranks as pids."""
+    """Make an aggregate of newer MegaScan: an X event per op, all coordinates, and global ranks as pids."""
     begun: dict[int, dict[str, Any]] = {}
     found = []
     for event in events:

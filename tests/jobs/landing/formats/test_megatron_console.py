@@ -1,4 +1,4 @@
-"""A Megatron job's console output gives step times, their dates, and never a replay."""
+"""The console output of a Megatron job gives step times and their dates, but never a replay."""
 
 import gzip
 import subprocess

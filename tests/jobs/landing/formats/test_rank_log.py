@@ -140,7 +140,7 @@ def test_what_is_known_of_lines_does_not_grow_without_end(monkeypatch: pytest.Mo
 
 
 def test_lines_state_types_of_gpu_by_host() -> None:
-    """GPU types by host are taken from all lines, except from lines rejected for another reason."""
+    """A host's GPU types are collected from all valid lines, and not from lines that become rejects."""
     odd = line(gpu_type="H100", host="node-2", step=4).replace(b'"H100"', b'"H10\\u0030"')
     lines = [
         line(),

@@ -1,4 +1,4 @@
-"""Test events of a run: single lines, the limits of a file, and that other readers ignore them."""
+"""Test events of a run: single lines, limits of a file, and that readers of logs leave event files alone."""
 
 import gzip
 import json
@@ -152,7 +152,7 @@ def test_other_events_are_another_fingerprint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("later", [[], [GOOD | {"at_us": 9}]])
 def test_events_that_lie_there_packed_too_count_once(later: list[dict[str, Any]], tmp_path: Path) -> None:
-    """As gzip -k leaves them, also of a file that has grown since."""
+    """Events count once if `gzip -k` left a compressed copy, even if the plain file has grown since."""
     plain, packed_too = [GOOD, GOOD | {"at_us": 7}], [GOOD, *later]
     files = {NAMES[0]: plain, NAMES[1]: packed_too}
     contents = {name: b"\n".join(map(text, records)) for name, records in files.items()}

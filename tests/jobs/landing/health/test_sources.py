@@ -339,7 +339,7 @@ def test_an_error_of_the_system_names_the_command(tmp_path: Path, capsys: pytest
 
 
 def test_what_ended_before_the_day_is_not_open_on_it() -> None:
-    """GPU 3 failed the day before and was mended; GPU 4 still fails."""
+    """A failed check that passed again before the day is not open on it; one that never passed is open."""
     failed = NVSENTINEL | {"generatedTimestamp": "2026-01-04T10:00:00Z"}
     gpu_4 = {"entitiesImpacted": [{"entityType": "GPU", "entityValue": "4"}]}
     mended = NVSENTINEL | {"generatedTimestamp": "2026-01-04T12:00:00Z", "isHealthy": True}
