@@ -34,8 +34,8 @@ def sections(judged: pd.DataFrame) -> list[Section]:
     return [
         Section(
             "Slow loads",
-            "Errors are of the saved fraction. A label means that the predicted saving is at least 2.5 %; the "
-            "label is false if the true saving is less.",
+            "Errors are of the saved fraction. A label means that the predicted saving is at least 2.5 %; "
+            "the label is false if the true saving is less.",
             score.by_cause(loads).drop(columns=["cause"]),
         ),
         Section(
