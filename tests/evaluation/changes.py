@@ -123,11 +123,15 @@ def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
         "other changes": ("others", "sum"),
     }
     return [
-        Section("False alarms", "The table counts steady jobs with any change.", pd.DataFrame([alarms])),
+        Section(
+            "False alarms",
+            "The table shows for how many steady jobs a change was reported.",
+            pd.DataFrame([alarms]),
+        ),
         Section(
             "A fault begins",
-            'Faults are grouped by cost, which is at least this percentage of the step. "Found" means that '
-            "there is a change within a day of the true one.",
+            'Faults of a class cost at least this percentage of the step. "Found" means that a change is '
+            "reported within a day of the true one.",
             faulty.groupby("class", as_index=False).agg(**columns),
         ),
         Section("Steady jobs with a change", "", quiet[quiet.changes != ""]),

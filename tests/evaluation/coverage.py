@@ -121,7 +121,7 @@ def tables(judged: pd.DataFrame) -> list[Section]:
     }
     note = (
         '"Inside" means that the interval contains the truth. "Saved" is the mean saving, and "width" the '
-        "median width, of the step."
+        "median width of the intervals, both in per cent of the step."
     )
     return [
         Section("By class of fault", note, judged.groupby("class", as_index=False).agg(**columns)),
@@ -132,7 +132,8 @@ def tables(judged: pd.DataFrame) -> list[Section]:
         ),
         Section(
             "Sums",
-            f"Sums are of {TOGETHER} jobs each, drawn {ROUNDS} times; their errors are taken as independent.",
+            f"Each sum is of {TOGETHER} jobs, whose errors are taken as independent; each job is drawn into "
+            f"{ROUNDS} sums.",
             _summed(sums(judged), "class"),
         ),
         Section(

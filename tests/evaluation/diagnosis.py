@@ -151,15 +151,19 @@ def _scores(found: Evaluated) -> list[Section]:
     made = [
         Section(
             "Classes",
-            "The table shows errors of the saved fraction over all causes and jobs of a class, and labels at "
-            '2.5 % saved. "All detectable" excludes jobs in which a communication fault struck in all steps '
-            "and hit whole collectives of the dp ranks, or the only link (pp = 2, dp = 1).",
+            "The table shows errors of the saved fraction over all causes and jobs of a class. A cause is "
+            "labelled if its predicted saving is at least 2.5 %, and true if its true saving is. "
+            '"All detectable" excludes jobs in which a communication fault struck in all steps and hit whole '
+            "collectives of the dp ranks, or the only link (pp = 2, dp = 1).",
             score.by_class(found.answers),
         ),
         Section("Causes", "", score.by_cause(found.answers)),
     ]
     if not found.healthy.empty:
-        note = "These are more jobs, drawn without a fault, with labels where the truth is below 2.5 %."
+        note = (
+            "The table counts, in additional jobs drawn without a fault, labels of causes whose true saving "
+            "is below 2.5 %."
+        )
         made.append(Section("Labels on healthy jobs", note, score.healthy_labels(found.healthy)))
     made += [
         Section(
@@ -175,14 +179,17 @@ def _scores(found: Evaluated) -> list[Section]:
         ),
         Section(
             "The paper's indicators as labels",
-            "Each indicator is evaluated only where the job straggles, with a slowdown of at least 1.1.",
+            "An indicator labels a cause only in jobs that straggle, with a slowdown of at least 1.1.",
             score.indicators(found.answers),
         ),
     ]
     if not found.again.empty:
         usual = found.answers[found.answers.seed.isin(found.again.seed)]
         variants = {str(name): rows for name, rows in found.again.groupby("variant", sort=False)}
-        note = "The same jobs are evaluated under other conditions; with 4 steps, faults have no windows."
+        note = (
+            "Some of the jobs are evaluated again under other conditions; in jobs of 4 steps, faults last "
+            "for all steps."
+        )
         made.append(Section("Sensitivity", note, score.sensitivity(usual, variants, COMPARED)))
     return made
 
@@ -193,9 +200,9 @@ def _published(found: Evaluated, *, list_wrong: bool) -> list[Section]:
     made = [
         Section(
             "Faults injected into published traces",
-            '"Missed" and "early" mean that the label is wrong although the saving is not within 1.5 to '
-            '3.5 %. "False labels" are faults after which another cause is labelled that was not labelled '
-            "before.",
+            '"Missed" counts faults that cost more than 3.5 % and are not labelled, "early" faults that cost '
+            'less than 1.5 % and are labelled. "False labels" counts faults after which another cause is '
+            "labelled that was not labelled before.",
             injection_scores(found.injected),
         ),
         Section("The published traces", "", found.published),

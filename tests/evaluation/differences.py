@@ -38,8 +38,8 @@ LEAST_PERCENT: Final = (0.0, 1.0, 3.0, 10.0)
 FAIL_ABOVE: Final = 0.03
 SUMS: Final = 1e-9
 SIZES: Final = (
-    "Sizes are in per cent of A's step. 'On other GPUs' means that each worker has a speed of its own, "
-    "drawn again for each run."
+    "Sizes of the reported differences are in per cent of the step of the first run (A). "
+    '"Other GPUs" are those of pairs in which each worker has a speed of its own, drawn again for each run.'
 )
 
 
@@ -155,7 +155,9 @@ def _tables(pairs: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
     return [
         Section("Equal runs", SIZES, sized.groupby("other GPUs", as_index=False).agg(**of_equal)),
         Section(
-            "A fault more, by its true cost", "The cost is at least this percentage of A's step.", by_class
+            "A fault more, by its true cost",
+            "Faults of a class cost at least this percentage of the step of the first run (A).",
+            by_class,
         ),
         Section("Equal runs that differ", "", pairs[pairs.differs]),
     ]

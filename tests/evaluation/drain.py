@@ -109,13 +109,14 @@ def tables(found: Mapping[int, Mapping[str, Course]]) -> list[Section]:
     return [
         Section(
             "Hours by policy",
-            "GPU-hours over all fleets; a false drain is of a host not slow afterwards.",
+            "The table shows GPU-hours over all fleets; a drain is false if the host is not slow afterwards.",
             summed,
         ),
         Section("By fleet", "", rows),
         Section(
             "Expected and came",
-            "Share of slow days among the next days, and GPU-hours lost, for hosts not drained.",
+            "For hosts not drained before, the table shows the share of the next days on which they were "
+            "slow, and the GPU-hours lost to them on these days, beside what the view predicted.",
             _by_state(pd.DataFrame([each for of in found.values() for each in of["drain"].predictions])),
         ),
     ]

@@ -158,13 +158,14 @@ def main(args: Arguments) -> int:
     sections = [
         Section(
             "Chance a day of the next fault",
-            "Rows: earlier faults; columns: days since repair.",
+            "The table shows the daily probability of the next fault, by earlier faults of the host and by "
+            "days since the repair.",
             prior,
         ),
-        Section("Hosts beyond chance", "Each week is one job of all hosts.", test),
+        Section("Hosts beyond chance", "Each week of the log counts as one job on all hosts.", test),
         Section(
             "The second half",
-            f"{MOST_EARLY} stands for as many and more.",
+            f"In the first column, {MOST_EARLY} stands for {MOST_EARLY} or more faults.",
             later(faults, args.hosts, until),
         ),
     ]

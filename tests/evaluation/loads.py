@@ -34,12 +34,13 @@ def sections(judged: pd.DataFrame) -> list[Section]:
     return [
         Section(
             "Slow loads",
-            "Errors are of the saved fraction; labels are at 2.5 % saved, and false where the truth is less.",
+            "Errors are of the saved fraction. A label means that the predicted saving is at least 2.5 %; "
+            "the label is false if the true saving is less.",
             score.by_cause(loads).drop(columns=["cause"]),
         ),
         Section(
             "All causes",
-            "Jobs are with loads, some of them slow, and without; all else is the same.",
+            "The same jobs are diagnosed with loads, some of which are slow, and without loads.",
             by_cause(judged),
         ),
         Section("Calibration", "Slow loads are grouped by predicted saving.", score.calibration(loads)),
