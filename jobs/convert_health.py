@@ -151,7 +151,7 @@ def _write_day(landing: Path, day: date, name: str, kept: Collection[Record]) ->
 
 
 def _write(landing: Path, day: date, name: str, records: Iterable[Record]) -> Path:
-    """Write a file atomically; the same output gives the same file."""
+    """Write a day's file of health atomically; the same events give the same bytes."""
     folder = landing / f"log_date={day}"
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / f".{name}.{os.getpid()}.tmp"

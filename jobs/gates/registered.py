@@ -26,7 +26,7 @@ def judge(tables: Mapping[str, tuple[Table, Rows | FileRows]]) -> Iterator[duckd
 
 @cache
 def _engine() -> duckdb.DuckDBPyConnection:
-    """Return the process's only database for gates: creating one costs 50 times as much as connecting."""
+    """Return this process's only database for gates: creating one takes 50 times as long as connecting."""
     engine = duckdb.connect(":memory:", config=ALONE)
     engine.execute(WHOLE)
     return engine

@@ -64,11 +64,11 @@ class Fingerprint(NamedTuple):
         return hashed([self.identity, context[self.unit[0]]]) if context else self.identity
 
     def is_as(self, want: Wanted) -> bool:
-        """Return whether settings and version equal the wanted settings and version."""
+        """Return whether settings and version are those that are wanted now."""
         return want is None or (self.settings, self.version) == want
 
     def is_built_on(self, before: "Fingerprint", want: Wanted, context: Mapping[date, str]) -> bool:
-        """Return whether the rows were made from the current rows of the phase before."""
+        """Return whether the rows were made from the current rows of the preceding phase."""
         return self.inputs == before.as_input(context) and self.is_as(want)
 
 
@@ -109,7 +109,7 @@ def recorded(
     units: Collection[Unit] | None = None,
     phase: str | None = None,
 ) -> dict[str, Recorded]:
-    """Read fingerprints by phase; fingerprints of ingest come from the warehouse with the ingested tables.
+    """Read fingerprints by phase; those of ingest come from the warehouse that has the ingested tables.
 
     phase : only those of this phase; all if left out
     """

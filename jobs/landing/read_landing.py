@@ -149,7 +149,7 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
 
 
 def _is_large(part: UnitPart) -> bool:
-    """Return whether a unit has several tasks; health of a day never has, because its files share checks."""
+    """Return whether several tasks read a unit; one task reads a day's health, whose files share checks."""
     return _bytes(part.logs) > _LARGE_UNIT and not part.unit.is_of_day
 
 
@@ -198,7 +198,7 @@ def _read_or_not(where: Where, staging: Staging, part: UnitPart, found: LandedUn
 
 
 def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
-    """Return parts of split units that share rows with an earlier part, and the rows to leave out.
+    """Return parts of split units that share rows with an earlier part, and the shared rows to leave out.
 
     Files of one unit usually have different ranks; otherwise the first by file and line stays.
     """

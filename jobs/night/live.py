@@ -72,7 +72,7 @@ class RoundDone:
 
 
 def run(spark: SparkSession, settings: Settings, summary: str | None = None) -> RoundDone:
-    """Do one round, unless another process, which then goes first, writes the warehouse or its live tables.
+    """Do one round, or none if another process is writing the warehouse or its live tables.
 
     summary : file for what was done and warned of, as JSON
     """

@@ -85,7 +85,7 @@ def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
 
 
 def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
-    """Return the recorded rows that the timeline on the run's page shows."""
+    """Return the recorded rows that the timeline on the run's page is drawn from."""
     crop = crop_of(tables)
     if crop is None:
         return []
@@ -188,7 +188,7 @@ def other_day(run: Run, found: Analysis) -> Iterator[str]:
 
 
 def manifest_template(found: Analysis) -> Iterator[str]:
-    """Yield lines of the job.json that a unit without a valid one needs; nothing if no row shows sizes.
+    """Yield the lines of a job.json for a unit that lacks a valid one; nothing if its rows show no sizes.
 
     Sizes are as stated, or as the lines suggest, those rejected for the layout among them (_layout).
     """
@@ -236,7 +236,7 @@ def _layout(seen: dict[str, int], job: Row, ranks: pa.ChunkedArray) -> dict[str,
 
 
 def _named(texts: pa.ChunkedArray, rank: str) -> pa.ChunkedArray:
-    """Return the numbers of one kind of rank in rejected lines."""
+    """Return the numbers of one kind of rank, such as dp ranks, that rejected lines name."""
     found = pc.extract_regex(texts, rf'"{rank}"\s*:\s*(?P<number>\d{{1,9}})\b')
     return pc.struct_field(found, "number").cast(pa.int64())
 

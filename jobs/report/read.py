@@ -70,7 +70,7 @@ def read_fleet(
 
 
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
-    """Return units of a day that straggle or lose as much: most GPU-hours lost first, then slowest first.
+    """Return the units of a day that straggle, or lose as much time as straggling units do, costliest first.
 
     What no cause explains counts: against an ideal with slow ops in its mean, such a unit may not straggle.
     """

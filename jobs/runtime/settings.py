@@ -166,7 +166,7 @@ def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
 
 
 def _beside(values: Any, place: Sequence[int | str]) -> list[str]:  # noqa: ANN401  # of any depth
-    """Return the keys that stand beside a key in the base settings."""
+    """Return the keys of the table of the base settings in which a key stands, to suggest the closest."""
     for key in place[:-1]:
         values = values.get(key) if isinstance(values, dict) else None
     return [*values] if isinstance(values, dict) else []

@@ -76,7 +76,7 @@ class HistorySettings(Section):
 
 
 class RevisionSettings(Section):
-    """Settings of the phase revise: the number of earlier days, and the least number of runs."""
+    """Settings of the phase revise: how many earlier days it reads, and how many runs a decision needs."""
 
     days: Annotated[int, Field(ge=1)]
     minimum_runs: Annotated[int, Field(ge=1)]

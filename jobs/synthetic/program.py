@@ -187,7 +187,7 @@ class _Stage:
         return [recv.number]
 
     def _add_noop(self, op_type: str, after: int) -> None:
-        """Record a transfer that moves no data, which no compute needs."""
+        """Record a transfer that moves no data, for which no compute waits."""
         self._add(op_type, [self.compute_ops[after]], op_type).moves_data = False
 
     def _tail(self) -> None:

@@ -62,7 +62,7 @@ def fleet_day(units: DataFrame) -> DataFrame:
 
 
 def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
-    """Return SQL for the bounds around a sum in SUMS_OF_HOURS; null if any unit's bounds are unknown.
+    """Return SQL for the bounds of a sum, one of SUMS_OF_HOURS; null if bounds of any unit are unknown.
 
     Errors of units are independent.
 
@@ -80,7 +80,7 @@ def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
 
 
 def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
-    """Return the units in which each cause holds, and the cost of the cause; one row per day and cause."""
+    """Return how many units have each cause, and what the cause costs; one row per day and cause."""
     figures = {
         "replayed": "count(*)",
         "jobs": "count_if(is_cause)",

@@ -202,7 +202,7 @@ def test_a_job_json_says_what_files_do_not_and_broken_files_cost_no_others(
     assert status == 0
     assert "3,840 ops of 3 ranks in 20 steps" in printed
     assert "broken: benchmark-data-0-pipeline-3-tensor-0.json.gz: broken gzip" in printed
-    assert 'not used: "gpuhours" is no field of a job.json: did you mean gpu_hours?\n' in printed
+    assert 'not used: "gpuhours" is not a field of job.json: did you mean gpu_hours?\n' in printed
     (manifest,) = landing.rglob("job.json")
     fields: dict[str, Any] = json.loads(manifest.read_text())
     assert not {"gpuhours", "refused_claims"} & fields.keys()

@@ -1,4 +1,4 @@
-"""Ops of one rank in one step: spans of kernels, gradients, and the optimizer; and steps without a pipeline.
+"""Ops of one rank in one step, made from kernels: computes, gradients, optimizer, steps without a pipeline.
 
 Steps of DDP and FSDP are cut into pieces at their collectives. Order is that of launches. A forward compute
 reaches from one all-gather to the next (DDP has none), a backward compute from one collective of gradients to
@@ -94,7 +94,7 @@ def step_of(trace: RankTrace, position: int) -> Step:
 
 
 def of_all_dp_ranks(step: Step, place: Place) -> Flags:
-    """Return a mask of collectives over all dp ranks. Raises RefusalError if that is unknown or impossible.
+    """Return a mask of collectives over all dp ranks. Raises RefusalError if groups are not named or hybrid.
 
     Batched sends and recvs name no group; without a pipeline they are an exchange of all with all.
     """

@@ -94,7 +94,7 @@ def recognises(head: bytes) -> bool:
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
-    """Read the only file of a run; further files would be other windows of the same ranks."""
+    """Read the files of a run, usually one; further files are other windows of the same ranks."""
     left_out: Counter[str] = Counter()
     found = [_read_file(file, left_out, bounds) for file in files]
     facts = _places(found)
