@@ -209,7 +209,7 @@ def _refuse_other_day(found: Conversion, log_date: date) -> None:
             raise ConversionError(f"its lines are of {day}: {leaves}. Use --log-date {day}")
         first_us = min(found.rows["t0_us"].drop_null().to_pylist())
         raise ConversionError(
-            f"its lines are of no day, as t0_us is {first_us}, no time in microseconds since 1970: {leaves}. "
+            f"its lines state no day: t0_us is {first_us}, not in microseconds since 1970: {leaves}. "
             "`straggler analyse` reads the log as it is"
         )
 

@@ -84,7 +84,7 @@ def _not_in_window(reader: Reader, args: Arguments) -> str:
     if args.host not in served:
         return f"no host {args.host}: {suggestion(args.host, list(served))}"
     on = _days(served[args.host])
-    return f"host {args.host} served in no replayed job {_in_window(args)}; it did on {on}"
+    return f"host {args.host} served no replayed job {_in_window(args)}; it served on {on}"
 
 
 def _not_analysed(reader: Reader, args: Arguments) -> str:

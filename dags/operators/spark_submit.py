@@ -73,7 +73,9 @@ def _connected() -> tuple[str, Mapping[str, object]]:
     master = f"{spark.host}:{spark.port}" if spark.port else spark.host
     conf = spark.extra_dejson.get("conf", {})
     if not isinstance(conf, Mapping):
-        raise WrongSettings(f"the connection {SPARK}: `conf` in its extra must be an object of names and values")
+        raise WrongSettings(
+            f"the connection {SPARK}: `conf` in its extra must be an object of names and values"
+        )
     return master or "", conf
 
 

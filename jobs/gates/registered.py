@@ -33,7 +33,7 @@ def _engine() -> duckdb.DuckDBPyConnection:
 
 
 def _register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, rows: Rows | FileRows) -> None:
-    """Let this connection alone read rows of a table by a name."""
+    """Let this connection alone read rows of a table, by a name."""
     found = rows.in_files if isinstance(rows, StagedRows) else rows
     if not isinstance(found, FileRows):
         connection.register(name, found)

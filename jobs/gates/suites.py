@@ -107,7 +107,7 @@ class StatedExpectation(_Stated):
 
     @property
     def effect(self) -> Severity:
-        """Return what a failure does: `critical` refuses rows, all else warns. Old files state it in `meta`."""
+        """Return what a failure does: `critical` refuses rows, all else warns. Old files use `meta`."""
         stated = (self.meta or {}).get("severity", self.severity)
         return "refuses" if stated == "critical" else "warns"
 

@@ -56,7 +56,7 @@ class Records:
         return units | set(map(Unit.of_day, healthy))
 
     def context(self, phase: str) -> dict[date, str]:
-        """Return, for each day, a hash of rows of earlier days, which a phase reads from the preceding phase."""
+        """Return, per day, a hash of rows of earlier days, which a phase reads from the preceding phase."""
         if phase not in self._contexts:
             days, before = self.settings.revision.days, phase_before(phase)
             earlier = recorded(self._tables, days_before(self.log_dates, days), phase=before)
@@ -64,7 +64,7 @@ class Records:
         return self._contexts[phase]
 
     def due(self, phase: str, want: Wanted) -> set[date]:
-        """Return the days on which a whole-day phase's rows are older than the units of which they are made."""
+        """Return the days on which a whole-day phase's rows are older than units of which they are made."""
         before, done = self.done[phase_before(phase)], self.done[phase]
         units = before.keys() | done.keys()
         context = self._context_of(phase) if units else {}

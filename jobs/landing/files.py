@@ -202,7 +202,8 @@ class Landing:
         days = set(map(_folder, self.all_days))
         wrong = [name for name in self._store.folders() if name.startswith("log_date=") and name not in days]
         named = ", ".join(wrong[:_NAMED])
-        return f"not read, because these names are not dates such as log_date=2026-01-05: {named}" if wrong else ""
+        said = "not read, because these names do not end in a date, as log_date=2026-01-05 does"
+        return f"{said}: {named}" if wrong else ""
 
     def check_days(self) -> None:
         """Raise NoLandingError if no day has a folder because the root lies above or below the landing."""

@@ -145,7 +145,7 @@ def _check_whole(file: Path) -> None:
         each.name == MANIFEST or (each.name != file.name and any(map(each.match, ranks)))
         for each in file.parent.iterdir()
     ):
-        raise NoRunError(f"{file} is the log of only one rank of a run: give its folder instead, {file.parent}")
+        raise NoRunError(f"{file} is the log of a single rank: give the run's folder, {file.parent}")
 
 
 def check_known(run: Run, read: ReadRun) -> None:

@@ -184,7 +184,7 @@ def other_day(run: Run, found: Analysis) -> Iterator[str]:
     if recorded is not None:
         yield f"All of its lines are of another day, the first of {recorded}: is it in the wrong folder?"
     elif first_us:
-        yield f"None of its lines is of that day: t0_us is {first_us}, no time in microseconds since 1970."
+        yield f"None of its lines is of that day: t0_us is {first_us}, not in microseconds since 1970."
 
 
 def manifest_template(found: Analysis) -> Iterator[str]:

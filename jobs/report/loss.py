@@ -189,7 +189,7 @@ _WORDS: Final = {
     "to_paper_ideal": "to the paper's ideal",
     "ideal": "at the paper's ideal",
     "outside_steps": "outside steps that stayed: outages, start-ups, checkpoints, steps done again",
-    "not_known": "not known, as no event says it",
+    "not_known": "not known, because no event states it",
     "productive": "productive",
 }
 """Figures of the view that are not causes; those have their own words."""

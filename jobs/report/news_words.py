@@ -128,7 +128,7 @@ def not_analysed_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     texts = [f"job {row['job_id']}, run {row['run_id']}: {why_in_no_figure(row)}" for row in rows]
     more = rows[0]["units"] - len(rows) if rows else 0
-    return [*texts, *([f"and {counted(more, 'more unit')} in no figure"] if more else [])]
+    return [*texts, *([f"and {counted(more, 'more unit')} that the figures leave out"] if more else [])]
 
 
 _STATES: Final = {

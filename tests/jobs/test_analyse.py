@@ -181,9 +181,7 @@ def test_a_run_in_the_folder_of_another_day_is_named(landing: Path, analyse: Ana
         begin_us = since_boot_us - min(each["t0_us"] for each in lines)
         moved_back = [each | {"t0_us": each["t0_us"] + begin_us} for each in lines]
         log.write_text("".join(f"{json.dumps(each)}\n" for each in moved_back))
-    none = (
-        f"None of its lines is of that day: t0_us is {since_boot_us}, no time in microseconds since 1970.\n"
-    )
+    none = f"None of its lines is of that day: t0_us is {since_boot_us}, not in microseconds since 1970.\n"
     assert none in analyse(moved).out
 
 
@@ -523,7 +521,7 @@ def test_a_rank_log_of_several_is_no_run_and_its_folder_is_named(
     first, second, *others = sorted(run.glob("rank-*.jsonl"))
     for each in others:
         each.unlink()
-    said = f"{first} is the log of only one rank of a run: give its folder instead, {run}\n"
+    said = f"{first} is the log of a single rank: give the run's folder, {run}\n"
     status, _, error = analyse(first)
     assert (status, error.endswith(said)) == (2, True)
     (run / "job.json").unlink()

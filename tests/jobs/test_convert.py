@@ -169,9 +169,7 @@ def test_times_that_are_no_dates_are_not_said_to_be_of_a_day(tmp_path: Path, cal
     (tmp_path / "t.json").write_text(json.dumps(trace))
     status, _, said = call(main, tmp_path / "t.json", "--landing", tmp_path / "landing", *TO)
     assert (status, said.count("\n")) == (1, 1)
-    assert re.search(
-        rf"t0_us is {begin_s}\d+, no time in microseconds since 1970: a night of {DAY} leaves", said
-    )
+    assert re.search(rf"t0_us is {begin_s}\d+, not in microseconds since 1970: a night of {DAY} leaves", said)
 
 
 def test_a_step_landed_twice_is_stored_once(tmp_path: Path, call: Ask) -> None:
