@@ -176,7 +176,7 @@ def say_killed(warehouse: Warehouse) -> int:
 
 
 def _outcome(error: BaseException) -> str:
-    """Return how a run ended that this error ended, as one of RUN_OUTCOMES."""
+    """Return the outcome, one of RUN_OUTCOMES, of a run that ended with this error."""
     if is_interruption(error):
         return RUN_INTERRUPTED
     return RUN_OUTCOMES[error.exit_status if isinstance(error, PlainError) else Exit.FAILED]

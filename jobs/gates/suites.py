@@ -134,7 +134,7 @@ class Suite(NamedTuple):
 
 
 class Suites:
-    """Suites of the tables that a phase publishes.
+    """Suites of expectations for the tables that one phase publishes.
 
     Raises SettingsError for a suite of any phase that cannot be read: one line with file and key.
     """

@@ -106,7 +106,7 @@ def _first(kind: str, texts: Mapping[date, Sequence[str]]) -> dict[date, list[No
 
 
 def slower_units(units: Iterable[Mapping[str, Any]], causes: Mapping[Unit, str]) -> dict[date, list[Notice]]:
-    """Name units that are slower than on earlier days, the slowest first, with the cause if it is known.
+    """Name units that are slower than on earlier days, the slowest first, and the cause if it is known.
 
     units  : of slower_of.
     causes : the largest that holds, by unit.

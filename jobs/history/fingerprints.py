@@ -35,7 +35,7 @@ class File(NamedTuple):
 
     @property
     def content(self) -> tuple[str, int, str | int]:
-        """Return the identity of a file's content: its digest, or else the time of its last change."""
+        """Return what identifies a file's content: its digest, or else the time of its last change."""
         return self.name, self.bytes, self.digest or self.modified_us
 
 
@@ -57,7 +57,7 @@ class Fingerprint(NamedTuple):
         return hashed([self.inputs, self.settings, self.version])
 
     def as_input(self, context: Mapping[date, str]) -> str:
-        """Return the hash of all that the next phase reads: this fingerprint and the context of its day.
+        """Return a hash of all that the next phase reads: the rows of this fingerprint and the day's context.
 
         context : for each day, what else that phase reads; empty if nothing
         """

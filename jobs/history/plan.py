@@ -43,7 +43,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Batch:
-    """Days that share a commit, and the units to do in each phase; phases of whole days do all units."""
+    """Days that share a commit, and the units to do in each phase; whole-day phases do all units."""
 
     log_dates: tuple[date, ...]
     units: Mapping[str, frozenset[Unit]]

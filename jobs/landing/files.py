@@ -84,7 +84,7 @@ class LandedFile(NamedTuple):
 
     @property
     def is_log_of_other_tool(self) -> bool:
-        """Return whether the file's name allows that another tool wrote the file."""
+        """Return whether another tool may have written a file of this name."""
         is_other = _OTHERS.fullmatch(self.name) is not None and not self.is_one_of(*_OWN)
         return is_other and not self.unit.is_of_day
 

@@ -82,7 +82,7 @@ def _exactly(file: BinaryIO, size: int) -> bytes:
 def grown(
     units: Mapping[Unit, Sequence[LandedFile]], known: Mapping[Unit, Mapping[str, int]]
 ) -> dict[Unit, list[LandedFile]]:
-    """Return manifest and rank logs of each run whose rank logs all changed size since the last reading.
+    """Return manifest and rank logs of each run all of whose rank logs have changed size since the last look.
 
     A step counts once all ranks have logged it: where one log has not grown, no more steps are complete.
 

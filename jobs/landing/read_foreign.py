@@ -30,7 +30,7 @@ _MOST_BROKEN: Final = 20
 
 
 class _PartsError(Exception):
-    """Raised with the reject of the file opened last if reading a run's parts fails."""
+    """Raised if reading a run's parts fails; holds the reject of the file that was opened last."""
 
     def __init__(self, reject: Reject) -> None:
         super().__init__(reject.detail)
@@ -180,7 +180,7 @@ class ForeignUnit:
         return manifest | facts | {"left_out": run.left_out | self._filled(run)}
 
     def _filled(self, run: ForeignRun) -> Counter[str]:
-        """Count fields that are missing in the user's manifest and that the log states."""
+        """Count the fields that the logs state and the user's manifest lacks."""
         if self._given is None or not self._rows.part.manifests:
             return Counter()
         lacking = [name for name in SIZES if name in run.manifest and name not in self._given]

@@ -96,7 +96,7 @@ def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
 
 
 def _with_jobs(part: LandedUnits) -> list[UnitAccount]:
-    """Return the accounts of a task with one part, with the row of jobs added again."""
+    """Return the account of a task with one part, with the row of jobs that was transported beside it."""
     (account,) = part.accounts
     for row in part.jobs.drop_columns(list(UNIT_KEY)).to_pylist(maps_as_pydicts="strict"):
         account.job = row
@@ -128,7 +128,7 @@ def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
 
 
 def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bounds) -> list[list[UnitPart]]:
-    """Pack units into tasks of about equal bytes, with neighbours together; `least` tasks if possible.
+    """Pack units into tasks of about equal bytes, neighbours together; at least `least` tasks if possible.
 
     A large unit is split into tasks of its own, by files.
     """

@@ -67,7 +67,7 @@ class Database:
         return f"it {'is a table of' if is_table else 'lies in'} the warehouse {outer}"
 
     def stated(self) -> tuple[bytes | None, ...]:
-        """Return the record of the latest publication; it differs between publications."""
+        """Return the record of the latest publication, by which a caller sees whether a newer one exists."""
         return self._own.stated(), self._ingested.stated()
 
     def home(self, name: str) -> DeltaTables:

@@ -82,7 +82,7 @@ def build_program(shape: JobShape) -> list[ProgramOp]:
 
 
 def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[int]]:
-    """Return the numbers of the ops of each rendezvous."""
+    """Return the ops that wait for each other, as lists of numbers by the name of their meeting."""
     found: dict[Hashable, list[int]] = defaultdict(list)
     for op in ops:
         if op.meeting is not None:

@@ -163,7 +163,7 @@ def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
 
 
 def some_window(rng: np.random.Generator, setting: Setting) -> Window:
-    """Draw a window: all steps in two of three cases, else a stretch of at least a fifth of them."""
+    """Draw a window: all steps with a probability of 2/3, else a stretch of at least a fifth of them."""
     share, place, is_part = rng.uniform(0.2, 0.8), rng.random(), rng.random() < 1 / 3
     if not is_part:
         return ALWAYS

@@ -71,7 +71,7 @@ class Step(NamedTuple):
 
 
 class StepOps(NamedTuple):
-    """Ops of a step, the number of chunks, and the keys of shared collectives if all of them have keys."""
+    """Ops of a step, its number of chunks, and keys of its collectives if every collective has one."""
 
     ops: Ops
     chunks: int
@@ -94,7 +94,7 @@ def step_of(trace: RankTrace, position: int) -> Step:
 
 
 def of_all_dp_ranks(step: Step, place: Place) -> Flags:
-    """Return a mask of collectives over all dp ranks. Raises RefusalError if groups are not named or hybrid.
+    """Return a mask of collectives over all dp ranks. Raises RefusalError for unnamed or hybrid groups.
 
     Batched sends and recvs name no group; without a pipeline they are an exchange of all with all.
     """

@@ -257,7 +257,7 @@ def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter
 
 
 def row_of(step: int, ops: Iterable[Op], rank: PlacedRank, left_out: Counter[str]) -> dict[str, Any]:
-    """Return columns of rank_steps for one iteration of a rank; times count from its own zero. [ns]"""
+    """Return columns of rank_steps for one iteration of a rank; its times count from its start. [ns]"""
     recorded = [(name, op) for op in ops for name in OPS[op.name]]
     kept = [(name, op) for name, op in recorded if name not in rank.idle]
     count(left_out, "transfers at an end of the pipeline, which move nothing", len(recorded) - len(kept))

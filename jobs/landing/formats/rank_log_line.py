@@ -71,7 +71,7 @@ class LineError(Exception):
 def judged(
     lines: Iterable[tuple[int, bytes]], judge: Callable[[bytes], Found], rejects: list[Reject]
 ) -> Iterator[tuple[int, Found]]:
-    """Judge lines that are not blank; yield each number with the result of `judge`.
+    """Judge lines that are not blank; yield each line's number with the result of `judge`.
 
     rejects : gets the lines of which `judge` raises LineError
     """

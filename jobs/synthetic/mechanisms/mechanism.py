@@ -77,7 +77,7 @@ class Mechanism(ABC):
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     def culprits(self, place: Place) -> Culprits:
-        """Return the culprits of the mechanism in a job, as the truth names them."""
+        """Return the culprits of the mechanism in a job, in the form of the truth file."""
         del place
         return NO_CULPRIT
 
@@ -87,7 +87,7 @@ class Mechanism(ABC):
         return {}
 
     def part(self, first: int, end: int) -> Self | None:
-        """Return the mechanism within recorded steps [first, end), counted from there; None if absent."""
+        """Return the mechanism within recorded steps [first, end), as new steps from 0; None if not active."""
         del first, end
         return self
 
