@@ -1,4 +1,4 @@
-"""Timers for Megatron-LM (core 0.12 and later) that replace `config.timers`, which wraps every op.
+"""Timers for Megatron-LM (core 0.12 and later) in place of `config.timers`, which Megatron runs around ops.
 
 timers = RankLogTimers(config.timers, recorder, first_step=iteration)
 timers.install(config, optimizer.config)

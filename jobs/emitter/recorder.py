@@ -47,7 +47,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def never_raises(method: Call) -> Call:
-    """Decorate a function so that an exception ends the recording, not the training, and returns None."""
+    """Decorate a function so that an exception in it ends the recording, not the training."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -26,7 +26,7 @@ _HOUR_S: Final = 3600.0
 def training_time_texts(
     warehouse: Warehouse, log_dates: Sequence[date], job_slowdown: pa.Table
 ) -> dict[date, list[str]]:
-    """Return one sentence for each unit with more training time than GPU-hours, by day.
+    """Return, by day, one sentence for each unit with more training time than its GPU-hours allow.
 
     job_slowdown : rows of these days
     """

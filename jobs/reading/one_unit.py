@@ -59,11 +59,11 @@ class OneUnit(ABC):
 
     @abstractmethod
     def _recorded(self) -> tuple[pa.Table, Mapping[str, Any]]:
-        """Return rows of rank_steps with the simulated columns, and the manifest."""
+        """Return the unit's rows of rank_steps, in columns that the simulation uses, and its manifest."""
 
     @abstractmethod
     def _stored(self) -> StoredCauses | None:
-        """Return the stored results of the unit, from which causes are answered; None if there are none."""
+        """Return the unit's stored results, which answer for causes without a replay; None if there are none."""
 
     @property
     def causes(self) -> Rows:

@@ -48,7 +48,7 @@ class Sources(NamedTuple):
 
 
 def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
-    """Return two sides of a text's units: `days` days before a day, and as many from that day on.
+    """Return two sides, of the units that a text names: `days` days before a day, and as many from it on.
 
     Raises ValueError if the text itself names days.
     """

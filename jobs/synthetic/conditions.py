@@ -90,7 +90,7 @@ class Place:
 
 
 class Conditions:
-    """Conditions of a job, healthy until mechanisms change them. Times are in seconds, work is relative.
+    """Conditions of a job, healthy until mechanisms change them. Times in seconds, work relative to usual.
 
     A compute takes (linear + quadratic work) * weight of its chunk + fixed time of its chunk, everything else
     its usual time; all of it times `factor` and noise, and `added_s` on top.

@@ -98,7 +98,7 @@ class Format(Protocol):
 
 
 def sound(rows: Rows, limits: Mapping[str, Any], first: int) -> tuple[Rows, list[Reject]]:
-    """Split rows into valid rows and rejects, numbered from `first` on.
+    """Split rows, whose numbers begin at `first`, into valid rows and rejects.
 
     limits : LIMITS of a good manifest, or nulls
     """

@@ -203,7 +203,7 @@ def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
 
 
 def _roles(step: Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags, Floats]:
-    """Return masks of collectives that gather parameters and that reduce gradients, and the cuts of computes.
+    """Return masks of collectives that gather parameters or reduce gradients, and where these cut computes.
 
     is_shared : collectives of all dp ranks
     turns_us : launches of computes that begin a backward pass

@@ -75,7 +75,7 @@ class _Events:
         count(self._left_out, "beginnings of ops that did not end", sum(map(len, self._open.values())))
 
     def from_zero(self, step: int, ops: Sequence[Op]) -> list[Op]:
-        """Return ops of an iteration, with times from its zero, which is the first event of any rank. [ns]"""
+        """Return ops of an iteration, with times since the iteration's first event on any rank. [ns]"""
         zero_us = self._zeros_us[step]
         return [op._replace(begin=(op.begin - zero_us) * _NS, end=(op.end - zero_us) * _NS) for op in ops]
 

@@ -87,7 +87,7 @@ class Mechanism(ABC):
         return {}
 
     def part(self, first: int, end: int) -> Self | None:
-        """Return the mechanism within recorded steps [first, end), as new steps from 0; None if not active."""
+        """Return the mechanism within recorded steps [first, end), numbered from 0; None if never active."""
         del first, end
         return self
 
