@@ -54,7 +54,7 @@ class Database:
             raise QuestionError(f"no tables in {self.root}: {meant or to_do}")
 
     def _around(self) -> str:
-        """Name the warehouse of which this root is a part; empty if there is none."""
+        """Name the warehouse of which this root is a part; empty for a root outside of warehouses."""
         above, _, name = self.root.rpartition("/")
         if is_url(self.root):
             is_table = name in TABLES and DeltaTables(above).is_there(name)

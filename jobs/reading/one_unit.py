@@ -63,7 +63,7 @@ class OneUnit(ABC):
 
     @abstractmethod
     def _stored(self) -> StoredCauses | None:
-        """Return the unit's stored results, which answer for causes without a replay; None if there are none."""
+        """Return the unit's stored results, which answer for causes without a replay; None if not stored."""
 
     @property
     def causes(self) -> Rows:

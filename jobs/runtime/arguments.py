@@ -235,7 +235,7 @@ class Command(click.Command):
 
 
 def _value_of(name: str, args: Sequence[str]) -> str:
-    """Return the value that typed arguments give to an option, quoted for a shell; empty if there is none."""
+    """Return the value that typed arguments give to an option, quoted for a shell; empty without a value."""
     for each, behind in zip_longest(args, args[1:], fillvalue=""):
         typed, is_one, value = each.partition("=")
         if typed == name and (found := value if is_one else behind):

@@ -40,7 +40,7 @@ class Actions(NamedTuple):
     chunk: Ints
 
     def of(self, kernels: Kernels) -> Ints:
-        """Return the index of the action in which each kernel was launched; -1 if there is none."""
+        """Return the index of the action in which each kernel was launched; -1 outside of actions."""
         place = np.searchsorted(self.start_us, kernels.launch_us, side="right") - 1
         return np.where(kernels.launch_us < self.end_us[place], place, -1)
 
