@@ -95,7 +95,7 @@ def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
 
 
 def recorded_day(rows: pa.Table) -> date | None:
-    """Return the UTC date of the first line whose t0_us can be a time since 1970; None without such a line."""
+    """Return the UTC date of the first line whose t0_us can be a time since 1970; None if all lack one."""
     earliest, latest = (round(each * 1e6) for each in T0_IN_S)
     t0_us = rows["t0_us"]
     is_time = pc.and_(pc.greater_equal(t0_us, earliest), pc.less(t0_us, latest))

@@ -95,7 +95,7 @@ def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
 
 
 def host_day(worker_slowdown: DataFrame) -> DataFrame:
-    """Return numbers of workers and units, and the slowdown, of each logged host; one row per day and host."""
+    """Return numbers of workers and units, and slowdowns, of each logged host; one row per day and host."""
     figures = {
         "workers": "count(*)",
         "worker_slowdown_max": "max(slowdown)",
