@@ -49,7 +49,7 @@ _ROOM: Final = 400
 
 
 def reply(rows: Sequence[Mapping[str, Any]], *, first: int = 0, **about: object) -> str:
-    """Return one reply as JSON: the facts `about` an answer, and the rows from row `first` on that fit in.
+    """Return one reply as JSON: the facts `about` an answer, and as many rows from `first` on as fit.
 
     Values that are null are left out; long texts and lists are cut, and say so.
     """

@@ -41,7 +41,7 @@ def training_time_texts(
 
 
 def _too_many_steps(row: Mapping[str, Any]) -> str:
-    """Return a sentence if all steps that were not lost, at the recorded step time, exceed the GPU-hours."""
+    """Return a sentence if the steps kept, at the recorded step time, take more GPU-hours than there were."""
     steps, step_s, gpus = row["steps_kept"], row["actual_step_s"], row["world_size"]
     outages = row["outage_s"] * gpus / _HOUR_S - row["outage_gpu_hours"]
     wanted, there = steps * step_s * gpus / _HOUR_S, row["scheduled_gpu_hours"] + outages

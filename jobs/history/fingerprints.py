@@ -57,7 +57,7 @@ class Fingerprint(NamedTuple):
         return hashed([self.inputs, self.settings, self.version])
 
     def as_input(self, context: Mapping[date, str]) -> str:
-        """Return a hash of all that the next phase reads: the rows of this fingerprint and the day's context.
+        """Return a hash of all that the next phase reads: this fingerprint, and the context of its day.
 
         context : for each day, what else that phase reads; empty if nothing
         """
