@@ -1,4 +1,4 @@
-"""# Backfill: runs phases of the night over a range of days
+"""# Backfill: runs the phases of the night over a range of days
 
 Triggered by hand, with a form that is checked before anything starts. Does what of the range is not done,
 or was done from other data, under other settings that matter, or by another version; everything else is

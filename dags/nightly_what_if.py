@@ -1,4 +1,4 @@
-"""# A night of the fleet: finds which training jobs straggled, and the cost
+"""# A night of the fleet: finds which training jobs straggled, and what that cost
 
 Takes the rank logs of one day from the landing and publishes what each job would have cost without
 stragglers.

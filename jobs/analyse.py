@@ -95,7 +95,7 @@ def main(args: Arguments) -> int:
 
 
 def _not_written(page: Path, content: bytes) -> str:
-    """Write the page; return why the page could not be written, or an empty text."""
+    """Write the page; return why this was impossible, or an empty text if the page was written."""
     try:
         page.write_bytes(content)
     except OSError as error:
@@ -226,7 +226,7 @@ def _time(found: Analysis) -> Iterator[str]:
 
 
 def _beside(folder: Path) -> Path:
-    """Return the folder beside the logs' own folder, or beside the landing that contains the logs."""
+    """Return the default folder for the page: the parent of the logs' folder, or of their landing."""
     found = folder.resolve()
     found = found if found.is_dir() else found.parent
     while "=" in found.name:

@@ -1,4 +1,4 @@
-"""Backfill: run phases over a range of days, in batches that share a session, gates and commits.
+"""Backfill: run phases over a range of days, in batches of days that are checked and committed together.
 
 What is done and unchanged is skipped, so an interrupted backfill continues when started again. history.plan
 decides what is done, history.do_batches does it.
@@ -66,7 +66,7 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
 
 
 def _estimate(seconds_of: Sequence[tuple[str, float | None]]) -> str:
-    """Describe how long these phases are expected to take, and name those that no run has measured."""
+    """Describe how long these phases are expected to take, and name the phases that no run has measured."""
     known = [seconds for _, seconds in seconds_of if seconds is not None]
     if not known:
         return "; no run was measured here yet, so the time is not known" if seconds_of else ""
@@ -115,7 +115,7 @@ def days_between(first: date, last: date) -> list[date]:
 
 
 def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], list[str]]:
-    """Return settings, days and phases from the arguments. Raises SettingsError if they are contradictory."""
+    """Return settings, days and phases from the arguments. Raises SettingsError if arguments conflict."""
     log_dates, phases = days_between(args.first, args.last), args.phases or list(PHASE_NAMES)
     if args.warehouse_new is None:
         return settings, log_dates, phases
@@ -140,7 +140,7 @@ def dry_run(settings: Settings, args: Arguments) -> None:
 def _check_jobs(
     settings: Settings, job_ids: Collection[str], log_dates: list[date], phases: list[str]
 ) -> None:
-    """Raise SettingsError for the first requested job that has no unit on these days, if others have some."""
+    """Raise SettingsError for the first requested job without a unit on these days, if others have one."""
     left, names = {*job_ids}, set[str]()
     for some in in_batches(log_dates, settings) if left else ():
         units = set(Landing(settings.paths.landing, some).units) if Phase.INGEST in phases else set()

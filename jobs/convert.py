@@ -106,7 +106,7 @@ def _converted(args: Arguments) -> int:
 
 
 def _run(paths: Sequence[Path]) -> tuple[Run, list[str]]:
-    """Return the run in a folder or made of the given files, and the names of the folder's other files.
+    """Return the run in a folder, or a run made of the given files, and the names of files that are not read.
 
     Raises NoRunError for a folder without a run, or with several, and for what does not exist.
     """
@@ -164,7 +164,7 @@ def _judged(outcome: Analysis, how: str | None, facts: Mapping[str, object], *un
 
 
 def _of_conversion(found: Conversion) -> dict[str, object]:
-    """Return facts read from the logs, for programs."""
+    """Return what the logs state as one mapping, which `--format json` prints for programs."""
     return {
         **{name: found.job[name] for name in _SAID},
         "ops": found.ops,
@@ -201,7 +201,7 @@ def _report(found: Conversion) -> Iterator[str]:
 
 
 def _refuse_other_day(found: Conversion, log_date: date) -> None:
-    """Raise ConversionError if a night of that date would leave out every line of the logs."""
+    """Raise ConversionError if no line has a time of that date, because a night would leave out all lines."""
     kept, _ = of_log_date(found.rows, {"log_date": log_date}, SimulationSettings().log_day_margin_s)
     if found.rows.num_rows and not kept.num_rows:
         day, leaves = recorded_day(found.rows), f"a night of {log_date} leaves all of them out"
@@ -209,7 +209,7 @@ def _refuse_other_day(found: Conversion, log_date: date) -> None:
             raise ConversionError(f"its lines are of {day}: {leaves}. Use --log-date {day}")
         first_us = min(found.rows["t0_us"].drop_null().to_pylist())
         raise ConversionError(
-            f"its lines are of no day, as t0_us is {first_us}, no time in microseconds since 1970: {leaves}. "
+            f"its lines state no day: t0_us is {first_us}, not in microseconds since 1970: {leaves}. "
             "`straggler analyse` reads the log as it is"
         )
 

@@ -110,7 +110,7 @@ def converted(content: bytes, source: str, given: Given, most: int) -> list[Reco
 
 
 def of_day(records: Sequence[Record], day: date, left_out: Counter[str]) -> Iterator[Record]:
-    """Yield the events of a day; an event that is still open at midnight is moved to the start of the day."""
+    """Yield the events of a day; an event that is open since an earlier day moves to the start of the day."""
     midnight = datetime.combine(day, time(), UTC)
     ended: dict[tuple[object, ...], datetime] = {}
     for each in records:
@@ -151,7 +151,7 @@ def _write_day(landing: Path, day: date, name: str, kept: Collection[Record]) ->
 
 
 def _write(landing: Path, day: date, name: str, records: Iterable[Record]) -> Path:
-    """Write a file atomically; the same output gives the same file."""
+    """Write a day's file of health atomically; the same events give the same bytes."""
     folder = landing / f"log_date={day}"
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / f".{name}.{os.getpid()}.tmp"

@@ -61,7 +61,7 @@ def page(answers: Sequence[tuple[SqlFile, Result]], head: str = _HEAD) -> str:
 
 
 def _recipes(reader: Reader) -> tuple[Sequence[SqlFile], str]:
-    """Return the recipes and the head of the page, with the names of jobs and days in this warehouse."""
+    """Return the recipes and the page's head, in which this warehouse's jobs and days replace the demo's."""
     own = reader.rows(_OWN).to_pylist()
     if not own or set(_DEMO_JOBS) & set(job_ids(reader)):
         return RECIPES, _HEAD

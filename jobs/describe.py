@@ -172,7 +172,7 @@ def _describe_sql(file: SqlFile, form: str | None, *, is_sql: bool) -> None:
 
 
 def _columns(file: SqlFile) -> list[Entry]:
-    """Return the columns of a view or query, with their meanings in the tables it reads if those agree.
+    """Return a view's or query's columns; meanings come from the tables that it reads, if these agree.
 
     What it says itself follows: a row may have only a part of what the table's column has.
     """
@@ -195,7 +195,7 @@ def _columns(file: SqlFile) -> list[Entry]:
 
 
 def _said_of(column: str, file: SqlFile) -> str:
-    """Return the sentences of a view or query that name this column; ignore columns without an underscore."""
+    """Return the sentences of a description that name this column; none for a name without an underscore."""
     sentences = re.split(r"(?<=[.])\s+", file.meaning) if "_" in column else []
     return " ".join(each for each in sentences if re.search(rf"\b{column}\b", each))
 

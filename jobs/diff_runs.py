@@ -68,7 +68,7 @@ def _notes(found: Found, divided: Divided | None, why_not: str) -> Iterator[str]
 
 
 def course(letter: str, side: Side) -> Iterator[str]:
-    """Describe the course of a side that changes its level, or drifts: the interval takes it as given."""
+    """Yield a sentence on how the step time of a side changes over days or steps; none if it is steady."""
     noise = side.noise()
     if noise is None or len(noise.levels) == 1:
         return
@@ -95,7 +95,7 @@ def says(found: Found) -> str:
 
 
 def page(found: Found, notes: Sequence[str], a: Sources, b: Sources) -> bytes:
-    """Return the page of a comparison; without timelines if a side's recorded ops are not known."""
+    """Return the page of a comparison; it has no timelines if the recorded ops of a side cannot be read."""
     steps: list[Step] = []
     try:
         read = [each.ops[-1]() for each in (a, b)] if found.a.is_replayed and found.b.is_replayed else []
@@ -113,7 +113,7 @@ def _of_side(side: Side) -> dict[str, object]:
 
 
 def _print(found: Found, notes: list[str], args: Arguments) -> None:
-    """Print the answer: as one object in JSON, and as rows only in other formats for programs."""
+    """Print the answer: JSON is one object; in CSV and with tabs, sentences go to standard error."""
     if args.format == "json":
         answer = {
             "a": _of_side(found.a),

@@ -58,7 +58,7 @@ def _window(args: Arguments) -> tuple[date, date]:
 
 
 def _check(reader: Reader, args: Arguments, of_window: str) -> None:
-    """Raise QuestionError if no row has the named job or team, or no row of the window the host."""
+    """Raise QuestionError for a job or team without any row, or a host without a row in the window."""
     for name in ("job_id", "team"):
         asked = getattr(args, name)
         if asked is None:
@@ -84,7 +84,7 @@ def _not_in_window(reader: Reader, args: Arguments) -> str:
     if args.host not in served:
         return f"no host {args.host}: {suggestion(args.host, list(served))}"
     on = _days(served[args.host])
-    return f"host {args.host} served in no replayed job {_in_window(args)}; it did on {on}"
+    return f"host {args.host} served no replayed job {_in_window(args)}; it served on {on}"
 
 
 def _not_analysed(reader: Reader, args: Arguments) -> str:
@@ -114,7 +114,7 @@ def _days(known: Mapping[str, Any]) -> str:
 
 
 def _of_host(host: str, of_window: str) -> str:
-    """Return SQL for the waste in units that the host served, by the slowest worker of each host.
+    """Return SQL for the waste in units that the host served, judged by the slowest worker of each host.
 
     Two rows a unit: one of this host, and one, with host null, of the mean over its other hosts.
     """
@@ -144,7 +144,7 @@ def _has_label(label: tuple[str, str] | None) -> str:
 
 
 def _row(found: Comparison) -> dict[str, object]:
-    """Return a row of the answer; saved GPU-hours are those of the days after, times the drop in waste."""
+    """Return a row of the answer; saved GPU-hours are the GPU-hours after the fix times the drop in waste."""
     difference, hours = found.difference, found.gpu_hours_after
     is_known = hours is not None and difference.is_clear
     return {

@@ -1,4 +1,4 @@
-"""Changes: the day since which a job takes longer or loses more time, the cause, and what else changed.
+"""Changes: since which day a job takes longer or loses more time, by which cause, and what else changed then.
 
 `straggler changes --job-id gpt-175b` finds the days, over all runs of a job, from which on its step time,
 what it loses or a cause is on another level. Without a job, of all. --from DATE shows changes since that day,
@@ -40,7 +40,7 @@ _MOST_NEWS: Final = 10
 
 
 def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]:
-    """Return the latest changes of one job or of all jobs first, and the units of the job with most units.
+    """Return all changes, the latest first, and the units of the job that has the most units.
 
     A level is known by the days before it: those before args.first are read too.
     Raises QuestionError for an unknown job.

@@ -56,7 +56,7 @@ def main(args: Arguments) -> int:
 
 
 def _plan(args: Arguments) -> Fleet:
-    """Draw the fleet; raise ValueError if a history does not fit into the given number of ops."""
+    """Draw the fleet. Raises ValueError if a history does not fit into the given number of ops."""
     if not args.history:
         return plan_fleet(args.jobs, args.days or 1, args.seed, args.first_day, args.most_ops or MOST_OPS)
     jobs, days = args.jobs or paper.JOBS, args.days or paper.DAYS

@@ -1,4 +1,4 @@
-"""What if: replay one unit with a cause or a custom scenario fixed.
+"""What if: replay one unit with a cause fixed, or with ops that match a predicate ideal or scaled.
 
 `straggler what-if --job-id J --fix slow_worker`: this cause fixed, as in job_causes and the report.
 `--fix "op_type = 'forward-compute' AND pp_rank = 3"`: these ops ideal; with `--set 0.9` each takes 0.9 times
@@ -42,7 +42,7 @@ def _heading(unit: Unit, answers: Answers) -> str:
 
 
 def _overlap(answers: Answers, factor: float | None) -> str:
-    """Explain why several scenarios together save another time than their sum; empty for one scenario."""
+    """Compare the saving of several fixes together with the sum of each alone; empty for a single fix."""
     *single, together = answers.answers
     if not single:
         return ""
@@ -108,7 +108,7 @@ def _result(answers: Sequence[Answer], factor: float | None) -> Result:
     AS_LISTS,
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
-    """Replay one unit with a cause fixed, or with some ops ideal or scaled, and all other ops as recorded."""
+    """Replay one unit with a cause fixed, or with some ops ideal or scaled and all other ops as recorded."""
     with unit_to_replay("what_if", reader, args) as (unit, rank_steps, manifest):
         stored = read_causes(reader, unit)
         found = replay_fixes(rank_steps, manifest, args.fix, args.factor, settings.simulation, stored)

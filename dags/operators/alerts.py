@@ -55,7 +55,7 @@ def alert_failure(context: "Context") -> None:
 
 
 def alert_warnings(context: "Context") -> None:
-    """Post changes, actions and warnings of a night, or of a round of `watch`, from the task's XCom."""
+    """Post the changes, actions and warnings that the task's XCom has, of a night or a round of `watch`."""
     task = context["task_instance"]
     summary = task.xcom_pull(task_ids=task.task_id)
     if not isinstance(summary, dict):

@@ -73,7 +73,9 @@ def _connected() -> tuple[str, Mapping[str, object]]:
     master = f"{spark.host}:{spark.port}" if spark.port else spark.host
     conf = spark.extra_dejson.get("conf", {})
     if not isinstance(conf, Mapping):
-        raise WrongSettings(f"the connection {SPARK}: conf in its extra is no object of names and values")
+        raise WrongSettings(
+            f"the connection {SPARK}: `conf` in its extra must be an object of names and values"
+        )
     return master or "", conf
 
 
@@ -186,7 +188,7 @@ class SparkSubmitOperator(BashOperator):
         self.log.info("Spark's settings of %s: %s", SPARK, listed or "none")
 
     def _arguments(self) -> list[str]:
-        """Return the arguments of spark-submit that say what to run."""
+        """Return the arguments of spark-submit that name the entry point and its options."""
         asked = self.env or {}
         places = {f"--{name}": asked[name.upper()] for name in ("landing", "warehouse", "settings")}
         return [
@@ -209,7 +211,7 @@ class SparkSubmitOperator(BashOperator):
         raise AirflowException(f"{self.task_id}: exit status {done.exit_code}: {done.output}")
 
     def _asked(self) -> dict[str, str]:
-        """Return the request: log date and arguments of the entry point."""
+        """Return what a run was asked to do: log date and arguments of the entry point."""
         asked = self.env or {}
         words = " ".join(asked["ARGUMENTS"].split())
         return {key: value for key, value in (("log_date", asked["LOG_DATE"]), ("asked", words)) if value}

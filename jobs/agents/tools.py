@@ -49,7 +49,7 @@ _ROOM: Final = 400
 
 
 def reply(rows: Sequence[Mapping[str, Any]], *, first: int = 0, **about: object) -> str:
-    """Return as JSON the facts `about` an answer, and as many rows from `first` on as fit into one reply.
+    """Return one reply as JSON: the facts `about` an answer, and as many rows from `first` on as fit.
 
     Values that are null are left out; long texts and lists are cut, and say so.
     """
@@ -125,7 +125,7 @@ def _tool(ask: _Asks[Given]) -> _Asks[Given]:
 
 
 class Tools:
-    """Answers from the warehouse in the settings; each reads the publication that is then the latest."""
+    """Tools that answer from the warehouse in the settings; each call reads the latest publication."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -164,7 +164,7 @@ class Tools:
 
     @_tool
     def why_slow(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> str:
-        """Return why one job is slow: its slowdown, causes, culprits, time saved by fixes, and doubts.
+        """Return why one job is slow: slowdown, causes, culprits, time saved by fixes, reasons for doubt.
 
         Without run_id and log_date: its latest day. Shares are of the recorded step time; those that fixes
         save (time_saved_fraction) do not add up, those that are lost (lost_fraction) do.
@@ -282,13 +282,13 @@ class Tools:
 
     @contextmanager
     def _reader(self) -> Iterator[DuckDbReader]:
-        """Yield a reader of the latest publication, because this process may outlive many nights."""
+        """Yield a reader of the latest publication, anew in each call: a server may run for many nights."""
         with closing(DuckDbReader(opened(self._settings))) as reader:
             yield reader
 
 
 def _cause(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a job_causes row that a team lead needs, in words."""
+    """Return a row of job_causes in words, with only the columns that a team lead needs."""
     flag = row["flag_reason"]
     doubt = None if flag is None else OF_FLAG.get(flag, flag)
     return {name: row[name] for name in _OF_CAUSE} | {

@@ -21,7 +21,7 @@ from .step_clocks import Mark
 
 
 def follow_ddp(model: Any, recorder: Recorder) -> None:
-    """Record forwards, backwards, and gradient reduction that remains after each backward.
+    """Record forwards, backwards, and the wait for gradient reduction after each backward.
 
     Communication hooks of the model stay as they are.
     """
@@ -52,7 +52,7 @@ class _Follower:
 
     @never_raises
     def _goes_back(self, _gradient: Any) -> None:
-        """Start the backward op; time between forward and backward, as for the loss, counts as forward."""
+        """Start the backward op; the time since the forward, such as the loss's, counts as forward."""
         self._passes("forward-compute", self._microbatch)
         when_gradients_are_there(self._went_back)
 
@@ -84,5 +84,5 @@ def with_gradients(output: Any) -> Iterator[Any]:
 
 
 def when_gradients_are_there(call: Any) -> None:
-    """Queue a callback that runs at the end of the current backward, in order, as DDP does."""
+    """Queue a callback for the end of the current backward; callbacks run in the order of queueing."""
     torch.autograd.Variable._execution_engine.queue_callback(call)  # noqa: SLF001  # it has no other name

@@ -125,7 +125,7 @@ class _Follower:
 
     @never_raises
     def _will_gather_again(self, _chunk: int, _gradient: Any) -> None:
-        """End the previous compute; time between forward and backward counts as forward."""
+        """End the previous compute; the time between a forward and its backward counts as forward."""
         self._cut()
         if self._direction == "forward":
             self._direction = "backward"
@@ -171,7 +171,7 @@ class _Follower:
         self._chunk, self._start = chunk, self.recorder.mark()
 
     def _cut(self) -> None:
-        """End the current piece of a compute."""
+        """End the current piece of a compute, at a collective or at the end of the pass."""
         start, self._start = self._start, None
         if start is not None and self._direction is not None:
             compute = (f"{self._direction}-compute", self._microbatch, self._chunk)

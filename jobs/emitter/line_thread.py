@@ -65,7 +65,7 @@ class LineThread:
         self._has_warned = False
 
     def put(self, line: object) -> None:
-        """Queue a line, or drop it if the store is too far behind. This function never waits."""
+        """Queue a line, or drop it if too many lines are waiting for the store. This function never waits."""
         if self._thread is None or not self._thread.is_alive():
             self._queue, self._not_written = queue.Queue(MOST_WAITING), 0  # a fork may have left locks in it
             arguments = (self._queue,)

@@ -1,4 +1,4 @@
-"""Timers for Megatron-LM (core 0.12 and later) that replace `config.timers`, which wraps every op.
+"""Timers for Megatron-LM (core 0.12 and later) in place of `config.timers`, which Megatron runs around ops.
 
 timers = RankLogTimers(config.timers, recorder, first_step=iteration)
 timers.install(config, optimizer.config)
@@ -44,14 +44,14 @@ def waits_for_transfers(config: Any) -> bool:
 
 
 def is_tied(model: Any) -> bool:
-    """Return whether the first and last stages share the embedding and so reduce its gradients together."""
+    """Return whether the first and last stages share the embedding, and so reduce its gradients together."""
     while hasattr(model, "module"):
         model = model.module
     return bool(getattr(model, "share_embeddings_and_output_weights", False))
 
 
 def follow_microbatches(timers: Any) -> None:
-    """Wrap the functions that run one microbatch through one chunk, to inform the timers."""
+    """Wrap the functions that run one microbatch through one chunk, so that the timers know both numbers."""
     schedules: Any = importlib.import_module("megatron.core.pipeline_parallel.schedules")
     forward, backward = schedules.forward_step, schedules.backward_step
 
@@ -74,7 +74,7 @@ def follow_microbatches(timers: Any) -> None:
 
 
 def follow_transfers(timers: Any) -> None:
-    """Wrap the function that makes all transfers, which is a method since core 0.14."""
+    """Wrap the function that makes all transfers; since core 0.14 it is a method."""
     module = importlib.import_module("megatron.core.pipeline_parallel.p2p_communication")
     holder: Any = getattr(module, "P2PCommunicator", module)
     communicate: Callable[..., Any] = holder._communicate  # noqa: SLF001  # what all its callers go through
@@ -199,7 +199,7 @@ class RankLogTimers:
 
     @never_raises
     def computes(self, chunk: int, microbatch: int) -> None:
-        """Set the microbatch and chunk of the next compute."""
+        """Set the microbatch and chunk that the next compute is recorded with."""
         self._place = (microbatch, chunk)
 
     @never_raises
@@ -228,7 +228,7 @@ class RankLogTimers:
 
     @never_raises
     def moves(self, requests: Any, /, **what: Any) -> None:
-        """Record which transfers a call really made, and replace its pending requests by recording ones."""
+        """Record which transfers a call made, and wrap its pending requests so that waits are recorded."""
         sent = {"send_next": what["tensor_send_next"], "send_prev": what["tensor_send_prev"]}
         moved = [name for name, tensor in sent.items() if tensor is not None]
         moved += [name for name in ("recv_prev", "recv_next") if what[name]]
@@ -260,7 +260,7 @@ class RankLogTimers:
         self._place, self._is_tied = (-1, 0), False
 
     def _is_one_of_its_stream(self, op: str) -> bool:
-        """Return whether to record a transfer now, so that the k-th transfer belongs to the k-th compute.
+        """Return whether to record a transfer, given that the k-th transfer belongs to the k-th compute.
 
         One that moves nothing is recorded where the k-th transfer would else not be the k-th compute's.
         """

@@ -96,7 +96,7 @@ class _Follower:
         schedule._loss_fn = with_loss  # noqa: SLF001  # the same
 
     def follow_transfers(self, schedules: Any) -> None:
-        """Wrap the function that makes all transfers."""
+        """Wrap the schedule's function that makes all transfers."""
         batch = schedules._batch_p2p  # noqa: SLF001  # what all schedules go through
 
         @functools.wraps(batch)
@@ -118,7 +118,7 @@ class _Follower:
 
     @never_raises
     def _requests(self, operations: list[Any], works: list[Any], start: Mark) -> list[Any]:
-        """Wrap the works of some transfers; one work may stand for several transfers that end together."""
+        """Wrap torch's handles of transfers; one handle may stand for several transfers that end together."""
         names = [self._names.pop(id(operation)) for operation in operations]
         if len(works) == len(names):
             return [

@@ -57,7 +57,7 @@ SAFE_NAME = re.compile(r"[A-Za-z0-9._+@=~-]+")
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a job as in its manifest; `fields` holds its other fields, such as team and gpu_hours."""
+    """One run of a job as in its manifest; `fields` holds optional fields, such as team and gpu_hours."""
 
     job_id: str
     run_id: str
@@ -119,7 +119,7 @@ class Step:
     def record(
         self, op: str, start_us: float, duration_us: float, *, microbatch: int = -1, model_chunk: int = 0
     ) -> None:
-        """Add an op timed elsewhere, such as by CUDA events; start_us counts from the step's t0_us. [us]
+        """Add an op that was timed elsewhere, as by CUDA events; start_us counts from the step's t0_us. [us]
 
         Raises ValueError, and adds nothing, for an unknown op or a time that is negative or not finite.
         """
@@ -237,7 +237,7 @@ def as_date(log_date: date | str) -> date:
 
 
 def write_manifest(landing: str | Path, run: Run, log_date: date | str) -> Path:
-    """Write job.json for a run and day atomically and return its path; repeat it once gpu_hours is known."""
+    """Write job.json for a run and day atomically and return its path; call again once gpu_hours is known."""
     path = run.folder(Path(landing), log_date) / "job.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".job.json.{os.getpid()}.{time.monotonic_ns()}")

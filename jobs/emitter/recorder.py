@@ -47,7 +47,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def never_raises(method: Call) -> Call:
-    """Decorate a function so that an exception ends the recording, not the training, and returns None."""
+    """Decorate a function so that an exception in it ends the recording, not the training."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -65,7 +65,7 @@ SKIPPED = nullcontext()
 
 
 class TimedOp:
-    """Context manager that records one op, unless its block raises; generators take three times as long."""
+    """Context manager that records one op unless its block raises; a generator takes three times as long."""
 
     __slots__ = ("about", "recorder", "start")
 
@@ -111,7 +111,7 @@ class Recorder:
 
     @never_raises
     def begin(self, number: int) -> None:
-        """Begin a step and end the previous one. Waits for the GPU if the step is recorded."""
+        """End the previous step and begin this one; if this step is recorded, first wait for the GPU."""
         self.end()
         self.number = number
         if self._has_given_up or number % self.every >= self.burst:
@@ -154,7 +154,7 @@ class Recorder:
 
     @never_raises
     def mark(self) -> Mark | None:
-        """Return a time mark for now; None if the step is not recorded."""
+        """Return a mark of the present time; None if the current step is not recorded."""
         return None if self._step is None or self._clock is None else self._clock.mark()
 
     @never_raises

@@ -57,7 +57,7 @@ class RunEvents:
         self._begins("restart", step)
 
     def begin_step(self, number: int) -> None:
-        """Record the start of the first step, and after that of one step every `mark_every_s` seconds."""
+        """Record the start of the first step, and later of one step in every `mark_every_s` seconds."""
         now_us, self.number = _now_us(), number
         if self._is_first or now_us - self._marked_us >= self.mark_every_s * 1e6:
             self._marked_us = now_us
@@ -77,11 +77,11 @@ class RunEvents:
         return self._stands_still("checkpoint", step)
 
     def evaluation(self, step: int | None = None) -> AbstractContextManager[None]:
-        """Record the evaluation that the block runs, as `checkpoint` does."""
+        """Record the evaluation that the block runs, and its duration; record nothing if the block raises."""
         return self._stands_still("evaluation", step)
 
     def data_loading(self, step: int | None = None) -> AbstractContextManager[None]:
-        """Record that training waits in the block for data, outside of steps, as `checkpoint` does."""
+        """Record the block's wait for data, outside of steps; record nothing if the block raises."""
         return self._stands_still("data_loading", step)
 
     @contextmanager
@@ -92,12 +92,12 @@ class RunEvents:
         self._note(event, begun_us, self._next if step is None else step, lasted_us)
 
     def failure(self, step: int | None = None) -> None:
-        """Record an unplanned end of training, by default within the latest step that began."""
+        """Record an unplanned end of training; if no step is given, the latest step that began has failed."""
         self._note("failure", _now_us(), self.number if step is None else step)
         self._is_first = True
 
     def stop(self, step: int | None = None) -> None:
-        """Record the final end of training, by default after the latest step that began."""
+        """Record the final end of training; if no step is given, the latest step that began was completed."""
         self._note("stop", _now_us(), self._next if step is None else step)
 
     def give_up(self, reason: str) -> None:

@@ -14,7 +14,7 @@ Mark = Any
 
 
 class HostClock:
-    """The host's clock, right if calls block until their work is done; a mark waits for nothing."""
+    """Clock of the host, for calls that block until their work is done; taking a mark waits for nothing."""
 
     mark = staticmethod(time.perf_counter_ns)
 

@@ -114,7 +114,7 @@ def _record_nothing(root: str, name: str, args: Arguments, why: str, *, begins: 
 
 @contextmanager
 def _by_its_store(root: str) -> Iterator[None]:
-    """Turn errors of a warehouse's store into a one-line StoreError, which says what readers see."""
+    """Turn errors of a warehouse's store into a one-line StoreError, which says what readers now see."""
     try:
         yield
     except PlainError:

@@ -38,7 +38,7 @@ def reader_entry_point(
     settings_of: Callable[[Settings, Arguments], Settings] = lambda settings, _: settings,
     **how: Any,  # noqa: ANN401  # what arguments.command takes
 ) -> Callable[[Body], Command]:
-    """Make a command from a function that asks questions, as cli.entry_point does for sessions.
+    """Make a command from a function that asks questions of a reader, and needs no Spark session.
 
     in_order : see DuckDbReader
     settings_of : the settings under which it asks, from those that are named and the arguments

@@ -26,7 +26,7 @@ def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
 
 
 def a_landing(settings: Settings, _args: Arguments) -> str | None:
-    """Raise an error if the landing does not exist or cannot be read, or no warehouse can be created.
+    """Raise an error if the landing cannot be read, or if no warehouse can be created at its place.
 
     NoLandingError, too, where the landing is a folder above or below.
     A first night makes the warehouse's own folder. A missing one above it is a mistyped path, or a disk that

@@ -65,7 +65,7 @@ def one_line(error: Exception) -> str:
 
 
 def refused_by(error: BaseException) -> list[dict[str, Any]] | None:
-    """Return the refusals of gates as in the column `refusals` of pipeline_runs; None if there are none."""
+    """Return the refusals in an error as the column `refusals` of pipeline_runs; None if it has none."""
     refusal = _refusal_in(error)
     if refusal is None:
         return None
@@ -91,7 +91,7 @@ def phase_work(phase: str, done: Collection[Fingerprint], seconds: float, gates:
 
 
 def added(counts: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Add counts to `counts`, in place."""
+    """Add the counts of `more` to `counts`, in place."""
     for name, count in more.items():
         counts[name] = counts.get(name, 0) + count
     return counts
@@ -160,7 +160,7 @@ def recorded_run(
 
 
 def say_killed(warehouse: Warehouse) -> int:
-    """Mark runs that never ended as killed, or as in their notes; return the number of killed runs.
+    """Give runs without an outcome the one in their note, else `killed`; return the number of killed runs.
 
     Only a writer that holds the warehouse's lock may call it: no other writer runs then.
     """
@@ -176,7 +176,7 @@ def say_killed(warehouse: Warehouse) -> int:
 
 
 def _outcome(error: BaseException) -> str:
-    """Return the outcome in RUN_OUTCOMES of a run that this error ended."""
+    """Return the outcome, one of RUN_OUTCOMES, of a run that ended with this error."""
     if is_interruption(error):
         return RUN_INTERRUPTED
     return RUN_OUTCOMES[error.exit_status if isinstance(error, PlainError) else Exit.FAILED]

@@ -1,4 +1,4 @@
-"""Run summaries: what a run did, as JSON for its caller; a DAG's task publishes the summary as its XCom."""
+"""Run summaries: JSON that says what a run did; the task of a DAG publishes this as its XCom."""
 
 import json
 import os

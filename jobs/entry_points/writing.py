@@ -55,7 +55,7 @@ def _locked(root: str, holder: Holder, *, wait: bool) -> AbstractContextManager[
 
 
 def writer_of(root: str) -> Holder | None:
-    """Return the holder of a warehouse's lock, or None. Only reads the lock, so that no writer waits."""
+    """Return the holder of a warehouse's lock, or None. The lock is only read, so that no writer waits."""
     if is_url(root):
         return leaseholder(root)
     holder = holder_in(SmallFiles(root).read(LOCK_NAME))
@@ -64,7 +64,7 @@ def writer_of(root: str) -> Holder | None:
 
 @contextmanager
 def no_round(settings: Settings, entry_point: str, *, wait: bool = True) -> Iterator[None]:
-    """Lock the live tables, which no publication contains, without taking the warehouse's lock.
+    """Lock the live tables, so that no round of `watch` writes them; the warehouse's own lock stays free.
 
     wait : for another to end; without it, raises LockedError
     """

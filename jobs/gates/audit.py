@@ -26,7 +26,7 @@ MOST_KEPT: Final = 100_000
 
 
 def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[Check]:
-    """Return every expectation of a table, and of `extra`, that rows break.
+    """Return a check for each expectation, of a table or of `extra`, that some rows break.
 
     Raises GateError if one could not be evaluated, which never counts as a pass.
     """
@@ -44,7 +44,7 @@ def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[C
 
 
 def broken_rows(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> pa.Table:
-    """Return the rows that break expectations, with these in `broken`; all rows if the schema differs."""
+    """Return the rows that break expectations, named in column `broken`; all rows if the schema differs."""
     if isinstance(rows, pa.Table) and _differences(table, rows):
         return rows.slice(0, MOST_KEPT)
     expectations = _expectations(table, rows, extra)
@@ -53,7 +53,7 @@ def broken_rows(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> 
 
 
 def warnings(tables: Sequence[tuple[Table, pa.Table | FileRows]]) -> list[Check]:
-    """Return warning-only expectations that published rows break, day by day."""
+    """Return a check per day for each expectation that only warns and that published rows break."""
     found = []
     for table, rows in tables:
         rules = [each for each in table.all_expectations() if each.severity == "warns"]
@@ -68,12 +68,12 @@ def warnings(tables: Sequence[tuple[Table, pa.Table | FileRows]]) -> list[Check]
 
 
 def _differences(table: Table, rows: Rows) -> str:
-    """Return missing and wrong columns as text; empty for staged rows, which always have the right ones."""
+    """Return missing and wrong columns as text; empty for staged rows, whose columns are always right."""
     return "; ".join(table.differences(rows.schema)) if isinstance(rows, pa.Table) else ""
 
 
 def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> list[Expectation]:
-    """Return all expectations of rows, the key last, without those of lists that the writer has checked."""
+    """Return the expectations to check, the key last; the writer of staged rows has already checked lists."""
     is_sound = isinstance(rows, StagedRows) and rows.in_files.are_sound
     declared = table.expectations_of_scalars() if is_sound else table.all_expectations()
     keys = Expectation(KEY_EXPECTATION, "", f"({', '.join(table.grain)}) is unique")
@@ -116,7 +116,7 @@ def _count(
 def _days(
     connection: duckdb.DuckDBPyConnection, table: Table, expectations: Sequence[Expectation]
 ) -> Mapping[str, Sequence[date | None]]:
-    """Log dates of the rows that break each expectation."""
+    """Return the log dates of the rows that break each expectation."""
     if LOG_DATE not in table.column_names:
         return {}
     each = f"SELECT {LOG_DATE} AS day, unnest(broken) AS name FROM ({_broken(table, expectations)})"

@@ -44,7 +44,7 @@ class Check:
 
     @property
     def name(self) -> str:
-        """Name by which a release refers to this check."""
+        """Return the name by which a release, that is acceptance by hand, refers to this check."""
         return f"{self.table}.{self.expectation}"
 
     @property

@@ -16,7 +16,7 @@ _KEPT: Final = timedelta(days=6)
 
 
 def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[str]]:
-    """Return one sentence, by day, for each unit whose logs had another owner before the last ingest."""
+    """Return, by day, one sentence for each unit whose logs had another owner before the last ingest."""
     files = TABLES[SOURCE_FILES]
     found: dict[date, list[str]] = {}
     for earlier, days in _before_ingest(warehouse.ingested, log_dates):
@@ -28,7 +28,7 @@ def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date,
 
 
 def _before_ingest(warehouse: Warehouse, log_dates: Sequence[date]) -> list[tuple[Published, list[date]]]:
-    """Return each publication that precedes the last ingest of recent days, together with these days."""
+    """Return the last publication before each recent ingest, with the days which that ingest replaced."""
     rows = warehouse.rows(TABLES[PUBLICATIONS]).sort_by("publication").to_pylist(maps_as_pydicts="strict")
     since = datetime.now(UTC) - _KEPT
     last: dict[date, int] = {}

@@ -106,7 +106,7 @@ class Page:
 def table_checks(
     rows: Mapping[str, int], rules: Sequence[Rule], broken: Sequence[Check]
 ) -> list[TableChecks]:
-    """Return the checks of a phase, by table, followed by rules across tables.
+    """Return the checks of a phase by table, and last the rules that compare tables.
 
     rows : of each table
     broken : checks of these tables that did not pass
@@ -124,7 +124,7 @@ def table_checks(
 
 
 def write_docs(warehouse: Warehouse, page: Page) -> None:
-    """Write a page for each of its days; a failure only logs a warning.
+    """Write the page for each day that it covers; if this fails, only log a warning.
 
     When a phase's whole day is published, that phase's page of later changes is removed.
     """

@@ -26,14 +26,14 @@ def judge(tables: Mapping[str, tuple[Table, Rows | FileRows]]) -> Iterator[duckd
 
 @cache
 def _engine() -> duckdb.DuckDBPyConnection:
-    """Return the process's only database for gates: creating one costs 50 times as much as connecting."""
+    """Return this process's only database for gates: creating one takes 50 times as long as connecting."""
     engine = duckdb.connect(":memory:", config=ALONE)
     engine.execute(WHOLE)
     return engine
 
 
 def _register(connection: duckdb.DuckDBPyConnection, name: str, table: Table, rows: Rows | FileRows) -> None:
-    """Let this connection alone read rows of a table by a name."""
+    """Let this connection alone read rows of a table, by a name."""
     found = rows.in_files if isinstance(rows, StagedRows) else rows
     if not isinstance(found, FileRows):
         connection.register(name, found)

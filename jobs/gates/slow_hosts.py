@@ -1,4 +1,4 @@
-"""Groups, by job and cause, of hosts slower than in their past, because one slow job has many hosts."""
+"""Sentences on hosts that became slower, grouped by job and cause, because a job may have many hosts."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _MOST_HOSTS: Final = 3
 
 
 class Slowed(NamedTuple):
-    """Run that a host slows most, and the largest cause of that run; None if no cause holds."""
+    """The run that a host slows most, and the largest cause in that run; the cause is None if none holds."""
 
     job_id: str
     run_id: str
@@ -54,7 +54,7 @@ def slowed_by(warehouse: Warehouse, log_date: date, hosts: Sequence[str]) -> dic
 
 
 def slow_host_texts(log_date: date, risen: Sequence[Risen], slowed: Mapping[str, Slowed]) -> list[str]:
-    """Return one sentence for each job and cause that these hosts slow, the slowest first.
+    """Return one sentence for each job and cause that slow these hosts down, slowest host first.
 
     risen : the slowest first.
     """

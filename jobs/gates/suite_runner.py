@@ -86,7 +86,7 @@ def _place(result: ExpectationValidationResult) -> int:
 
 
 def _rule(suite: Suite, number: int, result: ExpectationValidationResult, rows: pa.Table) -> Rule:
-    """Return the outcome of an expectation; if it concerns all rows, a row holds the observed value."""
+    """Return the outcome of an expectation; if it is about all rows, its one row is the observed value."""
     each = suite.expectations[number]
     if reason := _reason(result):
         raise GateError(f"{suite.file}: expectations.{number} ({each.type}) could not be evaluated: {reason}")

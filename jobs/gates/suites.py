@@ -107,7 +107,7 @@ class StatedExpectation(_Stated):
 
     @property
     def effect(self) -> Severity:
-        """Return the effect of a failure: `critical` refuses, all else warns; older files have it in meta."""
+        """Return what a failure does: `critical` refuses rows, all else warns. Old files use `meta`."""
         stated = (self.meta or {}).get("severity", self.severity)
         return "refuses" if stated == "critical" else "warns"
 
@@ -134,7 +134,7 @@ class Suite(NamedTuple):
 
 
 class Suites:
-    """Suites of the tables that a phase publishes.
+    """Suites of expectations for the tables that one phase publishes.
 
     Raises SettingsError for a suite of any phase that cannot be read: one line with file and key.
     """
@@ -178,7 +178,7 @@ def read_suites(folder: str | None) -> list[Suite]:
             raise SettingsError(f"gates.suites: {missing_folder(str(place))}")
         files += (own := [(str(file), file) for file in sorted(place.rglob("*.json"))])
         if not own:
-            raise SettingsError(f"gates.suites: {place} has no suite, that is no file *.json")
+            raise SettingsError(f"gates.suites: {place} contains no suite, which is a file *.json")
     return [_read(name, file) for name, file in files]
 
 

@@ -26,7 +26,7 @@ _HOUR_S: Final = 3600.0
 def training_time_texts(
     warehouse: Warehouse, log_dates: Sequence[date], job_slowdown: pa.Table
 ) -> dict[date, list[str]]:
-    """Return one sentence for each unit with more training time than GPU-hours, by day.
+    """Return, by day, one sentence for each unit with more training time than its GPU-hours allow.
 
     job_slowdown : rows of these days
     """
@@ -41,7 +41,7 @@ def training_time_texts(
 
 
 def _too_many_steps(row: Mapping[str, Any]) -> str:
-    """Return a sentence if the kept steps, at the recorded step time, take longer than the available time."""
+    """Return a sentence if the steps kept, at the recorded step time, take more GPU-hours than there were."""
     steps, step_s, gpus = row["steps_kept"], row["actual_step_s"], row["world_size"]
     outages = row["outage_s"] * gpus / _HOUR_S - row["outage_gpu_hours"]
     wanted, there = steps * step_s * gpus / _HOUR_S, row["scheduled_gpu_hours"] + outages
@@ -55,7 +55,7 @@ def _too_many_steps(row: Mapping[str, Any]) -> str:
 
 
 def _too_few_hours(read: Read, row: Mapping[str, Any]) -> str:
-    """Return a sentence if the events show more GPU-hours than stated, so that all time is unknown."""
+    """Return a sentence if a unit's events show more GPU-hours than its job.json states."""
     if not row["contradictions"] or row["unknown_gpu_hours"] != row["scheduled_gpu_hours"]:
         return ""
     events, jobs = (_of_unit(read(name, row["log_date"]), row) for name in (RUN_EVENTS, JOBS))

@@ -106,7 +106,7 @@ def _first(kind: str, texts: Mapping[date, Sequence[str]]) -> dict[date, list[No
 
 
 def slower_units(units: Iterable[Mapping[str, Any]], causes: Mapping[Unit, str]) -> dict[date, list[Notice]]:
-    """Name units that are slower than on earlier days, the slowest first, with the cause if it is known.
+    """Name units that are slower than on earlier days, the slowest first, and the cause if it is known.
 
     units  : of slower_of.
     causes : the largest that holds, by unit.
@@ -216,7 +216,7 @@ def _of_coverage(
 
 
 def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]]:
-    """Warn of refused claims, units that their manifest excludes from all figures, and lines of other days.
+    """Warn of refused claims, of units that their own manifest excludes, and of lines of other days.
 
     jobs, job_slowdown : rows of these tables
     """
@@ -244,14 +244,14 @@ def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]
 
 
 def _why(said: str | list[str] | int) -> str:
-    """Describe the detail, the refused claims, or the number of lines of other days in words."""
+    """Return in words what `of_claims` found: a detail, refused claims, or a count of lines of other days."""
     if isinstance(said, int):
         return f"lines with times of other days: {said:,} (left out, unless all lines are)"
     return said if isinstance(said, str) else "; ".join(said)
 
 
 def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[Notice]]:
-    """Warn of broken warning-only rules across the published tables."""
+    """Warn of rules that only warn and that the published tables break."""
     watched = [table for table in TABLES.values() if any(e.severity == "warns" for e in table.expectations)]
     found: dict[date, list[Notice]] = {day: [] for day in log_dates}
     for broken in warnings([(table, warehouse.in_files(table, log_dates)) for table in watched]):
@@ -261,7 +261,7 @@ def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, lis
 
 
 def _risen(values: Iterable[_Value], watch: WatchSettings, log_date: date) -> list[Risen]:
-    """Return values that rise above their past, largest first, as name, value, past median and past days."""
+    """Return values that rise above their past, largest first: name, value, past median, days of the past."""
     now: dict[str, float] = {}
     past: dict[str, list[float]] = defaultdict(list)
     for name, day, value in values:

@@ -47,7 +47,7 @@ class Published(NamedTuple):
 
 
 class _Broken(NamedTuple):
-    """Rows of a table, or of a rule across tables, that break checks."""
+    """Rows that break checks, of one table or of a rule that compares tables."""
 
     name: str
     rows: pa.Table
@@ -122,7 +122,7 @@ def _on_time(table: Table, log_dates: Sequence[date], units: Collection[Unit] | 
 def _scope(
     table: Table, log_dates: Sequence[date], units: Collection[Unit] | None
 ) -> tuple[Sequence[date], Collection[Unit] | None]:
-    """Return the days and units whose rows are replaced; units are None for a table without units."""
+    """Return the days and units whose rows are replaced; units is None for a table without a unit's key."""
     if units is None or set(UNIT_KEY) <= set(table.column_names):
         return log_dates, units
     return sorted({unit.log_date for unit in units if unit.is_of_day}), None

@@ -35,7 +35,7 @@ class File(NamedTuple):
 
     @property
     def content(self) -> tuple[str, int, str | int]:
-        """Return the identity of a file's content: its digest, or else the time of its last change."""
+        """Return what identifies a file's content: its digest, or else the time of its last change."""
         return self.name, self.bytes, self.digest or self.modified_us
 
 
@@ -57,18 +57,18 @@ class Fingerprint(NamedTuple):
         return hashed([self.inputs, self.settings, self.version])
 
     def as_input(self, context: Mapping[date, str]) -> str:
-        """Return the hash of all that the next phase reads: this fingerprint and the context of its day.
+        """Return a hash of all that the next phase reads: this fingerprint, and the context of its day.
 
         context : for each day, what else that phase reads; empty if nothing
         """
         return hashed([self.identity, context[self.unit[0]]]) if context else self.identity
 
     def is_as(self, want: Wanted) -> bool:
-        """Return whether settings and version equal the wanted settings and version."""
+        """Return whether settings and version are those that are wanted now."""
         return want is None or (self.settings, self.version) == want
 
     def is_built_on(self, before: "Fingerprint", want: Wanted, context: Mapping[date, str]) -> bool:
-        """Return whether the rows were made from the current rows of the phase before."""
+        """Return whether the rows were made from the current rows of the preceding phase."""
         return self.inputs == before.as_input(context) and self.is_as(want)
 
 
@@ -109,7 +109,7 @@ def recorded(
     units: Collection[Unit] | None = None,
     phase: str | None = None,
 ) -> dict[str, Recorded]:
-    """Read fingerprints by phase; fingerprints of ingest come from the warehouse with the ingested tables.
+    """Read fingerprints by phase; those of ingest come from the warehouse that has the ingested tables.
 
     phase : only those of this phase; all if left out
     """

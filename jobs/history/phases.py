@@ -40,7 +40,7 @@ def simulation(settings: Settings) -> SimulationSettings:
 
 
 def _power(settings: Settings) -> str:
-    """Return the settings of power as JSON; "{}" without watts, as in versions that lacked these settings."""
+    """Return the settings of power as JSON; without watts "{}", as in versions without these settings."""
     return settings.power.model_dump_json() if settings.power.watts else "{}"
 
 
@@ -71,7 +71,7 @@ OF_DAYS: Final = tuple(name for name, phase in PHASES.items() if phase.of_days)
 
 
 def days_reached(phase: str, days: int) -> int:
-    """Return for how many days after a changed day a phase's rows still depend on that day.
+    """Return for how many days after a changed day the rows of a phase depend on the changed day.
 
     days : how many one phase looks back
     """

@@ -43,7 +43,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Batch:
-    """Days that share a commit, and the units to do in each phase; phases of whole days do all units."""
+    """Days that share a commit, and the units to do in each phase; whole-day phases do all units."""
 
     log_dates: tuple[date, ...]
     units: Mapping[str, frozenset[Unit]]
@@ -74,7 +74,7 @@ class Batch:
 
 
 class Plan(NamedTuple):
-    """Planned backfill: batches, wanted settings and versions, and files of which only the times changed."""
+    """Planned backfill: batches, wanted settings and versions, and files whose times alone have changed."""
 
     batches: list[Batch]
     wants: dict[str, Wanted]
@@ -137,7 +137,7 @@ def in_batches(log_dates: Collection[date], settings: Settings) -> Iterator[list
 
 
 def _warn_of_unknown(before: Records) -> None:
-    """Warn of units that cannot be simulated because nothing records that they were ingested whole."""
+    """Warn of units that cannot be simulated, because no record says that they were ingested completely."""
     if unknown := runs_among(before.jobs - before.done[Phase.INGEST].keys()):
         _LOG.warning(
             "skipped: %s without a record of complete ingestion (--phases ingest,... makes it)",
@@ -217,7 +217,7 @@ def _together(
 
 
 def rates(tables: TableReader) -> dict[str, float]:
-    """Return the rate of each phase that recent runs measured, in bytes, ops or units per second. [1/s]"""
+    """Return the rate that recent runs of each phase reached, in bytes, ops or units per second. [1/s]"""
     runs = tables.ingested.rows(TABLES[PIPELINE_RUNS])
     is_done = pc.and_(pc.equal(runs["outcome"], RUN_OUTCOMES[0]), pc.is_valid(runs["stages"]))
     late = runs.filter(is_done).sort_by([("started_at", "descending")]).slice(0, _RUNS_LOOKED_AT)
@@ -229,5 +229,5 @@ def rates(tables: TableReader) -> dict[str, float]:
 
 
 def seconds_for(work: Work, phase: str, rate: Mapping[str, float]) -> float | None:
-    """Return the estimated time of a phase for this work; None for a phase without a measured rate. [s]"""
+    """Return the estimated time of a phase for this work; None if no run has measured the phase. [s]"""
     return float(getattr(work, PHASES[phase].measure)) / rate[phase] if phase in rate else None

@@ -56,7 +56,7 @@ class Records:
         return units | set(map(Unit.of_day, healthy))
 
     def context(self, phase: str) -> dict[date, str]:
-        """Return, for each day, a hash of the earlier days' rows that a phase uses from the phase before."""
+        """Return, per day, a hash of rows of earlier days, which a phase reads from the preceding phase."""
         if phase not in self._contexts:
             days, before = self.settings.revision.days, phase_before(phase)
             earlier = recorded(self._tables, days_before(self.log_dates, days), phase=before)
@@ -64,7 +64,7 @@ class Records:
         return self._contexts[phase]
 
     def due(self, phase: str, want: Wanted) -> set[date]:
-        """Return days whose rows of a phase of whole days are older than the units that they depend on."""
+        """Return the days on which a whole-day phase's rows are older than units of which they are made."""
         before, done = self.done[phase_before(phase)], self.done[phase]
         units = before.keys() | done.keys()
         context = self._context_of(phase) if units else {}
@@ -77,7 +77,7 @@ class Records:
         }
 
     def results_due(self, want: Wanted) -> set[Unit]:
-        """Return the units to simulate: without results, with results of other input, or gone from `jobs`.
+        """Return the units whose results are missing, have other input, or belong to no row of `jobs` now.
 
         A unit of `jobs` without a fingerprint of its ingest is left alone: its rows may be half
         written, or cleared away by age.
@@ -91,7 +91,7 @@ class Records:
         return changed | {unit for unit in simulated if unit not in ingested and unit not in self.jobs}
 
     def built_on(self, phase: str) -> list[Fingerprint]:
-        """Return fingerprints for a phase, built on the fingerprints recorded by the phase before.
+        """Return the fingerprints of a phase whose input is what the preceding phase has recorded.
 
         A unit without a record of the phase before gets none, and is done again next time.
         """
@@ -121,12 +121,12 @@ def looked_back_on(done: Recorded, log_dates: Iterable[date], days: int) -> dict
 
 
 def days_before(log_dates: Collection[date], days: int) -> list[date]:
-    """Return all days that lie up to `days` days before any of these days, without these days themselves."""
+    """Return all days up to `days` days before any of these days, without these days themselves."""
     return _days_beside(log_dates, range(-days, 0))
 
 
 def days_after(log_dates: Collection[date], days: int) -> list[date]:
-    """Return all days that lie up to `days` days after any of these days, without these days themselves."""
+    """Return all days up to `days` days after any of these days, without these days themselves."""
     return _days_beside(log_dates, range(1, days + 1))
 
 

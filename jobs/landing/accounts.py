@@ -167,7 +167,7 @@ def jobs_of(accounts: Sequence[UnitAccount]) -> pa.Table:
 
 
 def spread_failures(parts: Iterable[UnitAccount]) -> None:
-    """Mark a whole unit as failed if one of its parts could not be read."""
+    """Mark a whole unit as failed if any of its parts could not be read."""
     accounts = list(parts)
     failures = {part.unit: part.failure for part in accounts if part.failure}
     for part in accounts:
@@ -185,7 +185,7 @@ def join_parts(parts: Iterable[UnitAccount]) -> None:
 
 
 def whole_unit(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
-    """Return all of a unit as one part: manifests, logs, evidence, events, and files beyond `unit_files`.
+    """Return a unit as one part: manifests, logs, logs of arrivals, events, and files beyond `unit_files`.
 
     A unit of the day has health instead, and no row of jobs.
     """

@@ -1,4 +1,4 @@
-"""Checks of producers' claims: implausible claims, such as too many GPU-hours, and changes of file owners."""
+"""Checks of what producers state: implausible claims, such as too many GPU-hours, and new owners of files."""
 
 from collections import Counter
 from typing import Any, Final

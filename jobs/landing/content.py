@@ -58,7 +58,7 @@ class Content:
         self.is_whole = True
 
     def at_any_place(self, read: Callable[[BinaryIO, Bounds], _Found]) -> _Found:
-        """Return the result of `read`, which may seek in the file, and rewind the file afterwards."""
+        """Call `read`, which may seek in the file, rewind the file, and return the result of `read`."""
         found = read(self._file, self._bounds)
         self._file.seek(0)
         return found
@@ -153,7 +153,7 @@ class Content:
             raise FileError(Reason.UNREADABLE_FILE, "broken gzip: it ends too early")
 
     def _slices(self) -> Iterator[bytes]:
-        """Yield the bytes in smaller pieces, because all bytes after a gzip member's end are copied."""
+        """Yield the bytes in small pieces, because zlib copies all bytes that follow the end of a member."""
         for piece in self.pieces():
             yield from (piece[first : first + _SLICE] for first in range(0, len(piece), _SLICE))
 

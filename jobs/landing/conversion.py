@@ -35,7 +35,7 @@ class ConversionError(Exception):
 
 
 class NothingToConvertError(ConversionError):
-    """Raised for a folder that a landing reads unchanged, or that holds no logs."""
+    """Raised for a folder without logs, or with logs that a landing reads as they are."""
 
 
 class Conversion:

@@ -84,7 +84,7 @@ class LandedFile(NamedTuple):
 
     @property
     def is_log_of_other_tool(self) -> bool:
-        """Return whether the file's name allows that another tool wrote the file."""
+        """Return whether another tool may have written a file of this name."""
         is_other = _OTHERS.fullmatch(self.name) is not None and not self.is_one_of(*_OWN)
         return is_other and not self.unit.is_of_day
 
@@ -95,7 +95,7 @@ class LandedFile(NamedTuple):
 
     @property
     def is_log(self) -> bool:
-        """Return whether the file is a log of ops, of events or of health, and not a manifest."""
+        """Return whether the file is a log of ops, events or health; a manifest is not."""
         return self.is_one_of(*LOGS, *EVENTS) or self.is_log_of_other_tool or self.unit.is_of_day
 
     @property
@@ -138,7 +138,7 @@ class Landing:
 
     @property
     def units(self) -> dict[Unit, list[LandedFile]]:
-        """Return the files of every unit, by name. A run folder with any file at all counts as a unit.
+        """Return the files of every unit, sorted by name. A run folder with any file at all counts as a unit.
 
         Health of a day's hosts is a unit of the day, first of all.
         """
@@ -202,7 +202,8 @@ class Landing:
         days = set(map(_folder, self.all_days))
         wrong = [name for name in self._store.folders() if name.startswith("log_date=") and name not in days]
         named = ", ".join(wrong[:_NAMED])
-        return f"not read, as their names are no days such as log_date=2026-01-05: {named}" if wrong else ""
+        said = "not read, because these names do not end in a date, as log_date=2026-01-05 does"
+        return f"{said}: {named}" if wrong else ""
 
     def check_days(self) -> None:
         """Raise NoLandingError if no day has a folder because the root lies above or below the landing."""

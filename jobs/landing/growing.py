@@ -1,4 +1,4 @@
-"""Reader of runs in progress: the last window of each run, from growing logs, simulated as in a night.
+"""Reader of runs in progress: reads the latest steps from growing logs, and simulates them as a night does.
 
 A window is the last whole lines of each log, if all logs of the run have grown. What is read of a run does
 not depend on how long it has been going on. A last line without its end is left for later. Packed logs and
@@ -82,7 +82,7 @@ def _exactly(file: BinaryIO, size: int) -> bytes:
 def grown(
     units: Mapping[Unit, Sequence[LandedFile]], known: Mapping[Unit, Mapping[str, int]]
 ) -> dict[Unit, list[LandedFile]]:
-    """Return manifest and rank logs of each run whose rank logs all changed size since the last reading.
+    """Return manifest and rank logs of each run all of whose rank logs have changed size since the last look.
 
     A step counts once all ranks have logged it: where one log has not grown, no more steps are complete.
 
@@ -102,7 +102,7 @@ def rank_logs(files: Sequence[LandedFile]) -> list[LandedFile]:
 
 
 class Where(NamedTuple):
-    """Paths and settings for reading windows. steps : most steps of each window window window window"""
+    """Paths and settings with which windows are read. steps : largest number of steps in a window"""
 
     landing: str
     bounds: Bounds
@@ -146,7 +146,7 @@ def _window(how: Where, part: UnitPart) -> Window:
 
 
 def _ended(how: Where, ended: Ended) -> Window:
-    """Return a window whose process ended while reading or simulating it."""
+    """Return a window that only says that its process ended while reading or simulating it."""
     rows = TABLES[RANK_STEPS].arrow_schema.empty_table()
     row = window_row(ended_unit({}, how.simulation, ended.why), rows) | {"rejects": 0}
     return Window(row, [], 0, 0.0)

@@ -137,19 +137,19 @@ def one_run_in(path: Path) -> Run:
 
 
 def _check_whole(file: Path) -> None:
-    """Raise NoRunError for a file that lies beside logs, and for the log of a single rank."""
+    """Raise NoRunError for a manifest or file of events, and for the log of a single rank of several."""
     if any(map(file.match, (MANIFEST, META, *EVENTS))):
-        raise NoRunError(f"{file} is no log of ops: name its folder, {file.parent}")
+        raise NoRunError(f"{file} is not a log of ops: give its folder instead, {file.parent}")
     ranks = (RANK_LOG, PACKED_RANK_LOG)
     if any(map(file.match, ranks)) and any(
         each.name == MANIFEST or (each.name != file.name and any(map(each.match, ranks)))
         for each in file.parent.iterdir()
     ):
-        raise NoRunError(f"{file} is one rank's log of a run: name its folder, {file.parent}")
+        raise NoRunError(f"{file} is the log of a single rank: give the run's folder, {file.parent}")
 
 
 def check_known(run: Run, read: ReadRun) -> None:
-    """Raise NotLogsError if no file is a log of a known format and no manifest or folder names the run."""
+    """Raise NotLogsError if no file has a known format, unless a manifest or a folder's name states a run."""
     is_named = run.has_day or any(file.is_one_of(MANIFEST) for file in run.files)
     why = {*read.rejects["detail"].to_pylist()}
     if is_named or read.rows.num_rows or not why or not why <= {NOT_KNOWN, EMPTY}:

@@ -1,4 +1,4 @@
-"""Choice of the valid row for each (rank, step): from one file, which may log that rank."""
+"""Choice of one valid row for each (rank, step), from the one file that may log the rank."""
 
 import hashlib
 from collections import ChainMap, Counter

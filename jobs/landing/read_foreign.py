@@ -30,7 +30,7 @@ _MOST_BROKEN: Final = 20
 
 
 class _PartsError(Exception):
-    """Raised with the reject of the file opened last if reading a run's parts fails."""
+    """Raised if reading a run's parts fails; holds the reject of the file that was opened last."""
 
     def __init__(self, reject: Reject) -> None:
         super().__init__(reject.detail)
@@ -47,7 +47,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
-    """Group files by format and keep one format; formats of copies and of logs without ops come last."""
+    """Choose the run's format from its files; formats of copies and of logs without ops are last choices."""
     formats: dict[LandedFile, Format | None] = {}
     unknown: dict[LandedFile, str] = {}
     evidence, others = [], []
@@ -77,7 +77,7 @@ def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
 
 
 class Evidence:
-    """Evidence of who came last to a unit's collectives; it cannot be replayed."""
+    """Logs that show which rank came last to a unit's collectives, but that cannot be replayed."""
 
     def __init__(self, rows: UnitRows) -> None:
         self._rows = rows
@@ -101,14 +101,14 @@ class Evidence:
             self._rows.write_arrivals(self.arrivals.table())
 
     def despite(self, files: Sequence[LandedFile]) -> None:
-        """Read who came last to collectives from torch.profiler traces that cannot be replayed."""
+        """Read which rank came last to collectives from torch.profiler traces that cannot be replayed."""
         for source in _sources(self._rows.files, files):
             with suppress(FileError), _no_surprise():
                 kineto.read_arrivals(source, self.arrivals)
 
 
 class ForeignUnit:
-    """Log files of another tool, which are read together.
+    """Logs of a unit from another tool, which have to be read together.
 
     given : fields of the user's manifest; None without a valid one
     found : what the files are
@@ -180,7 +180,7 @@ class ForeignUnit:
         return manifest | facts | {"left_out": run.left_out | self._filled(run)}
 
     def _filled(self, run: ForeignRun) -> Counter[str]:
-        """Count fields that are missing in the user's manifest and that the log states."""
+        """Count the fields that the logs state and the user's manifest lacks."""
         if self._given is None or not self._rows.part.manifests:
             return Counter()
         lacking = [name for name in SIZES if name in run.manifest and name not in self._given]

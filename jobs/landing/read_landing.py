@@ -96,7 +96,7 @@ def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
 
 
 def _with_jobs(part: LandedUnits) -> list[UnitAccount]:
-    """Return the accounts of a task with one part, with the row of jobs added again."""
+    """Return the account of a task with one part, with the row of jobs that was transported beside it."""
     (account,) = part.accounts
     for row in part.jobs.drop_columns(list(UNIT_KEY)).to_pylist(maps_as_pydicts="strict"):
         account.job = row
@@ -128,7 +128,7 @@ def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
 
 
 def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bounds) -> list[list[UnitPart]]:
-    """Pack units into tasks of about equal bytes, with neighbours together; `least` tasks if possible.
+    """Pack units into tasks of about equal bytes, neighbours together; at least `least` tasks if possible.
 
     A large unit is split into tasks of its own, by files.
     """
@@ -149,7 +149,7 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
 
 
 def _is_large(part: UnitPart) -> bool:
-    """Return whether a unit has several tasks; health of a day never has, because its files share checks."""
+    """Return whether several tasks read a unit; one task reads a day's health, whose files share checks."""
     return _bytes(part.logs) > _LARGE_UNIT and not part.unit.is_of_day
 
 
@@ -198,7 +198,7 @@ def _read_or_not(where: Where, staging: Staging, part: UnitPart, found: LandedUn
 
 
 def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
-    """Return parts of split units that share rows with an earlier part, and the rows to leave out.
+    """Return parts of split units that share rows with an earlier part, and the shared rows to leave out.
 
     Files of one unit usually have different ranks; otherwise the first by file and line stays.
     """

@@ -151,7 +151,7 @@ def _read_events(rows: UnitRows) -> None:
 
 
 def _events(rows: UnitRows, file: LandedFile, known: set[tuple[Any, ...]]) -> Events:
-    """Read a file of events. Raises FileError if an earlier file has the same events, as with a packed copy.
+    """Read a file of events. Raises FileError if it repeats events of an earlier file, as a packed copy does.
 
     known : events of earlier files; those of this one are added
     """

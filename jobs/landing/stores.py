@@ -32,7 +32,7 @@ _NOWHERE: Final = "a link that leads nowhere"
 
 
 class Entry(NamedTuple):
-    """An entry below a folder that is not a plain folder.
+    """A file or link below a folder of a store; plain folders are walked and are not entries.
 
     names : of its folders and itself; bytes that are not UTF-8 as lone surrogates
     path : for open()

@@ -142,7 +142,7 @@ class UnitRows:
 
     @property
     def repeats(self) -> Repeats:
-        """Return digests, by later file, of rows that an earlier file already has."""
+        """Return the rows that an earlier file already has, as digests by the later file."""
         return self._steps.repeats
 
     def drop(self) -> None:
@@ -176,7 +176,7 @@ class UnitRows:
 
 
 def left_out_of(counts: Mapping[str, int]) -> dict[str, int] | None:
-    """Return the most frequent kinds of items left out of a log, as stored in the table jobs."""
+    """Return what was left out of a log most often, with counts, as stored in the table jobs."""
     plainly: Counter[str] = Counter()
     for what, count in counts.items():
         plainly[plain(what)] += count

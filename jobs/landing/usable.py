@@ -16,7 +16,7 @@ _HOST, _STEP = SCALARS.index("host"), SCALARS.index("step")
 
 @dataclass
 class Used:
-    """Hosts and steps of a manifest that rows refer to."""
+    """Hosts and steps of a manifest to which at least one row refers."""
 
     hosts: set[str] = field(default_factory=set)
     steps: set[int] = field(default_factory=set)
@@ -49,7 +49,7 @@ def usable(job: Mapping[str, Any], parts: Sequence[Used]) -> dict[str, Any]:
 
 
 def _types(stated: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
-    """Return GPU types of these hosts, plus one host for each other type, so that mixed jobs stay mixed."""
+    """Return GPU types of these hosts, and one other host per missing type, so that mixed jobs stay mixed."""
     found = {host: name for host, name in stated.items() if host in hosts}
     known = set(found.values())
     left = MOST_TYPES

@@ -61,7 +61,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
-    """Return the role tables of these days; empty if the days have no whole now and had none before.
+    """Return the tables of roles; none if no jobs of these days form a whole now, and none did before.
 
     parts : units that are part of a whole
     """
@@ -74,7 +74,7 @@ def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.
 
 
 def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -> dict[str, pa.Table]:
-    """Return job_changes of these days; empty if all jobs have too few units and nothing changed before.
+    """Return job_changes of these days; no table if every job has too few units and no rows were stored.
 
     Units are counted, not days: a day of two runs has two, and no later day may decide what a day has.
 

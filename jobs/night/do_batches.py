@@ -68,7 +68,7 @@ def _batch_line(batch: Batch, number: int, batches: int, seconds: float) -> str:
 
 @dataclass
 class _Doing:
-    """State of a backfill: which work is done, and which days gates refused."""
+    """State of a backfill: which work is done, and which days the gates have refused."""
 
     spark: SparkSession
     settings: Settings
@@ -120,7 +120,7 @@ class _Doing:
 
 
 def _without_refused(batch: Batch, error: GateRefusedError) -> list[Batch]:
-    """Return the batches without the refused days; single days if the error names no day."""
+    """Return the batch without the refused days, or split into single days if the error names no day."""
     days = set(batch.log_dates)
     if len(days) == 1:
         return []

@@ -72,7 +72,7 @@ class RoundDone:
 
 
 def run(spark: SparkSession, settings: Settings, summary: str | None = None) -> RoundDone:
-    """Do one round, unless another process, which then goes first, writes the warehouse or its live tables.
+    """Do one round, or none if another process is writing the warehouse or its live tables.
 
     summary : file for what was done and warned of, as JSON
     """
@@ -122,7 +122,7 @@ def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: s
 
 
 def _carried(unit: Unit, causes: Mapping[Unit, Sequence[Row]]) -> list[Row]:
-    """Return the causes that held at the end of the run's previous day, for a new day's first window."""
+    """Return the causes that held at the end of a run's previous day, to compare a new day's first window."""
     days = [each for each in causes if each[1:] == unit[1:] and each.log_date < unit.log_date]
     return [row | {"is_warned": True} for row in causes[max(days)] if row["is_now"]] if days else []
 
@@ -154,7 +154,7 @@ def _write(warehouse: Warehouse, tables: Mapping[str, Mapping[Unit, Sequence[Row
 def _warn(
     warehouse: Warehouse, causes: Mapping[Unit, Sequence[Row]], done: RoundDone, summary: str | None
 ) -> None:
-    """Warn of causes that began or ended and have not been warned of, then record the warnings."""
+    """Warn of causes that began or ended since the last warning, then record these warnings."""
     new = {unit: rows for unit, rows in causes.items() if not all(row["is_warned"] for row in rows)}
     notices = [_notice(row) for rows in new.values() for row in rows if not row["is_warned"]]
     for notice in notices:

@@ -111,7 +111,7 @@ def _of_phase(phase: Mapping[str, Any]) -> str:
 
 
 def phases_of(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
-    """Return the work of each phase in the latest runs for this night alone, for phases run separately.
+    """Return the work of each phase in its latest run for this night alone, if phases are run separately.
 
     runs : rows of pipeline_runs
     """

@@ -79,7 +79,7 @@ def phase_line(phase: str, log_dates: Sequence[date], done: Collection[Fingerpri
 def touched_days(
     phase: str, spark: SparkSession, settings: Settings, log_dates: Sequence[date]
 ) -> list[date]:
-    """Return the days to do; for a phase of whole days also later days that depend on them."""
+    """Return the days to do; for a whole-day phase these include later days that depend on changed days."""
     days = set(log_dates)
     if PHASES[phase].of_days:
         later = days_after(log_dates, days_reached(phase, settings.revision.days))

@@ -96,7 +96,7 @@ def _phases(
 
 
 def lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
-    """Return sentences of a night's summary: changes, drains and mitigations, units without an analysis."""
+    """Return the first sentences of a night's summary: changes, drains, mitigations, units not analysed."""
 
     def rows(sql: str) -> list[dict[str, Any]]:
         return list(reader.rows(sql).to_pylist())

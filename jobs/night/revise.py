@@ -1,4 +1,4 @@
-"""Revise: decide between causes that a unit's own steps cannot separate, by other jobs and earlier days.
+"""Revise: use other jobs and earlier days to decide between causes that a unit's own steps cannot separate.
 
 job_causes, job_baseline, job_slowdown, worker_slowdown -> job_causes, slower_than_usual of job_slowdown;
 also rank_steps of units whose transfers became slow, which are replayed with those of earlier days. A

@@ -85,7 +85,7 @@ def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
 
 
 def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
-    """Return the recorded rows that the timeline on the run's page shows."""
+    """Return the recorded rows that the timeline on the run's page is drawn from."""
     crop = crop_of(tables)
     if crop is None:
         return []
@@ -95,7 +95,7 @@ def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
 
 
 def recorded_day(rows: pa.Table) -> date | None:
-    """Return the UTC date of the first line whose t0_us can be a time since 1970; None if there is none."""
+    """Return the UTC date of the first line whose t0_us can be a time since 1970; None if all lack one."""
     earliest, latest = (round(each * 1e6) for each in T0_IN_S)
     t0_us = rows["t0_us"]
     is_time = pc.and_(pc.greater_equal(t0_us, earliest), pc.less(t0_us, latest))
@@ -184,11 +184,11 @@ def other_day(run: Run, found: Analysis) -> Iterator[str]:
     if recorded is not None:
         yield f"All of its lines are of another day, the first of {recorded}: is it in the wrong folder?"
     elif first_us:
-        yield f"None of its lines is of that day: t0_us is {first_us}, no time in microseconds since 1970."
+        yield f"None of its lines is of that day: t0_us is {first_us}, not in microseconds since 1970."
 
 
 def manifest_template(found: Analysis) -> Iterator[str]:
-    """Yield lines of the job.json that a unit without a valid one needs; nothing if no row shows sizes.
+    """Yield the lines of a job.json for a unit that lacks a valid one; nothing if its rows show no sizes.
 
     Sizes are as stated, or as the lines suggest, those rejected for the layout among them (_layout). Nothing,
     too, if all sizes are stated so already: another field is wrong then.
@@ -239,7 +239,7 @@ def _layout(seen: dict[str, int], job: Row, ranks: pa.ChunkedArray) -> dict[str,
 
 
 def _named(texts: pa.ChunkedArray, rank: str) -> pa.ChunkedArray:
-    """Return the numbers of one kind of rank in rejected lines."""
+    """Return the numbers of one kind of rank, such as dp ranks, that rejected lines name."""
     found = pc.extract_regex(texts, rf'"{rank}"\s*:\s*(?P<number>\d{{1,9}})\b')
     return pc.struct_field(found, "number").cast(pa.int64())
 

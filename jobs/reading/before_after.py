@@ -48,7 +48,7 @@ class Difference:
 def compare(
     before: Sequence[float], after: Sequence[float], confidence: float, *, is_paired: bool = False
 ) -> Difference:
-    """Return Welch's t-interval for the difference of two means; Student's for pairs.
+    """Return a confidence interval for the difference of two means: Welch's t, or Student's t for pairs.
 
     The numbers of a side are taken as independent draws; variances may differ. Where none of them varies the
     interval is empty: two constants say nothing of how far others would lie apart.
@@ -104,7 +104,7 @@ class Comparison:
 def comparisons(
     days: Sequence[Row], fixed_on: date, confidence: float, *, are_hosts: bool = False
 ) -> list[Comparison]:
-    """Compare chosen days before and after a date, within jobs that have both, and all other days.
+    """Compare waste before and after a date: chosen days, jobs with days on both sides, all other days.
 
     With a label, days after without it and days before with it are left out. The others show
     what changed without it.

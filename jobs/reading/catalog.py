@@ -95,7 +95,7 @@ def _version(database: Database, catalog: str, name: str) -> str:
 
 
 def _none(table: Table, catalog: str) -> str:
-    """Return SQL of an empty relation with the types of a table that does not exist yet."""
+    """Return SQL of a relation without rows, with the column types of a table that does not exist yet."""
     columns = (
         f"CAST(NULL AS {_type(type_name(each.type), catalog)}) AS {each.name}" for each in table.columns
     )

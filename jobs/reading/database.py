@@ -54,7 +54,7 @@ class Database:
             raise QuestionError(f"no tables in {self.root}: {meant or to_do}")
 
     def _around(self) -> str:
-        """Name the warehouse that contains this root; empty if no warehouse does."""
+        """Name the warehouse of which this root is a part; empty for a root outside of warehouses."""
         above, _, name = self.root.rpartition("/")
         if is_url(self.root):
             is_table = name in TABLES and DeltaTables(above).is_there(name)
@@ -67,11 +67,11 @@ class Database:
         return f"it {'is a table of' if is_table else 'lies in'} the warehouse {outer}"
 
     def stated(self) -> tuple[bytes | None, ...]:
-        """Return the record of the latest publication; it differs between publications."""
+        """Return the record of the latest publication, by which a caller sees whether a newer one exists."""
         return self._own.stated(), self._ingested.stated()
 
     def home(self, name: str) -> DeltaTables:
-        """Return the tables that contain the table of this name: those of this root, or of `ingested`."""
+        """Return the set of tables to which this table belongs: this root's own, or the ingested ones."""
         return self._ingested if name in INGESTED_TABLES else self._own
 
     def files_of(self, name: str) -> str:

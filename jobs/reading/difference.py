@@ -96,7 +96,7 @@ class Found:
         return _verdict(self.difference_s, self.reach_s, self.a.step_s)
 
     def exceeds(self, limit: float) -> bool:
-        """Return whether B is slower by more than this fraction of A's step time, beyond chance."""
+        """Return whether B is slower than A by more than this fraction of A's step time, beyond chance."""
         return self.relative > limit and (self.reach_s is None or self.difference_s > self.reach_s)
 
 
@@ -139,7 +139,7 @@ def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
 
 
 def _reach_s(a: Side, b: Side, confidence: float) -> float | None:
-    """Return Welch's interval of the difference, by the noise of the two means. [s]"""
+    """Return half the width of Welch's interval of the difference, from the noise of both means. [s]"""
     noises = [side.noise() for side in (a, b)]
     known = [each for each in noises if each is not None]
     if len(known) < len(noises):
@@ -161,7 +161,7 @@ def _by_cause(a: Side, b: Side) -> _Rows:
 
 
 def _by_exposed(a: Side, b: Side) -> _Rows:
-    """Yield the parts by op type of exposed communication; time delayed by several types is one part."""
+    """Yield parts by op type of exposed communication; time that several types delay together is one part."""
     before, after = a.exposed_s(), b.exposed_s()
     if not (before or after):
         return

@@ -113,7 +113,7 @@ class Figures:
 
     @property
     def workers(self) -> Figure:
-        """Return a map of workers: how much each worker alone adds to the ideal step. [%]"""
+        """Return a map of workers: by how much each worker alone lengthens the ideal step. [%]"""
         names = ("pp_rank", "dp_rank", "rank", "host")
         rows = [
             {name: row[name] for name in names} | {"adds": 100 * (row["slowdown"] - 1)}
@@ -188,7 +188,7 @@ class Figures:
 
 
 def _field(name: str, kind: str, title: str | None, **more: object) -> dict[str, object]:
-    """Return the encoding of a field; `more` adds properties of Vega-Lite."""
+    """Return the encoding of a field of a chart; `more` adds properties of Vega-Lite."""
     return {"field": name, "type": kind, "title": title, **more}
 
 

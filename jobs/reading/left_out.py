@@ -34,4 +34,4 @@ def not_in_fix_first(reader: Reader, first: date | None = None, last: date | Non
         return ""
     which = "was not analysed and is" if units == 1 else f"of {plural(jobs, 'job')} were not analysed and are"
     listed = f"SELECT log_date, job_id, run_id, status, status_detail {rows}"
-    return f"{plural(units, 'unit')} {which} in no row of {FIX_FIRST}: {listed}"
+    return f"{plural(units, 'unit')} {which} missing in {FIX_FIRST}: {listed}"

@@ -73,7 +73,7 @@ class _Limits:
         self._most_data = data_bytes() + self._most
 
     def run(self, ask: Callable[[], Found]) -> Found:
-        """Run `ask` within the time that is left; return or raise what it does, as within_limits does."""
+        """Run `ask` within the time that is left, and return its result or raise its error."""
         asked = _Asked(ask)
         started_s = time.monotonic()
         with self._memory_limited():
@@ -137,7 +137,7 @@ def _stopped(engine: Stoppable, asked: "_Asked[Found]") -> bool:
 
 
 class _Asked(threading.Thread, Generic[Found]):
-    """Daemon thread for a question, which does not delay the end of the process.
+    """Daemon thread that runs a question, and that does not keep the process from ending.
 
     is_done : set at its end; a thread whose join is interrupted seems to have ended (CPython's bpo-45274).
     """

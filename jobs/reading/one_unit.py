@@ -59,11 +59,11 @@ class OneUnit(ABC):
 
     @abstractmethod
     def _recorded(self) -> tuple[pa.Table, Mapping[str, Any]]:
-        """Return rows of rank_steps with the simulated columns, and the manifest."""
+        """Return the unit's rows of rank_steps, in columns that the simulation uses, and its manifest."""
 
     @abstractmethod
     def _stored(self) -> StoredCauses | None:
-        """Return the stored results of the unit, from which causes are answered; None if there are none."""
+        """Return the unit's stored results, which answer for causes without a replay; None if not stored."""
 
     @property
     def causes(self) -> Rows:
@@ -114,7 +114,7 @@ class OneUnit(ABC):
         set: float | None = None,  # noqa: A002  # as on the command line
         factor: float | None = None,
     ) -> Rows:
-        """Replay the unit with each fix: a cause, or the ops of a predicate, ideal or `set` times as long.
+        """Replay the unit with each fix: without a cause, or with some ops ideal or `set` times as long.
 
         A row for each, as `straggler what-if --fix --set` prints them; `factor` is another name of `set`.
         Raises PredicateError for what is neither, QuestionError for a predicate that no op matches, and
@@ -127,7 +127,7 @@ class OneUnit(ABC):
         return _rows_of(Answer, [answer for each in found for answer in each.answers])
 
     def mitigate(self, *layers: int) -> Rows:
-        """Replay the unit with each mitigation: layers moved, sequences balanced, collections planned.
+        """Replay the unit with each mitigation: layers moved, sequences balanced, gc planned, and others.
 
         layers : of the model, or of each of its chunks; none are moved without.
         A row for each that has an answer, as `straggler mitigate` prints them. Raises LayersError for layers
@@ -150,5 +150,5 @@ class OneUnit(ABC):
 
 
 def _rows_of(kind: type[Answer | Mitigation], answers: Sequence[Answer | Mitigation]) -> Rows:
-    """Return a row for each answer, with the columns of its kind, even if there is no answer."""
+    """Return one row per answer, with the columns of its kind; the columns alone if there is no answer."""
     return Rows(pa.table({each.name: [getattr(one, each.name) for one in answers] for each in fields(kind)}))

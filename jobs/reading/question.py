@@ -161,7 +161,7 @@ def _first(error: SqlglotError) -> str:
 
 
 def _misspelt(text: str) -> str:
-    """Suggest the SQL word that the last misspelt word of a text resembles; empty if there is none."""
+    """Suggest the SQL word that the last misspelt word of a text resembles; empty without such a word."""
     for word in reversed(re.findall(r"\w+", text.upper())):
         near = get_close_matches(word, _WORDS, n=1, cutoff=_LIKE)
         if near and word not in _WORDS and abs(len(word) - len(near[0])) <= 1:

@@ -48,7 +48,7 @@ def replay_fixes(
     how: SimulationSettings,
     stored: StoredCauses | None,
 ) -> list[Answers]:
-    """Replay a unit with each cause fixed, and with the ops of each predicate ideal or scaled.
+    """Replay a unit with each cause fixed, and with the ops of each predicate made ideal or scaled.
 
     rank_steps, manifest, factor : as udfs.custom_scenario.replay_scenarios takes them
     stored : the unit's rows in the warehouse, which causes are answered from, as history revised them
@@ -76,7 +76,7 @@ def replay_fixes(
 
 
 def _has(predicate: OpPredicate, rank_steps: pa.Table) -> Iterator[str]:
-    """Yield the values that a unit has in the columns of a predicate, if the predicate matches no op."""
+    """Yield the values that a unit has in a predicate's columns, for a predicate that matches no op."""
     texts = [text.replace("''", "'") for text in _TEXT.findall(predicate.sql)]
     for name in predicate.names:
         column = rank_steps["op" if name == "op_type" else name]

@@ -52,7 +52,7 @@ class Side:
 
     @property
     def is_by_day(self) -> bool:
-        """Whether there are so many days that each counts as one block."""
+        """Return whether each day counts as one block, which it does from MANY_DAYS days on."""
         return len(self.days) >= MANY_DAYS
 
     @property
@@ -76,7 +76,7 @@ class Side:
         return fsum(count * each for count, each in zip(counts, of_days, strict=True)) / sum(counts)
 
     def named(self) -> set[str]:
-        """Return causes that hold on some day, or have as much attributed time but are hidden by others."""
+        """Return the causes to compare: those that hold on some day, or have as much time attributed."""
         return {
             row["cause"]
             for day in self.days
@@ -107,7 +107,7 @@ class Side:
         return {name: self.mean([of_day.get(name, 0.0) for of_day in by_day]) for name in names}
 
     def noise(self) -> Noise | None:
-        """Return the noise of the mean step time around the course; None with too few steps. [s]"""
+        """Return the noise of the mean step time around its changes of level; None with too few steps. [s]"""
         if self.is_by_day:
             of_days = np.array([day.actual_s.mean() for day in self.days])
             return noise_of(of_days, len(of_days))

@@ -48,7 +48,7 @@ class Sources(NamedTuple):
 
 
 def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
-    """Return two sides of a text's units: `days` days before a day, and as many from that day on.
+    """Return two sides, of the units that a text names: `days` days before a day, and as many from it on.
 
     Raises ValueError if the text itself names days.
     """
@@ -69,7 +69,7 @@ def folder_side(text: str) -> Sources:
 
 
 def simulated(found: Analysis, *, has_day: bool) -> tuple[pa.Table, dict[str, Any], SimulationSettings]:
-    """Return what was simulated: rows of rank_steps, the manifest (with a known log date), and settings."""
+    """Return rows of rank_steps, the manifest (with a known log date) and settings, as simulated."""
     manifest = dict(found.read.account.job or {}) | {"log_date": found.unit.log_date if has_day else None}
     how = SimulationSettings(**load_settings(SHIPPED).simulation.model_dump())
     return found.read.rows.select(SIMULATED_COLUMNS), manifest, how
@@ -131,7 +131,7 @@ def _units(reader: Reader, of: Asked) -> list[Unit]:
 
 
 def _meant(of: Asked) -> str:
-    """Describe the requested run and days."""
+    """Describe in words the run and days that were asked for."""
     run = f"run {of.run_id}" if of.run_id else "run"
     if of.first is None or of.last is None:
         return run
@@ -162,7 +162,7 @@ def _note(side: str, unit: Unit, what: str) -> str:
 
 
 def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps], not_simulated: Sequence[str]) -> Sources:
-    """Keep the days that have steps, and notes on the other days. Raises AnswerError if no day has steps."""
+    """Keep the days with steps, and a note on each other day. Raises AnswerError if no day has steps."""
     left_out = [
         *not_simulated,
         *(

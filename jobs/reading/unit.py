@@ -120,7 +120,7 @@ def _listed(units: Collection[Unit]) -> str:
 
 
 def read_unit(reader: Reader, unit: Unit) -> tuple[pa.Table, dict[str, Any]]:
-    """Return a unit's rows of rank_steps, with the simulated columns, and its manifest.
+    """Return the unit's rows of rank_steps, with the columns that the simulation uses, and its manifest.
 
     Raises NothingToReplayError where the manifest is of no use.
     """

@@ -44,7 +44,7 @@ def usual_step(run: ReadRun, name: str, dp_rank: int | None) -> Step:
 
 
 def slowest(run: ReadRun) -> int:
-    """Return the dp rank that computes longest in its stage, for the stage that computes longest."""
+    """Return the dp rank of the worker that computes longest in the run."""
     rows = run.rows
     computing_us = np.zeros(rows.worker_row.shape)  # of each worker, shape (stage, dp_rank)
     for stage, dp_rank in np.ndindex(computing_us.shape):

@@ -66,7 +66,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
 
 
 def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
-    """Return the first of the consecutive days with this culprit in the run; None for a single day."""
+    """Return since which day the run has had this culprit on consecutive days; None if since this day."""
     own = tables.job["log_date"]
     for row in tables.history:
         if row["cause"] == cause and row["culprit"] == identity(culprit) and row["first_day"] < own:
@@ -111,7 +111,7 @@ def _effect(cause: str, value: float) -> str:
 
 
 def _evidence(row: Row) -> str:
-    """Return the evidence of a cause on one line, without numbers that do not exist."""
+    """Return the numbers behind a cause on one line, leaving out those that are null."""
     cause, found = row["cause"], dict(row["evidence"])
     parts = []
     if "effect" in found:
@@ -177,7 +177,7 @@ def best_text(row: Mapping[str, Any]) -> str:
 
 
 def latest_change(rows: Sequence[Row]) -> str:
-    """Return since when step times, or else losses, have changed; empty if nothing has changed.
+    """Return since when step times, or else losses, are at another level; empty if nothing has changed.
 
     rows : of job_changes, of one job and day
     """

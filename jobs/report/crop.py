@@ -24,7 +24,7 @@ _OF_TRANSFERS: Final = "communication"
 
 
 class Crop(NamedTuple):
-    """Crop to draw: two workers, as rows of worker_slowdown, two steps, and transfers if they are slow."""
+    """What to draw: two workers, as rows of worker_slowdown, in two steps, and transfers if they are slow."""
 
     culprit: Row
     peer: Row
@@ -116,7 +116,7 @@ def _name(worker: Row) -> str:
 
 
 def _ops(line: Row, crop: Crop) -> list[tuple[str, float, float]]:
-    """Return ops sorted by start, relative to the first start; with transfers if the crop shows transfers."""
+    """Return ops sorted by start, with times since the first start; transfers only if the crop shows them."""
     begin = min(line["start_us"], default=0.0)
     found = [
         (OP_TYPES[code], start - begin, length)

@@ -95,7 +95,7 @@ def members(culprit: Row) -> Sequence[Row]:
 
 
 def identity(culprit: Row) -> str | None:
-    """Return the name that identifies a culprit in the view culprit_history."""
+    """Return the name under which the view culprit_history follows a culprit over days."""
     name: str | None = culprit["slow_host"] or culprit["slow_rack"] or culprit["host"]
     parts = [
         f"{what} {culprit[key]}"
@@ -135,7 +135,7 @@ def effect(cause: str, culprit: Row, workers: Sequence[Row] = ()) -> str:
 
 
 def _link(cause: str, culprit: Row, workers: Sequence[Row]) -> str:
-    """Describe which transfers of a culprit are slow, and the workers at the other end; may be empty."""
+    """Describe which transfers of a culprit are slow, and the workers at their other end, if known."""
     direction, stage, dp_rank = culprit["direction"], culprit["pp_rank"], culprit["dp_rank"]
     if direction == DIRECTION_BOTH and cause == _COMMUNICATION:
         return " in transfers there and back, both together"

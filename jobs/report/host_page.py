@@ -1,4 +1,4 @@
-"""The page of one host: its cost, its jobs, the role of chance, and the effect of a repair."""
+"""The page of one host: what it costs, which jobs it slows, whether by chance, and what a repair changed."""
 
 from collections import defaultdict
 from collections.abc import Sequence

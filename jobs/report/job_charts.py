@@ -173,7 +173,7 @@ def name_pattern(slowdown: Floats) -> Pattern:
 
 
 def _spread(excess: Floats, cells: Floats) -> Pattern:
-    """Return the pattern if no few workers stand out, by how the slowdown changes from step to step."""
+    """Return the pattern if slowness is spread over many workers, by how it changes from step to step."""
     steps, dp_ranks, stages = excess.shape
     row = cells.sum(axis=0)
     leaning = (

@@ -130,7 +130,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
 
 
 def _printed(tables: UnitTables, present: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the output of the page's command: the unit's own replays, before revision by other jobs."""
+    """Return what the page's command would print: savings by this unit's replays alone, not revised."""
     hours = tables.job["gpu_hours"]
     measured = {row["cause"]: row["unrevised"] or row for row in tables.causes}
     alone = {row["cause"]: measured[row["cause"]]["time_saved_fraction"] for row in present}
@@ -201,7 +201,7 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
 
 
 def _goes(what: str, symbol: str, share: float | None) -> str:
-    """Explain a fraction of the waste, and why it can exceed 100 %."""
+    """Explain the share of the waste that would go if some ops were ideal, and why it can exceed 100 %."""
     beyond = f"; {wording.BEYOND_ALL}" if share is not None and share > 1 else ""
     return f"part of the waste that would go if {what} ideal ({symbol}){beyond}"
 

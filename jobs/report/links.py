@@ -73,7 +73,7 @@ def fix_command(unit: Unit, causes: Sequence[str], warehouse: str) -> str:
 
 
 def timeline_command(unit: Unit, warehouse: str) -> str:
-    """Return the command that writes a unit's timeline, ending before the step's number."""
+    """Return the command that writes a unit's timeline; the page adds the number of the step."""
     return f"{_of_unit('timeline', unit, warehouse)} --step "
 
 

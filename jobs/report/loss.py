@@ -82,7 +82,7 @@ def unexplained(causes: Sequence[Row], steps: int) -> str:
 
 
 def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: int) -> str:
-    """Name the hidden causes that make up most of the unexplained loss, and what their fixes save."""
+    """Name causes that hide each other and make up most of the unexplained loss, and what fixes save."""
     hidden = [
         row
         for row in causes
@@ -113,7 +113,7 @@ def _with_worst(row: Row, steps: int) -> str:
 
 
 def _after_others(causes: Sequence[Row], hidden: Row) -> str:
-    """Return, as a clause, what a fix saves after the fixes of causes that hold; empty if that is no more.
+    """Return, as a clause, what a fix saves once the fixes of other causes are made; empty if not more.
 
     Of two fixes that change each other's saving, the part of one is the mean of what it saves before and
     after the other. Of more, the tables have only the part.
@@ -156,7 +156,7 @@ def headline(job: Row) -> str:
 
 
 def why_in_no_figure(job: Mapping[str, Any]) -> str:
-    """Return a clause on why the fleet's figures lack a unit.
+    """Return, as a clause, why the fleet's figures do not include a unit.
 
     job : its row, of another status than analysed.
     """
@@ -189,7 +189,7 @@ _WORDS: Final = {
     "to_paper_ideal": "to the paper's ideal",
     "ideal": "at the paper's ideal",
     "outside_steps": "outside steps that stayed: outages, start-ups, checkpoints, steps done again",
-    "not_known": "not known, as no event says it",
+    "not_known": "not known, because no event states it",
     "productive": "productive",
 }
 """Figures of the view that are not causes; those have their own words."""

@@ -82,7 +82,7 @@ def step_change_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def with_onsets(row: Mapping[str, Any], culprits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a row of news whose culprits state since when within the day they are slow.
+    """Return a row of news in which culprits also state since when within the day they are slow.
 
     culprits : of job_causes, of the same unit and cause.
     """
@@ -111,7 +111,7 @@ def _first(names: Sequence[str]) -> list[str]:
 
 
 def not_analysed_of(log_date: date) -> str:
-    """Return the query for the first units of a day in no figure, those with the most GPU-hours first."""
+    """Return the query for units of a day that no fleet figure includes, those with most GPU-hours first."""
     left_out = ", ".join(f"'{status}'" for status in _SAID_ELSEWHERE)
     return f"""
         SELECT job_id, run_id, status, status_detail, count(*) OVER () AS units FROM job_slowdown
@@ -122,13 +122,13 @@ def not_analysed_of(log_date: date) -> str:
 
 
 def not_analysed_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence on each of the first units in no figure, and the number of units left out.
+    """Return a sentence on each of the first units that no fleet figure includes, and the number of others.
 
     rows : as not_analysed_of asks for them.
     """
     texts = [f"job {row['job_id']}, run {row['run_id']}: {why_in_no_figure(row)}" for row in rows]
     more = rows[0]["units"] - len(rows) if rows else 0
-    return [*texts, *([f"and {counted(more, 'more unit')} in no figure"] if more else [])]
+    return [*texts, *([f"and {counted(more, 'more unit')} that the figures leave out"] if more else [])]
 
 
 _STATES: Final = {

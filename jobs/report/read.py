@@ -70,7 +70,7 @@ def read_fleet(
 
 
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
-    """Return units of a day that straggle or lose as much: most GPU-hours lost first, then slowest first.
+    """Return the units of a day that straggle, or lose as much time as straggling units do, costliest first.
 
     What no cause explains counts: against an ideal with slow ops in its mean, such a unit may not straggle.
     """
@@ -130,7 +130,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
 
 
 def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[Any, ...], _Rows]:
-    """Return the roles of the wholes that these units belong to; runs no query if there are no wholes."""
+    """Return the roles in these units' wholes, the jobs that wait for each other; no query without any."""
     wholes = {(row["log_date"], row["part_of"]) for row in job_days if row["part_of"] is not None}
     if not wholes:
         return {}

@@ -90,7 +90,7 @@ def _counted(row: Row) -> str:
 
 
 def whole(tables: UnitTables) -> Section | None:
-    """Return the section on the whole that a run belongs to; None if the run belongs to no whole."""
+    """Return the section on the whole, the jobs that wait for each other; None for a job on its own."""
     part_of = tables.job.get("part_of")
     if part_of is None:
         return None
@@ -111,7 +111,7 @@ def whole(tables: UnitTables) -> Section | None:
 
 
 def _found_of_whole(roles: Sequence[Row], answered: Sequence[Row]) -> str:
-    """Describe the result for the whole, or why there is no result."""
+    """Describe the result for a whole of jobs, or why there is no result."""
     if not roles:
         return "Only a night can say which role the others wait for: it needs the logs of all runs."
     if not answered:
@@ -144,7 +144,7 @@ def _role_cells(row: Row) -> Sequence[str]:
 
 
 def _returned(row: Row, name: str) -> str:
-    """Return the time that a faster role saves the whole, as a fraction, and as GPU-hours if known."""
+    """Return the time that a faster role saves the whole: as a fraction, and as GPU-hours if known."""
     fraction, hours = row[f"saved_fraction_{name}"], row[f"saved_gpu_hours_{name}"]
     if fraction is None:
         return wording.MISSING

@@ -123,7 +123,7 @@ def _environment() -> Environment:
 
 
 def of_inline(template: str) -> str:
-    """Return the content security policy for a template's inline script and style."""
+    """Return a content security policy that allows only this template's inline script and style."""
     found = [_ALWAYS]
     for tag in ("style", "script"):
         texts = re.findall(rf"<{tag}>(.*?)</{tag}>", template, re.DOTALL)
@@ -152,7 +152,7 @@ def single_file(page: bytes, shared: Mapping[str, bytes]) -> bytes:
 
 
 def _escaped(policy: str) -> str:
-    """Escape a policy in the same way as the template."""
+    """Escape a policy as the template engine does, so that it can be found in a page."""
     return policy.replace("'", "&#39;")
 
 

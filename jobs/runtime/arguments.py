@@ -173,7 +173,7 @@ class Command(click.Command):
         return rest
 
     def _other_form(self, ctx: click.Context, args: list[str], error: click.UsageError) -> str:
-        """Suggest how this command takes a job, if it was given as for other commands; empty otherwise."""
+        """Suggest this command's way to name a job, if other commands' way was used; empty otherwise."""
         if isinstance(error, click.NoSuchOption):
             takes_job = any(each.metavar in _RUNS_OR_JOBS for each in self.params)
             job = _value_of(_JOB_ID, args) if takes_job and error.option_name == _JOB_ID else ""
@@ -225,7 +225,7 @@ class Command(click.Command):
         return status
 
     def _refused(self, error: Exception) -> str:
-        """Describe a path that this user, or any user, may not use; empty if the error is another."""
+        """Describe a path that this user, or any user, may not use; empty for errors of other kinds."""
         is_read_only = isinstance(error, OSError) and error.errno == errno.EROFS
         if not isinstance(error, OSError) or not (is_read_only or isinstance(error, PermissionError)):
             return ""
@@ -235,7 +235,7 @@ class Command(click.Command):
 
 
 def _value_of(name: str, args: Sequence[str]) -> str:
-    """Return the value that typed arguments give to an option, quoted for a shell; empty if there is none."""
+    """Return the value that typed arguments give to an option, quoted for a shell; empty without a value."""
     for each, behind in zip_longest(args, args[1:], fillvalue=""):
         typed, is_one, value = each.partition("=")
         if typed == name and (found := value if is_one else behind):

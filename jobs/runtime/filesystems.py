@@ -41,7 +41,7 @@ def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
 
 @lru_cache(maxsize=8)
 def _by_delta(bucket: str) -> fs.FileSystem:
-    """Return the filesystem of a bucket with Delta's environment variables, which differ from Arrow's."""
+    """Return the filesystem of a bucket, from environment variables of Delta that Arrow does not read."""
     handler = import_module("deltalake.fs").DeltaStorageHandler
 
     class Handler(handler):  # type: ignore[misc, valid-type]  # its own does not take Arrow's buffers

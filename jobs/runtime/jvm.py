@@ -76,7 +76,7 @@ def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
 
 
 def _end_started_since(earlier: Collection[psutil.Process]) -> None:
-    """End a JVM that is still starting, because the interruption reaches this process alone.
+    """End a JVM that is still starting when Ctrl-C arrives, which reaches only this process.
 
     It would stay, without the file that was to say how it is reached. spark-submit is replaced by its JVM.
     """
@@ -118,7 +118,7 @@ def _set_environment(conf: Mapping[str, str]) -> None:
 
 
 def _logging() -> dict[str, str]:
-    """Return the JVM option for the project's log4j configuration, which hides warnings of every start."""
+    """Return the JVM option for the project's log4j configuration, which hides warnings that always come."""
     if is_zip():
         return {}
     file = PROJECT / "conf" / "log4j2.properties"

@@ -52,6 +52,6 @@ def data_bytes() -> int:
 
 
 def go_first() -> None:
-    """Make this process the first that the kernel kills when memory runs out."""
+    """Make the kernel kill this process before others when memory runs out."""
     with suppress(OSError):
         (_PROC / "oom_score_adj").write_text(_FIRST_TO_GO)

@@ -36,7 +36,7 @@ class _Raised(NamedTuple):
 
 
 def is_again() -> bool:
-    """Return whether this is a retry of a Spark task."""
+    """Return whether Spark runs this task again after a failure."""
     context = TaskContext.get()
     return context is not None and context.attemptNumber() > 0
 

@@ -70,7 +70,7 @@ def check_bucket(root: str, said: str) -> None:
 
 
 def copied_first(url: str) -> str:
-    """Return the message of a command that only reads runs on this machine: copy the run first."""
+    """Return why a command that reads only local runs refuses a URL: the run has to be copied first."""
     return (
         f"{url} is a URL: first copy the run's folder to this machine, as by `aws s3 cp --recursive URL "
         "FOLDER`, or ask the warehouse of its night, as by straggler job-page --job-id J"

@@ -151,7 +151,7 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
-    """Describe the first validation error, with the topmost file that has the key, or else the base file."""
+    """Describe the first validation error, with the last file that sets the key, or else the base file."""
     first = error.errors(include_url=False)[0]
     place = first["loc"]
     name = next((name for name, values in reversed(layers) if _has(values, place)), layers[0][0])
@@ -166,7 +166,7 @@ def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
 
 
 def _beside(values: Any, place: Sequence[int | str]) -> list[str]:  # noqa: ANN401  # of any depth
-    """Return the keys that stand beside a key in the base settings."""
+    """Return the keys of the table of the base settings in which a key stands, to suggest the closest."""
     for key in place[:-1]:
         values = values.get(key) if isinstance(values, dict) else None
     return [*values] if isinstance(values, dict) else []

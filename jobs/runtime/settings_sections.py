@@ -61,7 +61,7 @@ class LandingSettings(Section):
 
 
 class HealthSettings(Section):
-    """Rules by which `convert-health --from csv` reads a CSV: columns or constants by key, and words."""
+    """Rules for `convert-health --from csv`: which column or constant holds a key, and what words mean."""
 
     csv: dict[str, str] = {}
     words: dict[str, str] = {}
@@ -76,7 +76,7 @@ class HistorySettings(Section):
 
 
 class RevisionSettings(Section):
-    """Settings of the phase revise: the number of earlier days, and the least number of runs."""
+    """Settings of the phase revise: how many earlier days it reads, and how many runs a decision needs."""
 
     days: Annotated[int, Field(ge=1)]
     minimum_runs: Annotated[int, Field(ge=1)]
@@ -100,7 +100,7 @@ class WatchSettings(Section):
 
 
 class LiveSettings(Section):
-    """Limits of what the command watch reads: last steps of each run, on the latest days of the landing."""
+    """Limits of what the command watch reads: how many last steps of a run, and how many last days."""
 
     window_steps: Annotated[int, Field(ge=10)]
     days: Annotated[int, Field(ge=1)]

@@ -60,7 +60,7 @@ def log_to_terminal(level: int = logging.INFO, form: str = LOG_FORMAT) -> None:
 
 
 def _is_not_raised_too(record: logging.LogRecord) -> bool:
-    """Return whether the record is something other than py4j's log of an error that it also raises.
+    """Return whether to log a record; py4j also raises the errors that it logs, so that they are left out.
 
     py4j logs errors of callbacks without raising them, but no callbacks are used here.
     """

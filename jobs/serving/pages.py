@@ -86,7 +86,7 @@ class Pages:
         self._made: OrderedDict[str, bytes] = OrderedDict()
 
     def instead(self, path: str) -> str | None:
-        """Return the path of the fleet's page for the root or a day's folder; None for other paths.
+        """Return the path to which to redirect: the fleet's page for the root or a day's folder, else None.
 
         Raises NoPageError for the root if no day has rows.
         """

@@ -215,7 +215,7 @@ def planted() -> list[tuple[str, str]]:
 
 
 def demo_whole(seed: int = 0) -> WholeSimulation:
-    """Return a whole of three roles on the first day, which wait for each other in every iteration."""
+    """Return a whole on the first day: jobs in three roles that wait for each other in every iteration."""
     runs, names = [], list(ROLES)
     for number, (role, (_, shape, mechanisms)) in enumerate(ROLES.items()):
         fields = {**ABOUT, "team": "assistant", "model": WHOLE, "gpu_hours": shape.world_size * 24.0}

@@ -41,7 +41,7 @@ class GeneratedJob:
         return int(pc.sum(pc.list_value_length(self.rank_steps["op"])).as_py() or 0)
 
     def contradicting(self) -> "GeneratedJob":
-        """Return the job without a recv of its last rank in every step, which contradicts its sends."""
+        """Return the job with one recv of its last rank removed in each step, so that sends have no recv."""
         records = self.rank_steps.to_pylist()
         for record in records:
             if record["rank"] == records[-1]["rank"]:

@@ -28,7 +28,7 @@ PASSING_SHIFTS: Final = (1, 3 * SHIFTS)
 
 
 def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int = MOST_OPS) -> Fleet:
-    """Draw a fleet of sample_job's jobs, whose truth is measured by reruns without each cause.
+    """Draw a fleet of jobs as sample_job draws them; reruns without each cause measure the truth.
 
     most_ops : most recorded ops of a job on a day, about
     """
@@ -95,7 +95,7 @@ def _placed(jobs: Sequence[FleetJob], days: int, seed: int, spells_per_job: floa
 
 
 def _with_hosts(jobs: Sequence[FleetJob], rng: np.random.Generator) -> list[FleetJob]:
-    """Assign hosts to jobs in order of start; hosts of ended jobs become free."""
+    """Assign hosts to jobs in the order in which jobs start; hosts of ended jobs are used again."""
     free: list[str] = []
     known = 0
     running: list[FleetJob] = []

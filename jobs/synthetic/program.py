@@ -82,7 +82,7 @@ def build_program(shape: JobShape) -> list[ProgramOp]:
 
 
 def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[int]]:
-    """Return the numbers of the ops of each rendezvous."""
+    """Return the ops that wait for each other, as lists of numbers by the name of their meeting."""
     found: dict[Hashable, list[int]] = defaultdict(list)
     for op in ops:
         if op.meeting is not None:
@@ -187,7 +187,7 @@ class _Stage:
         return [recv.number]
 
     def _add_noop(self, op_type: str, after: int) -> None:
-        """Record a transfer that moves no data, which no compute needs."""
+        """Record a transfer that moves no data, for which no compute waits."""
         self._add(op_type, [self.compute_ops[after]], op_type).moves_data = False
 
     def _tail(self) -> None:

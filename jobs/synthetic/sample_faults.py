@@ -57,7 +57,7 @@ class Setting:
 
 
 def slow_worker(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a fault that slows by 2 to 120 %: one GPU always or at times, throttling, or a whole host.
+    """Draw a slowness of 2 to 120 %: one GPU in all or some steps, a throttled GPU, or a whole host.
 
     None in a job of one worker, which has no peers.
     """
@@ -92,7 +92,7 @@ def stage_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism | N
 
 
 def data_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Draw token limits of 4,096 to 131,072, median sequences of 1 to 20 % of them, spread 0.3 to 1.5."""
+    """Draw a token limit of 4,096 to 131,072, a median length of 1 to 20 % of it, a spread of 0.3 to 1.5."""
     limit = int(4096 * 2 ** rng.integers(0, 6))
     median = limit * log_uniform(rng, 0.01, 0.2)
     hidden = int(rng.choice([2048, 4096, 8192]))
@@ -113,7 +113,7 @@ def pause(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 def communication(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a flapping link adding 0.2 to 6 forward-computes, or 4 to 60 % of the bandwidth left."""
+    """Draw a link that adds 0.2 to 6 forward-computes, or congestion that leaves 4 to 60 % of bandwidth."""
     shape, window = setting.shape, some_window(rng, setting)
     extra_s = setting.compute_s * log_uniform(rng, 0.2, 6.0)
     step_share, transfer_share = log_uniform(rng, 0.1, 1.0), log_uniform(rng, 0.1, 1.0)
@@ -145,7 +145,7 @@ FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | Non
 
 
 def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
-    """Draw the nuisances of a job, each by its own probability.
+    """Draw the nuisances of a job, each with a probability of its own.
 
     Clocks: up to 0.2 ms off in all jobs, in one of twenty up to 3 ms. Heavy-tailed noise in half, planned
     garbage collection in one of five, expert imbalance of 1 to 8 % in one of eight, workers that differ by
@@ -163,7 +163,7 @@ def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
 
 
 def some_window(rng: np.random.Generator, setting: Setting) -> Window:
-    """Draw a window: all steps in two of three cases, else a stretch of at least a fifth of them."""
+    """Draw a window: all steps with a probability of 2/3, else a stretch of at least a fifth of them."""
     share, place, is_part = rng.uniform(0.2, 0.8), rng.random(), rng.random() < 1 / 3
     if not is_part:
         return ALWAYS

@@ -105,7 +105,7 @@ def sample_shape(seed: int, most_ops: int = MOST_OPS) -> JobShape:
 
 
 def _cut(shape: JobShape, group: int, most_ops: int) -> JobShape:
-    """Reduce the steps down to ten, then the microbatches, until there are few enough ops."""
+    """Reduce the steps, down to ten, and then the microbatches, until the ops are few enough."""
     workers = len(shape.cells) * shape.recorded_tp_ranks * shape.recorded_cp_ranks
     per_step = workers * shape.microbatches * shape.vpp_size * 2 * OPS_PER_COMPUTE
     if shape.steps > 2 * BURST:
@@ -150,7 +150,7 @@ def _faults(rng: np.random.Generator, kind: Kind, setting: Setting) -> list[Mech
 
 
 def _lost_ranks(rng: np.random.Generator, shape: JobShape) -> Sequence[int]:
-    """Draw the first ranks of some workers to lose; another recorded rank then replaces each of them."""
+    """Draw workers whose first rank loses its log, so that another recorded rank replaces it."""
     if shape.recorded_tp_ranks * shape.recorded_cp_ranks == 1 or rng.random() > LOST_LOGS:
         return ()
     return tuple(shape.rank(*cell) for cell in shape.cells if rng.random() < 0.3)

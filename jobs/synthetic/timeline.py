@@ -17,7 +17,7 @@ Times = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Timeline:
-    """Start and end of every op, shape (op, step, dp_rank); an op that waits has started. [us]"""
+    """Start and end of every op, shape (op, step, dp_rank); an op starts before it waits for others. [us]"""
 
     start_us: Times
     end_us: Times

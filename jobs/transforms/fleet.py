@@ -51,7 +51,7 @@ def with_lost(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
 
 
 def fleet_day(units: DataFrame) -> DataFrame:
-    """Return units by status, GPU-hours, losses, and the distribution of waste; one row per day.
+    """Return counts of units by status, GPU-hours, losses, and the distribution of waste; one row per day.
 
     units : of job_slowdown, with what they lose.
     """
@@ -62,7 +62,7 @@ def fleet_day(units: DataFrame) -> DataFrame:
 
 
 def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
-    """Return SQL for the bounds around a sum in SUMS_OF_HOURS; null if any unit's bounds are unknown.
+    """Return SQL for the bounds of a sum, one of SUMS_OF_HOURS; null if bounds of any unit are unknown.
 
     Errors of units are independent.
 
@@ -80,7 +80,7 @@ def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
 
 
 def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
-    """Return the units in which each cause holds, and the cost of the cause; one row per day and cause."""
+    """Return how many units have each cause, and what the cause costs; one row per day and cause."""
     figures = {
         "replayed": "count(*)",
         "jobs": "count_if(is_cause)",
@@ -95,7 +95,7 @@ def cause_day(job_causes: DataFrame, job_slowdown: DataFrame) -> DataFrame:
 
 
 def host_day(worker_slowdown: DataFrame) -> DataFrame:
-    """Return workers, units and slowdowns of every host that a log names; one row per day and host."""
+    """Return numbers of workers and units, and slowdowns, of each logged host; one row per day and host."""
     figures = {
         "workers": "count(*)",
         "worker_slowdown_max": "max(slowdown)",
@@ -107,7 +107,7 @@ def host_day(worker_slowdown: DataFrame) -> DataFrame:
 
 
 def coverage_day(job_slowdown: DataFrame) -> DataFrame:
-    """Return units and GPU-hours of every status; one row per day and status that occurs."""
+    """Return the number and GPU-hours of units with each status; one row per day and status that occurs."""
     figures = {name: _OF_UNITS[name] for name in ("jobs", "gpu_hours")}
     return _by_day(words.COVERAGE_DAY, job_slowdown, figures, "status")
 

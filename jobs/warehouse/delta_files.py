@@ -113,7 +113,7 @@ def commit(
     *,
     are_same_rows: bool = False,
 ) -> None:
-    """Commit staged files as the rows of these partitions, or in place of these files.
+    """Commit staged files in place of partitions or files, or in addition to all rows.
 
     replaced : None adds the rows to the existing ones
     are_same_rows : the staged files hold the rows of the removed ones, in fewer files

@@ -148,7 +148,7 @@ class DeltaTables:
         return Stored(_read_parquet(declared, paths), (*paths, *(f"{path}/{file}" for file in files)))
 
     def unused_files(self, name: str) -> int:
-        """Count files of a table that no version of the last week needs."""
+        """Count the files of a table that no version of the last week refers to."""
         if not self._is_stored(name):
             return 0
         return len(vacuum(f"{self.root}/{name}", KEPT_HOURS, is_trial=True))

@@ -71,7 +71,7 @@ def _cast(each: exp.Expr) -> None:
 
 
 def _collected(each: exp.Expr) -> None:
-    """Collect an empty list over no rows, for which DuckDB returns null."""
+    """Rewrite a collected list so that it is empty over no rows, as in Spark; DuckDB returns null."""
     whole = each.parent if isinstance(each.parent, exp.Filter) else each
     if not isinstance(whole.parent, exp.Window):
         whole.replace(exp.func("coalesce", whole.copy(), exp.array()))

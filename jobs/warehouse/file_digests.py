@@ -34,7 +34,7 @@ class Kept(NamedTuple):
 
 
 def kept_digests(root: str) -> dict[str, Kept]:
-    """Return stored digests of a warehouse's tables; empty in a store, whose readers check page checksums.
+    """Return stored digests of a warehouse's files; none in a store, where readers check Parquet's checksums.
 
     Raises DamagedError for a file that holds anything else.
     """

@@ -1,4 +1,4 @@
-"""Work for Spark tasks, and DataFrames from many files of a store, which Arrow reads in such tasks.
+"""Tasks of Spark that do given work, and DataFrames of files in a store, which Arrow reads in such tasks.
 
 So a store needs no connector of Hadoop's: what reaches it is the same as for all else.
 """

@@ -48,7 +48,7 @@ def latest_publication(rows: pa.Table, root: str, stated: bytes | None) -> Publi
 
 
 def latest_stated(published: Published) -> bytes:
-    """Return the content of the file for the latest publication, so that store readers need one request."""
+    """Return the content of the file that states the latest publication; reading it takes one request."""
     return f"{published.number} {json.dumps(dict(published.versions or {}))}".encode()
 
 

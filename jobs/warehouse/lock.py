@@ -45,7 +45,7 @@ class LockedError(PlainError):
 
 @dataclass(frozen=True)
 class Holder:
-    """Holder of a lock. processes : start time of each process that must have ended [Unix s]
+    """Holder of a lock. processes : start time of each process that must end to free the lock [Unix s]
 
     boot, process_ids : which boot of the host, and which PID namespace gave the processes their numbers
     """

@@ -68,7 +68,7 @@ class LogMirror:
                 self._bring(self.at(None).version(), known)  # delta-rs looks for conflicts in each
 
     def vacuum(self, hours: int, *, is_trial: bool) -> list[str]:
-        """Find or delete files that no version of the last hours needs, by their names and times."""
+        """Find or delete files to which no version of the last hours refers, by their names and times."""
         with self._lock:
             self.at(None)
             for each in objects.listed(self._path):

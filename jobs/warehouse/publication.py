@@ -39,7 +39,7 @@ _AT_A_TIME: Final = 16
 def publication(
     warehouse: "Warehouse", phase: str, log_dates: Sequence[date], names: Sequence[str]
 ) -> Iterator[None]:
-    """Publish what the block commits to these tables, all at once when the block ends.
+    """Make everything that the block commits to these tables visible at once when the block ends.
 
     An error in the block undoes its commits. Otherwise the warehouse then reads as of the new publication.
     """

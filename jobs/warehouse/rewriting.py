@@ -39,7 +39,7 @@ def without_units(
     replaced: Filters,
     units: Collection[Unit],
 ) -> None:
-    """Commit staged files as the rows of some units; rows of other units in the partitions stay."""
+    """Replace the rows of some units by staged files; rows of other units in the same partitions stay."""
     path = f"{root}/{table.name}"
     jobs = {unit.job_id for unit in units}
     files = [

@@ -70,7 +70,7 @@ class FileRows:
 
 @dataclass
 class StagedRows:
-    """Rows of one table in staged files, and whether a commit has adopted these files."""
+    """Rows of one table in staged files; `is_adopted` is set once a commit has taken the files over."""
 
     table: str
     files: Sequence[StagedFile]
@@ -84,7 +84,7 @@ class StagedRows:
 
     @cached_property
     def in_files(self) -> FileRows:
-        """Return the staged files in the type of a published table's files."""
+        """Return the staged files as FileRows, the type that also stands for files of published tables."""
         files = [Logged(*each[2:5], dict(each.partition), {}, {}) for each in self.files]
         return FileRows(f"{self.root}/{self.table}", files, all(file.is_sound for file in self.files))
 

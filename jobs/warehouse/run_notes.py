@@ -1,4 +1,4 @@
-"""Outcome of a run, kept in a file made at its start, in case its row cannot be written.
+"""Notes of how runs ended, in files made when runs start, in case a run's row cannot be written.
 
 A full disk takes no new byte, but those that are there can be replaced. Warehouses in a store have no notes.
 """
@@ -39,7 +39,7 @@ class RunNote:
 
     @property
     def later(self) -> str:
-        """Describe how the next run will complete a row that this run could not complete."""
+        """Describe how the next run will complete a row whose outcome this run could not write."""
         return "the next run " + ("calls it killed" if self._path is None else "writes how it ended")
 
     def remove(self) -> None:

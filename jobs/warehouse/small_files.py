@@ -1,4 +1,4 @@
-"""Small files beside the tables, such as an intent, in a folder or a store."""
+"""Small files, such as an intent, that lie beside the tables in a folder or a store."""
 
 import os
 from importlib import import_module

@@ -36,7 +36,7 @@ class Shares(NamedTuple):
     writers: int
 
     def place(self, unit: Unit, table: str) -> int:
-        """Return the number of the task that writes a unit's rows of a table."""
+        """Return the number of the task that writes the rows of one unit and table."""
         part = bisect_right(self.firsts, unit)
         return part * self.writers + RESULT_TABLES.index(table) % self.writers
 
@@ -47,7 +47,7 @@ class Shares(NamedTuple):
 
 
 def shares_of(units: Collection[Unit], partitions: int) -> Shares:
-    """Divide the results of these units among tasks, at least `partitions` if there are enough tables."""
+    """Divide the results of units among tasks: at least `partitions` tasks, if there are as many tables."""
     return Shares(sorted(units)[UNITS_OF_A_FILE::UNITS_OF_A_FILE], min(partitions, len(RESULT_TABLES)))
 
 

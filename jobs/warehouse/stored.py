@@ -125,7 +125,7 @@ def restore(path: str, version: int | None) -> bool:
 
 
 def vacuum(path: str, hours: int, *, is_trial: bool) -> list[str]:
-    """Find or delete files of a table that no version of the last hours needs."""
+    """Find or delete the files of a table to which no version of the last hours refers."""
     if is_url(path):
         return _mirror(path).vacuum(hours, is_trial=is_trial)
     found: list[str] = DeltaTable(path).vacuum(hours, dry_run=is_trial, full=True)

@@ -133,7 +133,7 @@ class Warehouse:
         return delta_files.few_rows(self.path(table.name), version, table, log_dates, units, also)
 
     def _rows(self, name: str) -> DataFrame:
-        """Return all rows of a table that readers see; local rows by Delta's reader, which prunes columns."""
+        """Return all rows of a table as readers see it; in a folder, Delta's reader skips unused columns."""
         path, version = self.path(name), self._version(name)
         if is_url(path):
             return frame_of_files(self.spark, TABLES[name], path, logged(opened(path, version)))
@@ -207,7 +207,7 @@ class Warehouse:
         delta_files.put(self.root, table, rows, replaced)
 
     def _all_rows(self, table: Table, log_dates: Sequence[date], also: Mapping[str, str] | None) -> pa.Table:
-        """Return all rows of some days in the driver, in which the rows of a few units will be replaced."""
+        """Return all rows of some days in the driver, where the rows of a few units are then replaced."""
         path, schema = self.path(table.name), table.arrow_schema
         if not is_stored(path):
             return schema.empty_table()

@@ -39,7 +39,7 @@ def compact(warehouse: Warehouse, table: Table) -> tuple[int, int]:
 
 
 def unused_files(warehouse: Warehouse, table: Table) -> int:
-    """Count files that no version of the retained days needs."""
+    """Count the files to which no version of the retained days refers."""
     return len(_vacuum(warehouse, table, is_trial=True)) if warehouse.exists(table.name) else 0
 
 

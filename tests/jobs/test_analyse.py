@@ -136,7 +136,7 @@ def test_a_misspelt_field_and_hours_that_are_too_many_are_each_said_once(run: Pa
     fields = json.loads((run / "job.json").read_text())
     (run / "job.json").write_text(json.dumps(fields | {"gpu_hours": 1e9, "iteration": 3}))
     said = analyse(run).out
-    assert said.count('Not used: "iteration" is no field of a job.json: did you mean iterations?\n') == 1
+    assert said.count('Not used: "iteration" is not a field of job.json: did you mean iterations?\n') == 1
     assert said.count("gpu_hours is 1e+09") == 1
 
 
@@ -181,9 +181,7 @@ def test_a_run_in_the_folder_of_another_day_is_named(landing: Path, analyse: Ana
         begin_us = since_boot_us - min(each["t0_us"] for each in lines)
         moved_back = [each | {"t0_us": each["t0_us"] + begin_us} for each in lines]
         log.write_text("".join(f"{json.dumps(each)}\n" for each in moved_back))
-    none = (
-        f"None of its lines is of that day: t0_us is {since_boot_us}, no time in microseconds since 1970.\n"
-    )
+    none = f"None of its lines is of that day: t0_us is {since_boot_us}, not in microseconds since 1970.\n"
     assert none in analyse(moved).out
 
 
@@ -532,7 +530,7 @@ def test_a_rank_log_of_several_is_no_run_and_its_folder_is_named(
     first, second, *others = sorted(run.glob("rank-*.jsonl"))
     for each in others:
         each.unlink()
-    said = f"{first} is one rank's log of a run: name its folder, {run}\n"
+    said = f"{first} is the log of a single rank: give the run's folder, {run}\n"
     status, _, error = analyse(first)
     assert (status, error.endswith(said)) == (2, True)
     (run / "job.json").unlink()
@@ -549,7 +547,7 @@ def test_a_file_beside_the_logs_is_no_run_and_their_folder_is_named(
     (run / name).touch()
     status, out, said = analyse(run / name)
     assert (status, out) == (2, "")
-    assert said.endswith(f"{run / name} is no log of ops: name its folder, {run}\n")
+    assert said.endswith(f"{run / name} is not a log of ops: give its folder instead, {run}\n")
 
 
 def test_files_that_are_no_logs_are_no_run(tmp_path: Path, analyse: Analyse) -> None:

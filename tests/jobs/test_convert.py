@@ -169,9 +169,7 @@ def test_times_that_are_no_dates_are_not_said_to_be_of_a_day(tmp_path: Path, cal
     (tmp_path / "t.json").write_text(json.dumps(trace))
     status, _, said = call(main, tmp_path / "t.json", "--landing", tmp_path / "landing", *TO)
     assert (status, said.count("\n")) == (1, 1)
-    assert re.search(
-        rf"t0_us is {begin_s}\d+, no time in microseconds since 1970: a night of {DAY} leaves", said
-    )
+    assert re.search(rf"t0_us is {begin_s}\d+, not in microseconds since 1970: a night of {DAY} leaves", said)
 
 
 def test_a_step_landed_twice_is_stored_once(tmp_path: Path, call: Ask) -> None:
@@ -202,7 +200,7 @@ def test_a_job_json_says_what_files_do_not_and_broken_files_cost_no_others(
     assert status == 0
     assert "3,840 ops of 3 ranks in 20 steps" in printed
     assert "broken: benchmark-data-0-pipeline-3-tensor-0.json.gz: broken gzip" in printed
-    assert 'not used: "gpuhours" is no field of a job.json: did you mean gpu_hours?\n' in printed
+    assert 'not used: "gpuhours" is not a field of job.json: did you mean gpu_hours?\n' in printed
     (manifest,) = landing.rglob("job.json")
     fields: dict[str, Any] = json.loads(manifest.read_text())
     assert not {"gpuhours", "refused_claims"} & fields.keys()

@@ -121,7 +121,7 @@ def test_a_host_of_other_days_is_one_line_with_its_days(ask: Ask) -> None:
         f"from {late - timedelta(days=28)} to {late + timedelta(days=27)}, the 28 days on each side of {late}"
     )
     assert said.err == (
-        f"fix_effect: error: host sick-0 served in no replayed job {window}; it did on {ALL_DAYS}\n"
+        f"fix_effect: error: host sick-0 served no replayed job {window}; it served on {ALL_DAYS}\n"
     )
 
 

@@ -45,7 +45,7 @@ def test_units_that_were_not_analysed_are_named_beside_what_to_fix(
     units: list[dict[str, Any]] = [{}, {"job_id": "a", "status": "no_ops"}, {"log_date": NEXT_DAY}]
     rows = table_rows(JOB_SLOWDOWN, units)
     monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse_of(tmp_path, **{JOB_SLOWDOWN: rows}).root)
-    says = "1 unit was not analysed and is in no row of fix_first: SELECT log_date, job_id, run_id, status, "
+    says = "1 unit was not analysed and is missing in fix_first: SELECT log_date, job_id, run_id, status, "
     assert ask(main, "fix_first").err.startswith(says)
     assert ask(main, "fix_first", "--to", DAY).err.endswith(f"AND log_date <= DATE'{DAY}'\n")
     assert ask(main, "fix_first", "--from", NEXT_DAY).err == ask(main, "straggling").err == ""

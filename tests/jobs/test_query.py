@@ -125,7 +125,7 @@ def test_the_memory_of_an_answer_is_limited_once_for_all_its_batches(monkeypatch
 
 def test_units_that_were_not_analysed_are_named_beside_what_to_fix(ask: Ask) -> None:
     says = (
-        "1 unit was not analysed and is in no row of fix_first: SELECT log_date, job_id, run_id, status, "
+        "1 unit was not analysed and is missing in fix_first: SELECT log_date, job_id, run_id, status, "
         "status_detail FROM job_slowdown WHERE status <> 'analysed'\n"
     )
     status, out, err = ask(main, "SELECT cause FROM fix_first", "--format", "csv")

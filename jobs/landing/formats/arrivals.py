@@ -118,7 +118,7 @@ class Arrivals:
 def _whole(
     meeting: Ints, member: Ints, size: Ints, inside_us: Floats, rank: Ints
 ) -> tuple[Ints, Floats, Ints, int]:
-    """Select collectives in which every expected rank was recorded once.
+    """Return a mask of the collectives in which every expected rank was recorded exactly once.
 
     size : ranks that must be there, for each attendance: those that left any record in the communicator
     returns : by meeting, the shortest time and then the lowest rank first; and how many are not whole

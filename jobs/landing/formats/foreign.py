@@ -77,7 +77,7 @@ def count(left_out: Counter[str], what: str, number: int) -> None:
 
 
 def or_nan(value: object, most: float) -> float:
-    """Return a number from -most to most as float; nan for anything else, which discards the rank's step."""
+    """Return a number within ±most as float; nan for any other value, so that the rank's step is rejected."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= most:
         return nan
     return float(value)
@@ -98,7 +98,7 @@ class Format(Protocol):
 
 
 def sound(rows: Rows, limits: Mapping[str, Any], first: int) -> tuple[Rows, list[Reject]]:
-    """Split rows into valid rows and rejects, numbered from `first` on.
+    """Split rows, whose numbers begin at `first`, into valid rows and rejects.
 
     limits : LIMITS of a good manifest, or nulls
     """
@@ -124,7 +124,7 @@ def _wrong_times(rows: Rows) -> dict[int, tuple[str, str]]:
 
 
 def _wrong_numbers(rows: Rows, limits: Mapping[str, Any]) -> dict[int, tuple[str, str]]:
-    """Return, by row, rejects of rows outside the layout, with oversized numbers, or a zero before 1970."""
+    """Return rejects by row: rows outside the layout, with oversized numbers, or with t0_us before 1970."""
     found = {}
     for row, scalars in enumerate(rows.scalars):
         present = {name: value for name, value in zip(SCALARS, scalars, strict=True) if value is not None}

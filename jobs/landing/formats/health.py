@@ -112,7 +112,7 @@ def _check_types(record: Mapping[str, Any]) -> None:
 
 
 def _value(value: object) -> float | None:
-    """Return a value as a number. Raises LineError for any other value."""
+    """Return a number as float. Raises LineError for a value that is not a number."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -123,7 +123,7 @@ def _value(value: object) -> float | None:
 
 
 def _time_us(time: object, log_date: date) -> int:
-    """Return Unix time from a number or from ISO 8601 with a zone, near the folder's day. [us]"""
+    """Return Unix time, near the folder's day, from a number or from ISO 8601 with a zone. [us]"""
     at_us = time if is_integer(time) else None
     if isinstance(time, str):
         with suppress(ValueError, TypeError):  # no time, or one without a zone

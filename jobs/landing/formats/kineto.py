@@ -172,7 +172,7 @@ def _steps(trace: RankTrace, place: Place, left_out: Counter[str]) -> Iterator[t
 
 
 def _missing(first: tuple[object, ...], own: tuple[object, ...]) -> str:
-    """Describe how a rank's collectives differ from those of its first dp rank; empty if they are equal.
+    """Describe how a rank's collectives differ from those of the first of its dp peers; empty if equal.
 
     The simulation takes the k-th collective of all ranks for one and the same: with one missing, all behind
     it would be compared with others.
@@ -184,7 +184,7 @@ def _missing(first: tuple[object, ...], own: tuple[object, ...]) -> str:
 
 
 def _record(found: StepOps, number: int, trace: RankTrace, place: Place) -> dict[str, Any]:
-    """Make a row of rank_steps; its integer zero is its first op's start, so that times lose no digits."""
+    """Make a row of rank_steps; t0_us is the first op's start as an integer, so that times lose no digits."""
     ops = found.ops
     zero_us = int(np.floor(ops.start_us[0]))
     known = dict.fromkeys(SCALARS) | place.row()

@@ -1,4 +1,4 @@
-"""Ops of one rank in one step: spans of kernels, gradients, and the optimizer; and steps without a pipeline.
+"""Ops of one rank in one step, made from kernels: computes, gradients, optimizer, steps without a pipeline.
 
 Steps of DDP and FSDP are cut into pieces at their collectives. Order is that of launches. A forward compute
 reaches from one all-gather to the next (DDP has none), a backward compute from one collective of gradients to
@@ -71,7 +71,7 @@ class Step(NamedTuple):
 
 
 class StepOps(NamedTuple):
-    """Ops of a step, the number of chunks, and the keys of shared collectives if all of them have keys."""
+    """Ops of a step, its number of chunks, and keys of its collectives if every collective has one."""
 
     ops: Ops
     chunks: int
@@ -94,7 +94,7 @@ def step_of(trace: RankTrace, position: int) -> Step:
 
 
 def of_all_dp_ranks(step: Step, place: Place) -> Flags:
-    """Return a mask of collectives over all dp ranks. Raises RefusalError if that is unknown or impossible.
+    """Return a mask of collectives over all dp ranks. Raises RefusalError for unnamed or hybrid groups.
 
     Batched sends and recvs name no group; without a pipeline they are an exchange of all with all.
     """
@@ -203,7 +203,7 @@ def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
 
 
 def _roles(step: Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags, Floats]:
-    """Return masks of collectives that gather parameters and that reduce gradients, and the cuts of computes.
+    """Return masks of collectives that gather parameters or reduce gradients, and where these cut computes.
 
     is_shared : collectives of all dp ranks
     turns_us : launches of computes that begin a backward pass

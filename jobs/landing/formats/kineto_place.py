@@ -124,7 +124,7 @@ def place_of(info: DistributedInfo, manifest: Mapping[str, Any]) -> Place:
 
 
 def _groups(info: DistributedInfo) -> dict[str, Group]:
-    """Return the rank's process group along each axis; replicas count as dp ranks, unless sharded again."""
+    """Return the rank's process group along each axis. Raises RefusalError if replicas are sharded, too."""
     groups = {axis: group for group in info.pg_config or () if (axis := _AXES.get(group.pg_desc or ""))}
     replicas = groups.pop("replica", None)
     if replicas is not None and _size(replicas) > 1:
@@ -175,7 +175,7 @@ def ranks_of(group: Group) -> list[int]:
 
 
 def _position(group: Group, rank: int) -> int | None:
-    """Return a rank's position in its group; beyond a truncated list it is extrapolated by the spacing."""
+    """Return a rank's position in its group; beyond a truncated list it follows from the list's spacing."""
     ranks = ranks_of(group)
     if rank in ranks:
         return ranks.index(rank)

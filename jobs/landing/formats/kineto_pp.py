@@ -40,7 +40,7 @@ class Actions(NamedTuple):
     chunk: Ints
 
     def of(self, kernels: Kernels) -> Ints:
-        """Return the index of the action in which each kernel was launched; -1 if there is none."""
+        """Return the index of the action in which each kernel was launched; -1 outside of actions."""
         place = np.searchsorted(self.start_us, kernels.launch_us, side="right") - 1
         return np.where(kernels.launch_us < self.end_us[place], place, -1)
 
@@ -120,7 +120,7 @@ def _roles(step: ops.Step, place: Place, actions: Actions, moved: Ints, ran: Int
 
 
 def _in_order(passes: Ops, transfers: Ops, place: Place, vpp_size: int, left_out: Counter[str]) -> list[Ops]:
-    """Return the transfers of each kind, in the order of the computes that they belong to.
+    """Return the transfers of each kind, in the order of the computes to which the transfers belong.
 
     The model matches the k-th transfer with the k-th compute by start. A schedule may post recvs in another
     order: those that come too late for it start with the next one, which changes no end. Under a virtual
@@ -148,7 +148,7 @@ def _in_order(passes: Ops, transfers: Ops, place: Place, vpp_size: int, left_out
 
 
 def _with_ends(own: Ops, computes: Ops, op: int, place: Place, *, is_last: bool, vpp_size: int) -> Ops:
-    """Add zero-length transfers at both ends of the model: recvs before computes, sends after."""
+    """Add transfers of zero length at both ends of the model, where virtual pipelines move no data."""
     at_end = place.sizes["pp"] - 1 if is_last else 0
     if place.coordinates["pp"] != at_end:
         return own

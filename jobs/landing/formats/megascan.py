@@ -1,4 +1,4 @@
-"""MegaScan and MegaLens: one JSON file per rank, B and E events in ns from the start of an iteration.
+"""Reader of MegaScan and MegaLens: a JSON file per rank, with begin and end events in ns of an iteration.
 
 One branch records computes alone: its transfers are absent. Another records transfers too, under names of the
 1F1B schedule. A world barrier precedes each iteration, so that zeros agree, and late starts cannot be seen.
@@ -116,7 +116,7 @@ def sizes_of(places: Collection[Mapping[str, int]]) -> dict[str, int]:
 
 
 def run_of(manifest: Mapping[str, Any], parts: Iterable[Part], left_out: Counter[str]) -> ForeignRun:
-    """Return a run of these parts; transfers count as measured if every replayed step has transfers."""
+    """Return a run made of these parts; transfers count as measured if every replayed step has transfers."""
 
     def noted() -> Iterator[Part]:
         having, lacking = set[int](), set[int]()
@@ -195,7 +195,7 @@ def _iterations(
                 step, ops, begun = step + 1 if given == NO_INTEGER else given, [], {}
             elif name == "iteration" and phase == "E" and ops is not None:
                 count(left_out, _UNENDED_OPS, len(begun))
-                count(left_out, "iterations whose number is no integer", given == NO_INTEGER)
+                count(left_out, "iterations whose number is not an integer", given == NO_INTEGER)
                 if given != NO_INTEGER:
                     yield _Iteration(step, ops, or_nan(event.get("rel_ts"), LONGEST))
                 ops = None
@@ -214,7 +214,7 @@ def _iterations(
 
 
 def leave_out(name: str | None, left_out: Counter[str]) -> None:
-    """Count an event that is not an op. Raises RefusalError for half a backward pass."""
+    """Count an event that is not an op. Raises RefusalError for an event of half a backward pass."""
     if name is not None and _SPLIT_BACKWARD.search(name):
         raise RefusalError(
             "MegaScan",
@@ -257,7 +257,7 @@ def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter
 
 
 def row_of(step: int, ops: Iterable[Op], rank: PlacedRank, left_out: Counter[str]) -> dict[str, Any]:
-    """Return columns of rank_steps for one iteration of a rank; times count from its own zero. [ns]"""
+    """Return columns of rank_steps for one iteration of a rank; its times count from its start. [ns]"""
     recorded = [(name, op) for op in ops for name in OPS[op.name]]
     kept = [(name, op) for name, op in recorded if name not in rank.idle]
     count(left_out, "transfers at an end of the pipeline, which move nothing", len(recorded) - len(kept))

@@ -75,7 +75,7 @@ class _Events:
         count(self._left_out, "beginnings of ops that did not end", sum(map(len, self._open.values())))
 
     def from_zero(self, step: int, ops: Sequence[Op]) -> list[Op]:
-        """Return ops of an iteration, with times from its zero, which is the first event of any rank. [ns]"""
+        """Return ops of an iteration, with times since the iteration's first event on any rank. [ns]"""
         zero_us = self._zeros_us[step]
         return [op._replace(begin=(op.begin - zero_us) * _NS, end=(op.end - zero_us) * _NS) for op in ops]
 
@@ -94,7 +94,7 @@ def recognises(head: bytes) -> bool:
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
-    """Read the only file of a run; further files would be other windows of the same ranks."""
+    """Read the files of a run, usually one; further files are other windows of the same ranks."""
     left_out: Counter[str] = Counter()
     found = [_read_file(file, left_out, bounds) for file in files]
     facts = _places(found)

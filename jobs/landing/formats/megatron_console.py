@@ -1,4 +1,4 @@
-"""Reader of a Megatron job's console output: the time of each iteration, which cannot be replayed.
+"""Reader of a Megatron job's console output: times of iterations, from which nothing can be replayed.
 
 Megatron's last rank prints a line every few iterations, with the mean time over these; some forks put the
 clock before it. The tables of timers between the lines are sums over ranks, and are not read.

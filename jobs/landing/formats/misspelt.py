@@ -37,7 +37,7 @@ def misspelt(fields: Iterable[str], absent: Collection[str]) -> list[str]:
         each: get_close_matches(_letters(each), by_letters, n=1, cutoff=_LIKE) for each in _unknown(fields)
     }
     said = [
-        plain(f"{shown(each)} is no field of a job.json: did you mean {by_letters[meant[0]]}?")
+        plain(f"{shown(each)} is not a field of job.json: did you mean {by_letters[meant[0]]}?")
         for each, meant in near.items()
         if meant
     ]

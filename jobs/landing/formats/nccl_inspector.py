@@ -85,7 +85,7 @@ def _lines(opened: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _attendance(line: bytes, number: int, bounds: Bounds) -> Attendance | Reject | str:
-    """Parse a line; return an attendance, a reject, or the reason why the line is no evidence."""
+    """Parse a line; return an attendance, a reject, or why the line has no usable time in a collective."""
     if len(line) > bounds.line_bytes:
         return Reject(Reason.LINE_TOO_LONG, f"more than {bounds.line_bytes} bytes", number, text_of(line))
     try:

@@ -227,7 +227,7 @@ def _codes(spelled: bytes) -> bytes:
 
 
 def _rows(plain: _Plain) -> Rows:
-    """Return the plain lines with arrays of equal length as rows; places number their lines."""
+    """Return the plain lines with arrays of equal length as rows, with each line's position in its block."""
     lengths = np.array([len(codes) for codes in plain.lists[0]], dtype=np.int64)
     is_good = np.ones(len(lengths), dtype=bool)
     for buffers in plain.lists[1:]:

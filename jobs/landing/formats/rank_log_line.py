@@ -71,7 +71,7 @@ class LineError(Exception):
 def judged(
     lines: Iterable[tuple[int, bytes]], judge: Callable[[bytes], Found], rejects: list[Reject]
 ) -> Iterator[tuple[int, Found]]:
-    """Judge lines that are not blank; yield each number with the result of `judge`.
+    """Judge lines that are not blank; yield each line's number with the result of `judge`.
 
     rejects : gets the lines of which `judge` raises LineError
     """
@@ -137,7 +137,7 @@ def _holds_nan(value: object) -> bool:
 
 
 def check_format(record: Mapping[str, Any], wanted: str) -> None:
-    """Raise LineError for a record that states another format, before its missing keys count as defects."""
+    """Raise LineError if a record states another format; else only its missing keys would be reported."""
     if record.get("format") not in (None, wanted):
         raise bad_type("format", record["format"], shown(wanted))
 
@@ -222,7 +222,7 @@ def _fits_exchanged(record: Mapping[str, Any], unit: Mapping[str, Any]) -> bool:
 
 
 def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, str]:
-    """Return the GPU type that a line states, which must equal the manifest's type for the line's host."""
+    """Return the GPU type in a line. Raises LineError if the manifest states another for the line's host."""
     name, host = record.get("gpu_type"), record.get("host")
     if name is None:
         return {}

@@ -28,7 +28,7 @@ _TOOLS: Final = (
     _Tool(
         "PyTorch Flight Recorder",
         rb'(?s)\A\x80[\x02-\x05].*(?:nccl_version|comm_lib_version|pg_config|pg_status)|"nccl_version".*"entries"',
-        "calls of collectives as the host saw them, no computes; and a pickle may run code: it is not opened",
+        "only the host's calls of collectives, no computes; a pickle may run code: it is not opened",
     ),
     _Tool("a pickle", rb"\A\x80[\x02-\x05]", "a pickle may run code: it is not opened", "Write JSON instead"),
     _Tool(

@@ -181,5 +181,5 @@ def text_of(line: bytes) -> str:
 
 
 def plain(text: str) -> str:
-    """Return the beginning of a file's text without lone surrogates, safe for tables and consoles."""
+    """Return the beginning of a file's text without lone surrogates, which tables and consoles refuse."""
     return text[:LONGEST_TEXT].encode("utf-8", "backslashreplace").decode()

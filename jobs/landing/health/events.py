@@ -183,6 +183,6 @@ def _finite(text: str) -> float:
 
 
 def _cell(row: dict[str, str], column: str, given: Given) -> str:
-    """Return a row's value in a column, or the constant instead; the settings may replace words."""
+    """Return what the settings name for a key: a column's value or a constant, with its words replaced."""
     text = column[1:] if column.startswith("=") else (row.get(column) or "").strip()
     return given.words.get(text, text)

@@ -120,7 +120,7 @@ def _read(
 
 @dataclass
 class _Span:
-    """Span of time in which a check did not pass, or in which it was seen to pass."""
+    """Span of time in which a check did not pass, or in which samples of a check passed."""
 
     first_us: int
     last_us: int
@@ -142,7 +142,7 @@ class _Span:
         self._widen(event.value, event.value)
 
     def take(self, later: "_Span") -> None:
-        """Continue with a later span."""
+        """Extend this span by a later span of the same check."""
         self.last_us, self.is_open = max(self.last_us, later.last_us), later.is_open
         self.severity = max(self.severity, later.severity)
         self.events += later.events

@@ -69,7 +69,7 @@ class Mechanism(ABC):
         """Change the conditions; draw only from `rng`, independently of the conditions."""
 
     def without(self) -> Self | None:
-        """Return the mechanism without its harm: None, or the same work evenly spread."""
+        """Return the mechanism without its harm: the same work evenly spread, or None if nothing is left."""
         return None
 
     def parameters(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Mechanism(ABC):
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     def culprits(self, place: Place) -> Culprits:
-        """Return the culprits of the mechanism in a job, as the truth names them."""
+        """Return the culprits of the mechanism in a job, in the form of the truth file."""
         del place
         return NO_CULPRIT
 
@@ -87,7 +87,7 @@ class Mechanism(ABC):
         return {}
 
     def part(self, first: int, end: int) -> Self | None:
-        """Return the mechanism within recorded steps [first, end), counted from there; None if absent."""
+        """Return the mechanism within recorded steps [first, end), numbered from 0; None if never active."""
         del first, end
         return self
 
@@ -129,5 +129,5 @@ class Directed(Windowed):
 
 
 def workers_of(place: Place, pp_rank: int, dp_rank: int | None) -> list[list[int]]:
-    """Return the workers of a stage as [dp_rank, pp_rank]: the worker of one dp rank, or all workers."""
+    """Return the workers of a stage as [dp_rank, pp_rank]; only one worker if `dp_rank` is given."""
     return [[each, pp_rank] for each in (range(place.shape.dp_size) if dp_rank is None else [dp_rank])]

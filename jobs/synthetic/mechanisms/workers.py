@@ -28,7 +28,7 @@ class SlowWorkers(Directed):
     cause: ClassVar[str | None] = "slow_worker"
 
     def multiples(self, hit: Mask, factor: float) -> Values:
-        """Return duration factors, shape (step,), from the steps hit and the window's share."""
+        """Return duration factors, shape (step,), from the steps hit and the strength in each step."""
         share = np.where(hit, self.window.share(len(hit)), 0.0)
         return np.where(share == 1.0, factor, 1 + (factor - 1) * share)
 

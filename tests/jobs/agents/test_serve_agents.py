@@ -71,7 +71,7 @@ def test_tools_say_what_they_are_for_and_that_they_only_read(warehouse: str) -> 
 
 def test_units_that_were_not_analysed_are_named_beside_what_to_fix(warehouse: str, tmp_path: Path) -> None:
     said = answer(warehouse, "fix_first")["not_analysed"]
-    assert said.startswith("1 unit was not analysed and is in no row of fix_first: SELECT log_date, ")
+    assert said.startswith("1 unit was not analysed and is missing in fix_first: SELECT log_date, ")
     analysed = warehouse_of(tmp_path, job_slowdown=table_rows("job_slowdown"))
     assert answer(analysed.root, "fix_first") == {"rows": [], "all_rows": 0}
 

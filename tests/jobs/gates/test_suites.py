@@ -196,7 +196,7 @@ def test_a_process_that_ends_is_no_pass_and_the_next_suite_gets_another(tmp_path
 def test_folders_that_have_no_suite_and_installs_without_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(SettingsError, match=r"gates.suites: .* has no suite, that is no file \*\.json"):
+    with pytest.raises(SettingsError, match=r"gates.suites: .* contains no suite, which is a file \*\.json"):
         read_suites(str(tmp_path))
     (tmp_path / "mine.json").write_text("{")
     with pytest.raises(SettingsError, match=r"mine.json: Invalid JSON"):

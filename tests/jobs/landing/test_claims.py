@@ -171,6 +171,6 @@ def test_ranks_of_a_worker_that_nothing_shows_count_only_up_to_a_bound() -> None
 
 
 def test_claims_of_the_manifest_stay_beside_hours_that_are_not_believed() -> None:
-    job: dict[str, Any] = {"gpu_hours": 1e9, "world_size": 8, "refused_claims": ["gpuType is no field"]}
+    job: dict[str, Any] = {"gpu_hours": 1e9, "world_size": 8, "refused_claims": ["gpuType is not a field"]}
     first, second = without_refused(job)["refused_claims"]
-    assert (first, second[:18]) == ("gpuType is no field", "gpu_hours is 1e+09")
+    assert (first, second[:18]) == ("gpuType is not a field", "gpu_hours is 1e+09")

@@ -16,7 +16,7 @@ from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import DAY, NEXT_DAY, table_rows
 
 LISTS = "SELECT log_date, job_id, run_id, status, status_detail FROM job_slowdown WHERE status <> 'analysed'"
-WERE = f"were not analysed and are in no row of fix_first: {LISTS}"
+WERE = f"were not analysed and are missing in fix_first: {LISTS}"
 ONE = [{}, {"job_id": "a", "status": "no_ops"}]
 SEVERAL = [
     *ONE,
@@ -37,11 +37,11 @@ def said(root: Path, units: Sequence[Mapping[str, Any]], *period: date | None) -
     ("units", "period", "says", "jobs"),
     [
         (ONE[:1], (), "", []),
-        (ONE, (), f"1 unit was not analysed and is in no row of fix_first: {LISTS}", ["a"]),
+        (ONE, (), f"1 unit was not analysed and is missing in fix_first: {LISTS}", ["a"]),
         (SEVERAL, (), f"3 units of 2 jobs {WERE}", ["a", "a", "b"]),
         (SEVERAL[:3], (), f"2 units of 1 job {WERE}", ["a", "a"]),
         (SEVERAL, (NEXT_DAY, None),
-         f"1 unit was not analysed and is in no row of fix_first: {LISTS} AND log_date >= DATE'{NEXT_DAY}'",
+         f"1 unit was not analysed and is missing in fix_first: {LISTS} AND log_date >= DATE'{NEXT_DAY}'",
          ["a"]),
         (SEVERAL, (None, DAY),
          f"2 units of 2 jobs {WERE} AND log_date <= DATE'{DAY}'", ["a", "b"]),

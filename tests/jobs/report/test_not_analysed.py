@@ -35,5 +35,5 @@ def test_of_many_the_first_are_named_and_the_others_counted() -> None:
     many = [row(f"job {number}", Status.TOO_FEW_STEPS, None) for number in range(8)]
     found = [each.asDict() for each in answer(not_analysed_of(DAY), {JOB_SLOWDOWN: many})]
     assert len(found) == 5
-    assert not_analysed_texts(found)[5:] == ["and 3 more units in no figure"]
+    assert not_analysed_texts(found)[5:] == ["and 3 more units that the figures leave out"]
     assert not_analysed_texts([]) == []

@@ -102,7 +102,7 @@ def test_a_misspelt_size_is_named_beside_the_missing_one(misspelt: str) -> None:
 def test_an_optional_field_that_is_misspelt_is_named_and_its_layout_stays_good(
     misspelt: str, meant: str
 ) -> None:
-    said = f'"{misspelt}" is no field of a job.json: did you mean {meant}?'
+    said = f'"{misspelt}" is not a field of job.json: did you mean {meant}?'
     found = parsed(**{misspelt: 96})
     assert (found["refused_claims"], found["manifest_status"]) == ([said], None)
 

@@ -248,7 +248,7 @@ def test_a_number_of_another_kind_is_not_taken_for_a_missing_one(name: str, wron
     rows, rejects = sound(joined([part.rows for part in found.parts]), dict.fromkeys(LIMITS), 1)
     counts = dict(found.run.left_out)
     if name == "iteration":
-        assert counts == {"iterations whose number is no integer": 1}
+        assert counts == {"iterations whose number is not an integer": 1}
     assert (len(rows.lines), [each.reason for each in rejects]) == (1, ["not_finite"] * (not counts))
 
 
