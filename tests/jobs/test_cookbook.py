@@ -52,7 +52,7 @@ def test_another_warehouse_is_asked_about_its_own_job_and_day(call: Ask, tmp_pat
     said = call(main, "--warehouse", root)
     assert (said.status, said.err) == (0, "")
     assert f"answers for {root}." in said.out
-    assert f"{DAY}, the latest day; questions about one job use {name}, which loses most on that day" in said.out
+    assert f"{DAY}, the latest day; questions about one job use {name}, which loses most" in said.out
     slowest = chapters(said.out)[6]
     assert slowest.startswith(f"Which workers slow {name} most, each taken alone?\n")
     assert len(cells(slowest)) == 2
