@@ -23,8 +23,8 @@ from schemas.table import sql_strings
 
 _HEAD: Final = """# Cookbook
 
-Questions to the warehouse with their SQL and the answers that the demo's fleet gives: `make demo`, then
-`straggler cookbook --warehouse demo/warehouse`. Ask each yourself, from its file:
+Questions to a warehouse, with their SQL and the answers for the demo's fleet. After `make demo`,
+`straggler cookbook --warehouse demo/warehouse` prints this page. To ask a single question, run its file:
 
 ```
 straggler query --warehouse demo/warehouse < schemas/cookbook/04_fix_first.sql
@@ -34,8 +34,8 @@ straggler query --warehouse demo/warehouse < schemas/cookbook/04_fix_first.sql
 
 _OWN_HEAD: Final = """# Cookbook
 
-Questions to the warehouse with their SQL and the answers that {root} gives. Where one asks about a
-day or a job, that is {log_date}, the latest day, and {job_id}, which loses most on it.
+Questions to a warehouse, with their SQL and the answers for {root}. Questions about one day use
+{log_date}, the latest day; questions about one job use {job_id}, which loses most on that day.
 """
 _DEMO_DAY: Final = "2026-01-07"
 _DEMO_JOBS: Final = ("gpt-175b", "moe-8x22b")

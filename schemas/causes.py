@@ -113,8 +113,8 @@ DECLARED: Final = (
     Cause(
         "unexplained",
         words="unexplained",
-        advice="no cause holds here: too small, or without evidence; compare a slow step's timeline with a "
-        "usual one's",
+        advice="no cause holds for this loss: it is too small, or evidence is missing; compare the timeline "
+        "of a slow step with that of a usual step",
         fix="no deviation beyond the noise, beside all fixes",
         found_by="steps in which all workers are slow, single steps of one worker, one microbatch of "
         "one stage",

@@ -8,8 +8,8 @@ from schemas.vocabulary import ALL_OP_TYPES, ALL_STAGES, COUNTED_OP_TYPES, UNIT_
 
 EXPOSED_COMMUNICATION: Final = Table(
     "exposed_communication",
-    "One row per communication op type, one per stage and one for all communication of a replayed unit; none "
-    "where it recorded no communication. Seconds are means over its steps. Rows do not add up.",
+    "One row per communication op type, one per stage and one for all communication of a replayed unit; no "
+    "rows for a unit that recorded no communication. Seconds are means over its steps. Rows do not add up.",
     grain=(*UNIT_KEY, "op_type", "pp_rank"),
     columns=col.declared(
         f"""

@@ -11,9 +11,9 @@ MOST_TYPES: Final = 16
 
 GPU_TYPE_SLOWDOWN: Final = Table(
     "gpu_type_slowdown",
-    "One row per type of GPU of a replayed unit, where its replayed workers are on two known types or more; "
-    f"workers on hosts of unknown type are the type {NOT_STATED}. A worker has the type of the host of its "
-    "replayed rank. Means per type mix stages; factors compare types within stages, on usual computes. "
+    "One row per type of GPU of a replayed unit whose replayed workers are on two known types or more; "
+    f"workers on hosts of unknown type count as the type {NOT_STATED}. A worker has the type of the host of "
+    "its replayed rank. Means per type mix stages; factors compare types within stages, on usual computes. "
     "time_saved_fraction and saved_gpu_hours describe the whole unit, the same in each of its rows: never "
     "sum them over types.",
     grain=(*UNIT_KEY, "gpu_type"),

@@ -40,8 +40,8 @@ _OF_SPANS: Final = {
 
 HOST_HEALTH: Final = Table(
     "host_health",
-    "One row per span in which a check of a host did not pass, from the day's health.jsonl: events that flap "
-    "are folded into one span, which counts them. Where a check passed, one row with severity "
+    "One row per span in which a check of a host did not pass, from the day's health.jsonl; a check that "
+    "fails again within a short time continues its span. Where a check passed, one row with severity "
     f"{HEALTH_OK} for the whole day: the check was watched. A day without such a file has no rows.",
     grain=("log_date", "host", "component", "device", "check_name", "peer", "severity", "first_at"),
     columns=col.declared(
@@ -75,12 +75,12 @@ HOST_HEALTH: Final = Table(
 
 CAUSE_EVIDENCE: Final = Table(
     "cause_evidence",
-    "One row per culprit of a cause that holds and span of host_health beside it: on its host, on a host "
-    "that the culprit holds, or at an end of its link; begun before the culprit was slow, or with it, and "
-    "not ended by then. Says how often such spans occur on slow hosts, compared with others, over the days "
-    "that history looks back on, and whether the span explains the culprit. Beside does not mean because: "
-    "lift and chance say how likely a coincidence is. Culprits without times of day, and stages or replicas, "
-    "have no rows.",
+    "One row per culprit of a cause that holds and span of host_health on the culprit's host, on a host that "
+    "the culprit contains, or at an end of the culprit's slow link, if the span was open when the culprit "
+    "became slow, or began with it. Says how often such spans occur on slow hosts, compared with others, "
+    "over the days that history looks back on, and whether the span explains the culprit. A span need not "
+    "be the reason: lift and chance say how likely a coincidence is. Culprits without times of day, and "
+    "stages or replicas, have no rows.",
     grain=(*UNIT_KEY, "cause", "culprit", "host", "component", "device", "check_name", "peer", "first_at"),
     columns=col.declared(
         f"""

@@ -10,7 +10,7 @@ from schemas.vocabulary import FILE_REASONS, OP_TYPES, UNIT_KEY, Status
 
 RANK_STEPS: Final = Table(
     "rank_steps",
-    "One row per rank and step, its ops as arrays of one length in the order of the log's line. "
+    "One row per rank and step, with the ops as arrays of equal length, in the order of the log's line. "
     "Contains all recorded ranks; of each worker the lowest (cp_rank, tp_rank) is replayed. "
     "The view ops shows one row per op, with names.",
     grain=(*UNIT_KEY, "step", "rank"),

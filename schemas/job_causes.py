@@ -202,9 +202,9 @@ JOB_CAUSES: Final = Table(
 
 JOB_BASELINE: Final = Table(
     "job_baseline",
-    "One row per replayed unit: the few numbers by which other units of the same model and layout, and other "
-    "jobs on the same hosts, are judged when their steps cannot decide (job_causes). Its values are "
-    "never revised.",
+    "One row per replayed unit: the figures of the unit with which other units of the same model and layout, "
+    "and other jobs on the same hosts, are compared if their own steps do not show a cause (job_causes). "
+    "The values are never revised.",
     grain=UNIT_KEY,
     columns=col.declared(
         """

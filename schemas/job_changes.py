@@ -12,8 +12,8 @@ NO_CAUSE: Final = "no cause recorded"
 
 JOB_CHANGES: Final = Table(
     "job_changes",
-    "One row per job of the day and change of its step time, of what it loses, or of what it loses to one "
-    "cause, among its days so far: the day itself and revision.days (a setting) before, over all its runs. A "
+    "One row per job of the day and change of its step time, of its loss, or of its loss to one cause. The "
+    "days compared are the day itself and revision.days (a setting) before it, over all runs of the job. A "
     "change is a new level that holds from a day on. Three or four units, days of a run, show only a large "
     "one (steps that differ by 5 %), two show none; a day with two runs has two. No later day counts.",
     grain=("log_date", "job_id", "of", "since", "run_id"),

@@ -45,10 +45,10 @@ LIVE_SLOWDOWN: Final = Table(
 LIVE_CAUSES: Final = Table(
     "live_causes",
     "One row per cause that began in a run whose day is not finished, from its beginning to its end, as the "
-    "windows of live_slowdown show it: one that ended and began again has two rows. It begins in the first "
-    "window in which it holds and loses enough, and ends in the first in which it does not hold; a window "
-    "that cannot be analysed changes nothing. If a run continues over midnight, a cause that still holds "
-    "continues in rows of the new day.",
+    "windows of live_slowdown show it; a cause that ended and began again has two rows. It begins in the "
+    "first window in which it holds and loses enough, and ends in the first in which it does not hold; a "
+    "window that cannot be analysed changes nothing. If a run continues over midnight, a cause that still "
+    "holds continues in rows of the new day.",
     grain=(*UNIT_KEY, "cause", "first_step"),
     columns=(
         *col.declared(

@@ -34,11 +34,11 @@ LEAST_OVERLAP: Final = 0.025
 
 MITIGATIONS: Final = Table(
     "mitigations",
-    "One row per analysed unit and mitigation of a cause that it has; overlap and checkpoint intervals have "
-    "a row wherever they have an answer. The unit is replayed with the mitigation in place and all else as "
-    "recorded: a fix removes all that is uneven, a mitigation only what can be changed in practice. "
-    "`straggler mitigate` answers for any unit, and says why there is no answer. Savings of several "
-    "mitigations do not add up.",
+    "One row per analysed unit and mitigation of a cause that the unit has; overlap and checkpoint intervals "
+    "have a row for each unit for which a saving could be computed. The unit is replayed with the mitigation "
+    "in place and all else as recorded: a fix removes all that is uneven, a mitigation only what can be "
+    "changed in practice. `straggler mitigate` answers for any unit, and says why there is no answer. "
+    "Savings of several mitigations do not add up.",
     grain=(*UNIT_KEY, "mitigation"),
     columns=col.declared(
         """

@@ -84,8 +84,8 @@ JOB_MEGAWATTS: Final = Table(
 
 POWER_DAY: Final = Table(
     "power_day",
-    "One row per log date with a unit in job_power: the fleet at a random moment of the day, each unit "
-    "running for hours / 24 of it, at an unknown time. swing_*: if all peaked together; "
+    "One row per log date with a unit in job_power: expected figures of the fleet at a random moment of the "
+    "day, where each unit runs with probability hours / 24. swing_*: if all peaked together; "
     "independent_swing_*: if each peaked at any time, the root of the sum of the squares. Only units that "
     "state how long they ran count (timed_jobs); megawatts only those whose GPUs have watts in the settings "
     "(powered_jobs); null: none.",
@@ -118,10 +118,10 @@ POWER_DAY: Final = Table(
 
 POWER_IN_PHASE: Final = Table(
     "power_in_phase",
-    "One row per pair of units of a log date that swing in phase: in the time in which both were recorded, "
-    "ten periods at least, their dominant components drift by no more than 1/4 period, and in its middle "
-    "their peaks are no more than 1/8 apart. Units without a known phase (job_power.peak_us) are in no pair. "
-    "If a day has more pairs, the 1,000 that swing most are stored.",
+    "One row per pair of units of a log date that swing in phase: both were recorded for at least ten common "
+    "periods, in which their dominant components drift apart by at most 1/4 period, and in the middle of "
+    "which their peaks are at most 1/8 period apart. Units without a known phase (job_power.peak_us) are in "
+    "no pair. If a day has more pairs, the 1,000 that swing most are stored.",
     grain=("log_date", "job_id", "run_id", "other_job_id", "other_run_id"),
     columns=col.declared("""
         log_date, job_id, run_id

@@ -50,8 +50,8 @@ ROLE_STEP: Final = Table(
 
 ROLE_ITERATION: Final = Table(
     "role_iteration",
-    "One row per role and iteration of a whole: its span, from the first start of its steps to the last end. "
-    "udfs/README.md says how the waits between roles are found.",
+    "One row per role and iteration of a whole: the span from the first start to the last end of the role's "
+    "steps in the iteration. udfs/README.md says how the waits between roles are found.",
     grain=("log_date", "part_of", "iteration", "role"),
     columns=col.declared(
         """
@@ -83,8 +83,8 @@ ROLE_ITERATION: Final = Table(
 
 ROLE_EFFECT: Final = Table(
     "role_effect",
-    "One row per role of a whole: how long the others wait for it, and what a faster role saves the "
-    "whole. Savings of several roles do not add up.",
+    "One row per role of a whole: how long the other roles wait for this role, and how much time the whole "
+    "saves if this role is faster. Savings of several roles do not add up.",
     grain=("log_date", "part_of", "role"),
     columns=col.declared(
         f"""

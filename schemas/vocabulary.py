@@ -133,13 +133,13 @@ class Status(StrEnum):
     IMPLAUSIBLE_TIMES = ("implausible_times", "times in another unit than microseconds",
         "write start_us and duration_us in microseconds, t0_us in microseconds since 1970")
     CORRUPT_TRACE = ("corrupt_trace", "recorded ops contradict each other",
-        "check the ops named above: the recorder wrote what cannot have happened")
+        "check the ops that the status detail names: the recorder wrote what cannot have happened")
     MISSING_WORKERS = ("missing_workers", "no step with all workers",
         "look for workers whose file is missing or was rejected: a step needs all")
     SOME_RANKS = ("some_ranks", "profile of some ranks of the job",
         "profile every rank of the job: a replay needs all")
     ODD_RANKS = ("odd_ranks", "ranks that contradict their peers",
-        "check whether the ranks named above are numbered as job.json's layout says")
+        "check whether the ranks that the status detail names are numbered as job.json's layout says")
     PARTIAL_TRACE = ("partial_trace", "computes without transfers",
         "record sends and receives too: without them a replay does not know who waits for whom")
     TOO_FEW_STEPS = "too_few_steps", "too few steps", "record more steps in a day"

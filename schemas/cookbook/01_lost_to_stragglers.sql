@@ -1,4 +1,4 @@
--- What do stragglers cost the fleet, day by day, and for how much of it do these figures speak?
+-- What do stragglers cost on each day, and what share of the fleet's GPU-hours do the figures cover?
 SELECT
     log_date,
     jobs,

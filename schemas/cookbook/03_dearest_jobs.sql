@@ -1,4 +1,4 @@
--- Which jobs lose most GPU-hours, and what part of all that is lost is that?
+-- Which jobs lose most GPU-hours, and what share of the fleet's loss is each job's?
 SELECT
     job_id,
     round(sum(lost_gpu_hours)) AS lost_gpu_hours,

@@ -1,4 +1,4 @@
--- Of all that stragglers cost, which cause is how much, and how much does none explain?
+-- How much of the fleet's loss is due to each cause, and how much is unexplained?
 SELECT
     cause,
     sum(analysed_jobs) AS job_days,

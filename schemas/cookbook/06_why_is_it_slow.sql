@@ -1,4 +1,4 @@
--- Why is gpt-175b slow, on which host, since when, and how far is that to be trusted?
+-- Why is gpt-175b slow, on which host, since which step, and why may the answer be less reliable?
 SELECT
     log_date,
     cause,

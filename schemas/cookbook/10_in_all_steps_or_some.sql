@@ -1,4 +1,4 @@
--- Is a job slow in all of its steps, or in some?
+-- Is a job slow in all of its steps, or only in some of them?
 SELECT
     job_id,
     count(*) AS steps,

@@ -1,4 +1,4 @@
--- In which jobs is it the last stage, and how slow is each stage alone?
+-- Which jobs are slow because of their last stage, and how slow is each of their stages alone?
 SELECT
     job_id,
     round(max(last_stage_share), 2) AS last_stage_share,

@@ -1,4 +1,4 @@
--- In which straggling jobs do forward and backward times go together, as with sequences of uneven length?
+-- In which straggling jobs are forward and backward times correlated, as with sequences of uneven length?
 SELECT
     job_id,
     round(min(forward_backward_correlation), 3) AS least_correlation,

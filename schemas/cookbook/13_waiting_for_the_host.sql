@@ -1,4 +1,4 @@
--- Which jobs wait for their hosts, for data or Python, which no replay of the GPUs explains?
+-- Which jobs lose most time between ops, waiting for data or Python, which a replay leaves out?
 SELECT
     job_id,
     status,

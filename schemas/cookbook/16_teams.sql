@@ -1,4 +1,4 @@
--- Which teams lose most?
+-- Which teams lose most GPU-hours?
 SELECT
     value AS team,
     sum(jobs) AS job_days,

@@ -1,4 +1,4 @@
--- How much was read each day from logs of lines, and is every line accounted for?
+-- How many lines of logs were read on each day, and was each of them stored or rejected?
 SELECT
     log_date,
     count(*) AS files,

@@ -1,4 +1,4 @@
--- Which ops of moe-8x22b scatter most: how much longer than the usual one is the longest?
+-- For which op types of moe-8x22b is the longest op furthest above the median?
 SELECT
     op_type,
     count(*) AS ops,

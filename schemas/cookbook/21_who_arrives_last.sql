@@ -1,4 +1,4 @@
--- Who arrives last at collectives, and how late?
+-- Which ranks arrive last at collectives most often, and how late are they on average?
 SELECT
     job_id,
     communicator,

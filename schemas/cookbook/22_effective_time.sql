@@ -1,4 +1,4 @@
--- How much of its GPU-hours does each team spend training, what takes the rest, and how much is known?
+-- What share of its GPU-hours does each team spend on training, and for what share is this known?
 SELECT
     month,
     team,

@@ -1,4 +1,4 @@
--- Which jobs wait for data: how long are their loads, on which stage is the longest, and what would usual ones return?
+-- Which jobs wait for data, how long do they load, on which stage, and what would usual loads save?
 WITH loads AS (
     SELECT
         log_date,

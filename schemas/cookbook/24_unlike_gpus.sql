@@ -1,4 +1,4 @@
--- Which jobs run on GPUs of several types, and what would running on the fastest alone return?
+-- Which jobs run on several types of GPU, and what would running only on the fastest type save?
 WITH units AS (
     SELECT
         log_date,

@@ -1,4 +1,4 @@
--- In jobs of several roles, which role do the others wait for, and what does it save if it is twice as fast?
+-- In jobs of several roles, which role do the others wait for, and what would a twice as fast role save?
 SELECT
     log_date,
     part_of,

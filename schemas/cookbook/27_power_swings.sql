@@ -1,4 +1,4 @@
--- Which jobs swing most between computing and waiting, by how many GPUs, and how often?
+-- Which jobs swing most between computing and waiting, by how many GPUs, and with which period?
 SELECT
     job_id,
     world_size AS gpus,

@@ -1,4 +1,4 @@
--- What would each mitigation save, fleet-wide, and how sure is it?
+-- What would each mitigation save in the whole fleet, and within which interval?
 SELECT
     mitigation,
     count(*) AS runs,

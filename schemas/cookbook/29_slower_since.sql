@@ -1,4 +1,4 @@
--- Since when is each job slower, and what changed then?
+-- Since which day does each job take longer, and what changed on that day?
 SELECT
     job_id,
     since,

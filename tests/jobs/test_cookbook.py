@@ -51,10 +51,10 @@ def test_another_warehouse_is_asked_about_its_own_job_and_day(call: Ask, tmp_pat
     root = warehouse_of(tmp_path, **rows).root
     said = call(main, "--warehouse", root)
     assert (said.status, said.err) == (0, "")
-    assert f"answers that {root} gives" in said.out
-    assert f"{DAY}, the latest day, and {name}, which loses most" in said.out
+    assert f"answers for {root}." in said.out
+    assert f"{DAY}, the latest day; questions about one job use {name}, which loses most" in said.out
     slowest = chapters(said.out)[6]
-    assert slowest.startswith(f"Which workers slow {name}, each by itself?\n")
+    assert slowest.startswith(f"Which workers slow {name} most, each taken alone?\n")
     assert len(cells(slowest)) == 2
     found = re.search(r"gpt-175b(?!\W+s\b)|moe-8x22b|2026-01-07", said.out)
     assert found is None, said.out[found.start() - 40 : found.end() + 40]
