@@ -1,4 +1,4 @@
-"""Random layouts, and the comparison of results with the scalar reference, shared by tests."""
+"""Random layouts, and the comparison of results with those of the scalar reference, for several tests."""
 
 from dataclasses import fields
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Megawatts of units and days equal numbers computed by hand."""
+"""Megawatts of units and days equal numbers that were computed by hand."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -106,7 +106,7 @@ def test_a_day_sums_units_for_the_time_they_ran() -> None:
 
 
 def test_units_in_phase() -> None:
-    """Pairs of units in phase are listed by swing, without units that have no phase."""
+    """Pairs of units in phase are sorted by swing, and units whose phase is unknown are left out."""
     peak_us = ROWS[JOB_POWER]["peak_us"]
     units = [
         unit("a"),

@@ -1,4 +1,4 @@
-"""For a link that is slow from some day on, history gives its exact cost."""
+"""If a link is slow from some day on, earlier days give the exact cost of its slowness."""
 
 from datetime import date, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Predicates choose the same ops as an evaluation on the log itself, or are refused."""
+"""A predicate is refused, or chooses the same ops as if it were evaluated on the log itself."""
 
 from collections.abc import Callable
 from functools import cache

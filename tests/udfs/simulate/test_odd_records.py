@@ -58,7 +58,7 @@ def test_a_slow_worker_is_in_no_other_unit() -> None:
 
 @pytest.mark.parametrize("op_type", ["forward-recv", "params-all-gather", "forward-compute"])
 def test_a_rank_step_that_lacks_an_op_is_left_out(job: GeneratedJob, op_type: str) -> None:
-    """A rank-step that lacks an op is left out, with the result of the other steps."""
+    """If a rank-step lacks an op, the unit has the result of its other steps."""
     odd = int(job.rank_steps["step"][7].as_py())
     found = simulated(
         changed(job, lambda row: without_op(row, op_type) if (row["step"], row["rank"]) == (odd, 6) else row),
@@ -94,7 +94,7 @@ def test_ranks_that_are_exchanged_refuse_the_unit(job: GeneratedJob) -> None:
 
 @pytest.mark.parametrize(("dp_size", "pp_size"), [(2, 2), (3, 2), (4, 2), (2, 4)])
 def test_two_of_few_dp_ranks_that_are_exchanged_refuse_the_unit(dp_size: int, pp_size: int) -> None:
-    """Two exchanged dp ranks among few refuse the unit, since half of the links scatter."""
+    """If two of few dp ranks are exchanged, the unit is refused, as times scatter on half of the links."""
     made = job_on_hosts(replace(SHAPE, dp_size=dp_size, pp_size=pp_size), noise=0.03)
     ranks = {(row["dp_rank"], row["pp_rank"]): row["rank"] for row in made.rank_steps.to_pylist()}
     assert simulated(made.rank_steps, made.manifest)["odd_ranks"] == 0
@@ -119,7 +119,7 @@ STAGES = {
 
 @pytest.mark.parametrize("name", STAGES)
 def test_exchanged_stages_refuse_the_unit_and_are_named(name: str) -> None:
-    """Two exchanged stages, in all replicas or in one, refuse the unit and are named."""
+    """If two stages are exchanged, in all replicas or in one, the unit is refused and they are named."""
     shape = STAGES[name]
     made = job_on_hosts(shape, noise=0.03)
     rank_of = {(row["dp_rank"], row["pp_rank"]): row["rank"] for row in made.rank_steps.to_pylist()}

@@ -1,4 +1,4 @@
-"""Steps of a run in a whole are placed on the absolute clock, if log and manifest allow it."""
+"""Steps of a run with a role get absolute times if the log and the manifest state what this needs."""
 
 from datetime import UTC, date, datetime
 from typing import Any

@@ -36,7 +36,7 @@ GOOD: dict[str, Any] = manifest() | {"manifest_status": None, "manifest_detail":
 
 
 def alike(number: int) -> Iterator[UnitRows]:
-    """Yield this number of units that differ only in the name of the job."""
+    """Yield the given number of units, which differ only in the name of their job."""
     return (UnitRows(Unit(DAY, f"job-{job:05d}", "r0"), GOOD, ROWS) for job in range(number))
 
 

@@ -1,4 +1,4 @@
-"""The diagnosis names one planted mechanism at a time, and not the causes that resemble it."""
+"""For one planted fault at a time, the diagnosis names its cause, and not the causes that resemble it."""
 
 from dataclasses import replace
 from typing import Final
@@ -44,7 +44,7 @@ def shapes(name: str) -> pytest.MarkDecorator:
 
 
 def assert_alone(shape: JobShape, mechanism: Mechanism) -> None:
-    """Assert that only this cause is named, that its saving is true, and that no healthy worker is named."""
+    """Assert that only this cause is named, that its saving is right, and that no healthy worker is named."""
     found = diagnosed(shape, mechanism)
     cause = mechanism.cause or ""
     assert found.labels == [cause]
@@ -127,13 +127,13 @@ def test_a_sick_host_of_two_whole_stages_is_no_stage_imbalance(host: str) -> Non
     ids=["pause", "data", "worker", "stage"],
 )
 def test_a_late_peer_in_a_call_is_no_slow_transfer(shape: JobShape, mechanism: Mechanism) -> None:
-    """A peer that comes late to a call is no slow transfer, although all transfers of the call are long."""
+    """If a peer comes late to a call, no transfer of the call counts as slow, although all take long."""
     assert_alone(replace(shape, batched=True), mechanism)
 
 
 @shapes("shape")
 def test_a_loss_layer_with_uneven_data_is_no_slow_worker(shape: JobShape) -> None:
-    """A loss layer beside uneven data is no slow worker, although its light microbatches look slow."""
+    """If data are uneven, the worker with the loss layer is not named as slow, though it seems slow."""
     found = diagnosed(shape, LossLayer(0.05, 0.08), UNEVEN_DATA)
     assert found.labels == ["stage_imbalance", "data_imbalance"]
     assert found.rows["slow_worker"]["time_saved_fraction"] == pytest.approx(0.0, abs=NEAR)

@@ -1,4 +1,4 @@
-"""Late first computes are found, whether all model chunks are gathered before them or meanwhile.
+"""Late first computes are found, whether parameters are gathered before or during the computes.
 
 Two replicas of two chunks, whose parameters are gathered from 0 to 0.1 s and from 0.1 to 0.2.
 """
@@ -81,7 +81,7 @@ def test_a_slow_gather_of_another_chunk_is_slow_communication() -> None:
 
 
 def test_a_gather_that_waits_for_the_compute_cannot_come_before_it() -> None:
-    """A gather that waits for a forward-compute is not taken as a gather that must precede it."""
+    """A gather that waits for a forward-compute does not count as one that the forward has to wait for."""
     counts = tuple({ot.FORWARD_COMPUTE: 1, ot.PARAMS_ALL_GATHER: 2}.get(each, 0) for each in range(ot.COUNT))
     cell = Cell(0, ALL_DP_RANKS, StageProgram(counts, (), (), (-1,) * 3, ()))
     types, waits_for = (ot.FORWARD_COMPUTE, *[ot.PARAMS_ALL_GATHER] * 2), ((1,), (), (0,))

@@ -1,4 +1,4 @@
-"""Properties hold of every diagnosis, for any layout and fault."""
+"""Some properties hold for every diagnosis, whatever the layout and fault of the job."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -36,7 +36,7 @@ def fractions(found: Rows) -> dict[tuple[str, str], float]:
 
 
 def culprits(found: Rows) -> dict[str, list[tuple[Any, ...]]]:
-    """Culprits of each cause in the order of ranks, since rounding may decide which of two is worse."""
+    """Culprits of each cause, ordered by rank, because rounding may decide which of two comes first."""
     keys = ("pp_rank", "dp_rank", "share_of_steps", "pattern")
     return {
         name: sorted(

@@ -31,5 +31,5 @@ def test_pauses_hide_weights_where_chance_lets_most_stages_pause_at_once(stages:
 
 @pytest.mark.parametrize(("struck", "hides"), [(40, False), (60, True)])
 def test_a_thousand_stages_are_no_error(struck: int, hides: bool) -> None:  # a case's answer
-    """Jobs of 1,200 stages are handled, though a float cannot hold the number of halves to choose."""
+    """Jobs of 1,200 stages are handled, though the ways to choose half of these exceed a float."""
     assert hide_pauses(factors(1_200, struck)) == hides

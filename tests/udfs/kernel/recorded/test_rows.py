@@ -1,4 +1,4 @@
-"""Rows in dense arrays equal rows sorted one by one, and recorded no-op transfers are found."""
+"""Rows laid out in dense arrays equal rows sorted one by one, and transfers that moved no data are found."""
 
 from typing import NamedTuple
 
@@ -104,7 +104,7 @@ def test_rows_of_any_length(rows: list[Row], before: int) -> None:
 
 @pytest.mark.parametrize("name", ["usual", "noop_transfers_without_virtual_pipeline", "virtual_pipeline"])
 def test_rows_of_one_program_are_one_class(name: str) -> None:
-    """No-op transfers recorded in all rows alike leave the rows in one class."""
+    """If all rows record the same transfers without data, all rows stay in one class."""
     job = named_job(name)
     for rows in replayed_rows(job.rank_steps, read_layout(job.manifest)).stages():
         (only,) = classify(rows)
@@ -126,7 +126,7 @@ def flags(op_type: int, starts_s: list[list[float]], duration_s: float = 0.2) ->
 
 
 def test_a_recv_is_a_no_op_where_it_starts_after_the_last_compute_has_started() -> None:
-    """A recv is a no-op where it starts after the last compute has started."""
+    """A recv counts as a no-op if it starts after the last compute has started."""
     found = flags(ot.FORWARD_RECV, [[0.1, 0.1], [0.2, 1.5], [2.0, 2.0]])
     assert found.tolist() == [[False, False], [False, True], [True, True]]
 
@@ -136,7 +136,7 @@ def test_the_search_goes_on_while_a_recv_is_late_in_any_lane() -> None:
 
 
 def test_a_send_is_a_no_op_where_it_ends_before_the_first_compute_has_ended() -> None:
-    """A send is a no-op where it ends before the first compute has ended."""
+    """A send counts as a no-op if it ends before the first compute has ended."""
     found = flags(ot.FORWARD_SEND, [[0.1, 0.1], [2.7, 2.9], [3.0, 2.95]])
     assert found.tolist() == [[True, True], [True, False], [False, False]]
 

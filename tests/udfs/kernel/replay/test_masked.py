@@ -1,4 +1,4 @@
-"""Custom scenarios of the kernel equal a replay of each step with durations chosen op by op."""
+"""Custom scenarios of the kernel give the results of replaying each step alone, op by op."""
 
 import numpy as np
 import pytest
