@@ -1,4 +1,4 @@
-"""Answer views and queries over tables that a test states, with the engine of the commands."""
+"""Answer SQL over tables that a test states, by the views and the engine that the commands use."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

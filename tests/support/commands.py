@@ -1,4 +1,4 @@
-"""Start the project's commands as a user would, from an environment without preparation."""
+"""Start the project's commands as a user would, without any preparation of the environment."""
 
 import os
 import subprocess
@@ -40,5 +40,5 @@ def spark_submit(*arguments: str) -> list[str]:
 
 
 def arguments_of(command: Command, argv: Sequence[str]) -> dict[str, Any]:
-    """Return a command's environment; raises click.UsageError for wrong arguments."""
+    """Return the values of a command's parameters; raises click.UsageError for wrong arguments."""
     return command.make_context(command.name, list(argv)).params

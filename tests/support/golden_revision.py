@@ -1,4 +1,4 @@
-"""Results of a few units and of earlier days that together use every rule of the revision.
+"""Results of a few units, and of earlier days, to which every rule of the revision applies at least once.
 
 They lie in tests/data/golden/revision.json, so that no change of the simulator or of other tests' examples
 changes them. `python -m tests.support.golden_revision` writes them anew, and with them the digest changes.

@@ -1,4 +1,4 @@
-"""Generated jobs whose mitigations are compared with reruns of the mitigated job."""
+"""Generated jobs with the savings that mitigations promise, and reruns of these jobs with the mitigation."""
 
 from collections.abc import Sequence
 

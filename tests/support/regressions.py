@@ -1,4 +1,4 @@
-"""Inputs that the simulator once got wrong or could get wrong, each named after what is unusual."""
+"""Inputs that the simulator has got wrong, or easily could, each named after what is unusual in it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,14 +29,14 @@ def _op_that_may_end_a_step_before_replicas_meet() -> GeneratedJob:
 
 
 def _batched_send_of_a_single_microbatch() -> GeneratedJob:
-    """A batched send is recorded until its call's recv ends, longest with a single microbatch."""
+    """A batched send is recorded until its call's recv ends, which is late if there is one microbatch."""
     return generate_job(
         JobShape(dp_size=2, pp_size=3, microbatches=1, batched=True, steps=3), [], seed=7, workload=NOISY
     )
 
 
 def _more_replicas_than_are_compared_one_by_one() -> GeneratedJob:
-    """More than eight replicas, for which the latest start is found along an axis and not one by one."""
+    """With more than eight replicas, the latest start is computed along an array axis, not one by one."""
     return generate_job(JobShape(dp_size=9, pp_size=2, microbatches=2, steps=2), [], seed=31, workload=NOISY)
 
 
@@ -53,7 +53,7 @@ def _noop_transfers_of_all_rows() -> GeneratedJob:
 
 
 def _noop_transfers_of_some_rows() -> GeneratedJob:
-    """Transfers that moved no data, of which two rows lack one: another graph with the same peers."""
+    """Of rows with transfers without data, two lack one, which gives another graph with the same peers."""
     job = _noop_transfers_of_all_rows()
     return GeneratedJob(without_ops(job.rank_steps, "forward-recv", [0, 9], last_alone=True), job.manifest)
 
@@ -88,7 +88,7 @@ def _recv_beyond_the_last_compute() -> GeneratedJob:
 
 
 def _transfer_clamp_in_a_late_step() -> GeneratedJob:
-    """In some of three steps, the last among them, a send ends 0.1 s before its recv begins."""
+    """In one to three of three steps, always including the last, a send ends 0.1 s before its recv begins."""
     healthy: list[dict[str, Any]] = []
     for step in range(3):
         recv_s = 2.0 if step == 1 else 1.9
@@ -107,7 +107,7 @@ def _transfer_clamp_in_a_late_step() -> GeneratedJob:
 
 
 def _launch_delay_clamp_with_several_late_sources() -> GeneratedJob:
-    """A layernorm all-reduce starts before gc and reduce-scatter have ended, which counts as one clamp."""
+    """A layernorm all-reduce starts before gc and reduce-scatter end, which counts as a single clamp."""
     ops: Ops = [
         ("forward-compute", 0, 1),
         ("backward-compute", 1, 1),
@@ -149,7 +149,7 @@ def _pairs(step: int, dp_rank: int, times_s: list[tuple[float, float]]) -> dict[
 
 
 def _correlation_of_workers_that_hardly_have_one() -> GeneratedJob:
-    """Of five workers, one varies within steps, one only from step to step, and one in one direction.
+    """Of five workers, one varies within steps, one only between steps, and one in only one direction.
 
     The third's forward always takes 0.7 s, whose computed mean differs in the last bit: not a variation.
     The fourth has one pair in the first step and none later, the fifth one in each of two steps.

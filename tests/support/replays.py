@@ -1,4 +1,4 @@
-"""Compute durations, delays and replays by the model's definition, to compare with the faster kernel."""
+"""Compute durations, delays and replays by the model's definition, for comparison with the fast kernel."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from udfs.kernel.recorded.trace import StepBlock
 
 
 def replayed_durations(block: StepBlock) -> Floats:
-    """Durations with transfers shortened to their rendezvous; shape (op, step, dp_rank). [s]"""
+    """Durations in which transfers start only when both ends are ready; shape (op, step, dp_rank). [s]"""
     duration_s = block.duration_s.copy()
     put_transfers(block.graph, block.start_s, block.start_s + block.duration_s, duration_s)
     return duration_s

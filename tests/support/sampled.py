@@ -1,4 +1,4 @@
-"""Sampled jobs with features beyond generated fleets: data-loads, some of them slow, and GPU types."""
+"""Random jobs that have more features than generated fleets: data-loads, some of them slow, and GPU types."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,7 +21,7 @@ SLOWER: Final = ("A100", "L40S")
 
 @dataclass(frozen=True)
 class UnevenLoads(Mechanism):
-    """Data-loads of random length, as samples differ in size and caching.
+    """Data-loads of random length, because samples differ in size and only some are cached.
 
     Loads far beyond the rest are data_loading, their scatter is not.
 
@@ -31,7 +31,7 @@ class UnevenLoads(Mechanism):
     spread: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Multiply every data-load by a random factor of mean 1."""
+        """Multiply the length of every data-load by a random factor of mean 1."""
         rows = conditions.place.rows("data-load")
         logs = self.spread * rng.standard_normal((len(rows), *conditions.lanes))
         conditions.factor[rows] *= np.exp(logs - self.spread**2 / 2)

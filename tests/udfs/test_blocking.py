@@ -1,4 +1,4 @@
-"""Blocking transfers are found only where the record shows them, and replayed as by the reference."""
+"""Blocking transfers are found only if the record shows them, and are replayed as by the reference."""
 
 from dataclasses import replace
 from functools import cache
@@ -132,7 +132,7 @@ def test_sends_that_never_find_their_receive_late_are_eager_where_they_end_long_
 
 
 def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
-    """No blocking is reported for ops that begin at random times, even if it would explain some error."""
+    """If ops begin at random times, no transfer counts as blocking, even if blocking explained some error."""
     job = recorded_job(Simulation(replace(sample_job(40, most_ops=8000), lost_ranks=())))
     found = job_row(job.rank_steps, job.manifest)
     assert 0.001 < found["discrepancy_nonblocking"] < blocking.NOTABLE

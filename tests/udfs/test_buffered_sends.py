@@ -1,4 +1,4 @@
-"""Sends that end before their recv begins are buffered, or on two clocks perhaps a clock error."""
+"""Sends that end before their recv begins are buffered; if the ends have two clocks, these may be wrong."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_the_send_of_a_timeline_ends_as_it_did() -> None:
 
 
 def buffered(rows: pa.Table) -> pa.Table:
-    """Return the job with sends of at most 0.1 ms, independent of their recvs, on one host."""
+    """Return the job on one host, with sends of at most 0.1 ms that do not wait for their recvs."""
     lines = rows.to_pylist()
     for each in lines:
         each["host"] = "node-0"

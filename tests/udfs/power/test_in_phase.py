@@ -52,7 +52,7 @@ def test_random_units(together: int, count: int, monkeypatch: pytest.MonkeyPatch
     ids=["later", "earlier", "a period on", "apart", "drifts", "drifts away", "hardly met", "met"],
 )
 def test_a_pair(other: tuple[float, float, float, float], difference: float | None) -> None:
-    """A pair of units is in phase only if its drift is small and its common time long enough."""
+    """Two units are in phase only if their phases drift apart slowly, and they run together long enough."""
     _, found = in_phase(Swings(*np.array([(5.0, 0.0, 0.0, 1000.0), other]).T), np.zeros(2), 1)
     assert found.phase_difference.tolist() == (
         [] if difference is None else [pytest.approx(difference, abs=1e-9)]

@@ -1,4 +1,4 @@
-"""Wholes above the limits are refused, and the largest allowed ones need little memory and time."""
+"""Jobs of several roles above the limits are refused, and the largest allowed need little memory and time."""
 
 import tracemalloc
 from collections import Counter

@@ -28,7 +28,7 @@ OpKey = tuple[int, int, int, str, int]
 
 @cache
 def traced(name: str) -> tuple[pa.Table, ReplayedRows, list[BlockColumns]]:
-    """Rows without a host, with changing hosts, and with microbatches numbered from other values."""
+    """Rows with a missing host or changing hosts, and with microbatch numbers that start at 0, 1 or 100."""
     layout = read_layout(JOBS[name].manifest)
     lines = JOBS[name].rank_steps.to_pylist()
     for number, row in enumerate(lines):

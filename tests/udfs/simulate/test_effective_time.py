@@ -47,7 +47,7 @@ def rows(
 def seconds(
     events: list[Event], hours: float, *, step_s: float | None = None, **facts: date | str
 ) -> dict[str, float]:
-    """Seconds of each part that is not 0, and contradictions if there are any.
+    """Seconds of each part that is not 0, and the number of contradictions if it is not 0.
 
     step_s : recorded, replayed and ideal time of a step [s]; None: TIMES
     """

@@ -1,4 +1,4 @@
-"""Records unlike their peers are counted, and refused or left out if they would change the result."""
+"""Records that differ from their peers' are counted, and left out or refused if they would change results."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -141,7 +141,7 @@ def test_exchanged_stages_refuse_the_unit_and_are_named(name: str) -> None:
 
 
 def test_lines_of_another_day_are_left_out(job: GeneratedJob) -> None:
-    """Lines dated on another day are left out: year 9999, 1970, or a clock without a meaning."""
+    """Lines of another day, as of the year 9999 or 1970, are left out, with the result of the other lines."""
     facts = job.manifest | {"log_date": DAY}
     assert simulated(job.rank_steps, facts)["other_day_lines"] == 0
     zeros = {0: 253_400_000_000_000_000, 1: 1_000_000}

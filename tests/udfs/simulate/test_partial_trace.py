@@ -1,4 +1,4 @@
-"""Computes without transfers are never analysed, but give bounds of the slowdown and slow computes."""
+"""Units without transfers are not analysed, but have bounds of the slowdown and a list of slow computes."""
 
 from datetime import date
 from typing import Any

@@ -1,4 +1,4 @@
-"""The simulation's Spark shell handles hundreds of tiny units in shared batches, without Spark."""
+"""The functions that Spark calls to simulate, run here without Spark, put hundreds of units in batches."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial

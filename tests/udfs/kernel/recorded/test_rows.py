@@ -116,7 +116,7 @@ COMPUTE_S = (1.0, 2.0)
 
 
 def flags(op_type: int, starts_s: list[list[float]], duration_s: float = 0.2) -> Mask:
-    """Return no-op flags of transfers of one type beside a forward-compute; starts_s by (op, lane)."""
+    """Return masks of the transfers that count as no-ops beside a forward-compute; starts_s by (op, lane)."""
     counts = tuple({ot.FORWARD_COMPUTE: 1, op_type: len(starts_s)}.get(t, 0) for t in range(ot.COUNT))
     lanes = len(starts_s[0])
     compute_start_s, compute_s = COMPUTE_S

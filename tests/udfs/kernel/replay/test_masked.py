@@ -25,7 +25,7 @@ def trace_of(job: GeneratedJob) -> Trace:
 
 
 def recorded_of(job: GeneratedJob) -> Recorded:
-    """Read a job as if no transfer blocked, so that its graph equals that of `trace_of`."""
+    """Read a job as if no transfer blocked its worker, so that its graph equals that of `trace_of`."""
     layout = read_layout(job.manifest | {"blocking_transfers": []})
     return read(replayed_rows(job.rank_steps, layout), layout, OPS_TOGETHER, diagnosed=False)
 
