@@ -1,4 +1,4 @@
-"""Evaluate intervals of savings: a tenth of a day's steps is logged, and the truth covers all steps.
+"""Evaluate intervals of savings: a tenth of a day's steps is logged, and the true saving is over all steps.
 
 `python -m tests.evaluation.coverage --seed S` prints the tables. Each job has one fault, of any size and
 window, and the nuisances of sampled jobs. Its log has every tenth step, steps drawn at random, or bursts of

@@ -1,4 +1,4 @@
-"""Evaluate the cost of mixed GPU types on generated jobs, beside the same jobs with equal GPUs.
+"""Evaluate the cost of mixed GPU types on generated jobs, and on the same jobs with equally fast GPUs.
 
 python -m tests.evaluation.gpu_types --jobs 200 --seed 5000
 """
@@ -28,7 +28,7 @@ MOST_OPS = 60_000
 
 
 class Judged(NamedTuple):
-    """One evaluated job: the truth, the result, and the errors of the result's figures.
+    """One evaluated job: the true figures, the figures found, and the errors of these.
 
     true, found, flag : by cause; share of T_actual, whether it was said to hold, why not to trust it
     saved_error       : of mixed_hardware's time_saved_fraction

@@ -1,4 +1,4 @@
-"""Evaluate explanations by health checks on fleets whose hosts become sick, with and without reports.
+"""Evaluate how health checks explain slow hosts, on fleets whose hosts become sick, reported or not.
 
 `python -m tests.evaluation.health --seed S` prints the tables. Jobs run, are recorded and simulated; health
 is written as lines, read, folded and put beside the culprits found. Seeds 0 to 99,999 are for tuning, those
@@ -44,7 +44,7 @@ _US: Final = timedelta(microseconds=1)
 
 
 class Spell(NamedTuple):
-    """The steps of a job in which a host is sick; `begins` is None if that was before the first step."""
+    """Steps in which a host is sick; `begins` is None if it was sick before the first step."""
 
     host: str
     log_date: date
@@ -139,7 +139,7 @@ def _telling(rng: np.random.Generator, spell: Spell) -> Iterator[bytes]:
 def _unrelated(
     rng: np.random.Generator, day: date, host: str, lines: list[bytes]
 ) -> tuple[str, str, datetime]:
-    """Add failing checks that have nothing to do with slowness, as often as those that do."""
+    """Add checks that fail without any slowness, as often as those that fail with it."""
     check = str(rng.choice([*_TELLING, *_IDLE]))
     begin = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(hours=rng.uniform(0, 23.9))
     end = min(begin + timedelta(hours=float(np.exp(rng.uniform(-4, 2.5)))), _midnight_after(day))
@@ -188,7 +188,7 @@ def _ingested(lines: list[bytes]) -> pa.Table:
 
 
 def judge(seed: int, days: int = 4, jobs: int = 6) -> tuple[list[Row], Row]:
-    """Draw a fleet; return a row for each culprit on a sick host, and counts of named checks."""
+    """Draw a fleet; return a row for each culprit on a sick host, and how many named checks are right."""
     fleet = drawn_fleet(seed, days, jobs)
     log_dates = sorted({spell.log_date for spell in fleet.spells})
     evidence = cause_evidence(by_day(fleet.health), fleet.causes, fleet.hosts, log_dates, 14).to_pylist()
@@ -228,7 +228,7 @@ def judge(seed: int, days: int = 4, jobs: int = 6) -> tuple[list[Row], Row]:
 
 
 def judged_fleets(first: int, fleets: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Recall by the way in which health checks begin, and precision over all fleets."""
+    """Recall by the way in which a check begins to fail, and precision over all fleets."""
     results = [judge(seed) for seed in range(first, first + fleets)]
     spells = pd.DataFrame([row for rows, _ in results for row in rows])
     found = spells[spells.is_found]

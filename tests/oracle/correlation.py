@@ -1,4 +1,4 @@
-"""Correlate forward and backward times of the same microbatches (model, section 5, robust form)."""
+"""Correlate the forward and the backward times of the same microbatches (model, section 5, robust form)."""
 
 from collections import defaultdict
 from collections.abc import Sequence

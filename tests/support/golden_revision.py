@@ -44,7 +44,7 @@ def golden_revision() -> dict[str, pa.Table]:
     causes = results[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
 
     def replay(wanted: UsualTransfers) -> dict[Unit, list[Row]]:
-        """Return rows as stored, except for the saving of usual transfers, because the units have no ops."""
+        """Return rows as stored, without savings by usual transfer times, because the units have no ops."""
         faster = {"time_saved_fraction": _REPLAYED, "attributed_fraction": _REPLAYED}
         return {
             unit: [

@@ -125,7 +125,7 @@ class History:
         return {name: self.rows(name) for name in DATA_TABLES}
 
     def told_by_a_store(self) -> dict[str, Rows]:
-        """Return all tables without columns that a store reports differently or not at all."""
+        """Return all tables without those columns that differ or are missing if the landing is in a store."""
         found = self.tables()
         found[SOURCE_FILES] = [row | dict.fromkeys(_OF_FILES) for row in found[SOURCE_FILES]]
         return found

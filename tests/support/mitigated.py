@@ -1,4 +1,4 @@
-"""Generated jobs with the savings that mitigations promise, and reruns of these jobs with the mitigation."""
+"""Generated jobs, the mitigations proposed for them, and their step times, for comparison with reruns."""
 
 from collections.abc import Sequence
 

@@ -11,7 +11,7 @@ from tests.udfs.lines import Ops, line, manifest, rank_steps
 
 
 def _op_that_may_end_a_step_before_replicas_meet() -> GeneratedJob:
-    """A replica's step may end with a send, recorded beyond the clip, for which no other op waits.
+    """A replica's step may end with a send, which is recorded beyond the clip and which no op waits for.
 
     Rows of replicas begin with that meeting: they must know the latest end until there. Send transfers of 49
     and 3 s, 26 s ideally; all else takes 1 s: T = 50, T_ideal = 27, for replica 0 alone 50, for replica 1 27.
@@ -88,7 +88,7 @@ def _recv_beyond_the_last_compute() -> GeneratedJob:
 
 
 def _transfer_clamp_in_a_late_step() -> GeneratedJob:
-    """In one to three of three steps, always including the last, a send ends 0.1 s before its recv begins."""
+    """In the first and the last of three steps, a send ends 0.1 s before its recv begins."""
     healthy: list[dict[str, Any]] = []
     for step in range(3):
         recv_s = 2.0 if step == 1 else 1.9

@@ -46,7 +46,7 @@ def _slow_loads(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 def with_loads(plan: JobPlan) -> JobPlan:
-    """Return the job with recorded data-loads for every microbatch on each worker.
+    """Return the job with a recorded data-load for every microbatch of each worker.
 
     A load takes 2 to 50 % of a forward-compute and scatters by 5 to 80 %, both log-uniform. Half of the jobs
     load ahead, half in turn with their computes.

@@ -1,4 +1,4 @@
-"""Run two stages with three replicas as real processes that wait for each other and write rank logs."""
+"""Run two stages of three replicas as real processes that wait for each other and write rank logs."""
 
 import json
 import time

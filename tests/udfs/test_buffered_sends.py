@@ -69,7 +69,7 @@ def buffered(rows: pa.Table) -> pa.Table:
 
 
 def test_buffered_sends_delay_nothing() -> None:
-    """Replaying buffered sends takes as long as replaying sends that wait."""
+    """Buffered sends cause no delay: their replay takes as long as if the sends waited for their recvs."""
     job = named_job("usual")
     waiting = simulate_job(job.rank_steps, job.manifest)
     rows = buffered(job.rank_steps)
