@@ -93,7 +93,7 @@ def _shape(rng: np.random.Generator) -> JobShape:
 
 
 def _fault(of: str, rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a fault of a class; None if the layout allows none or the fault's cause is of another class."""
+    """Draw a fault of a class; None if the layout allows none, or if the fault's cause has another class."""
     fault = FAULTS[CLASSES[of]](rng, setting)
     is_wanted = isinstance(fault, SickHost) == (of == "host")
     return fault if is_wanted else None
@@ -109,7 +109,7 @@ def _logged(design: str, rng: np.random.Generator, part: int) -> list[int]:
 
 
 def tables(judged: pd.DataFrame) -> list[Section]:
-    """Tables of how often intervals contain the truth, by class, by logged steps, and for sums."""
+    """Tables of how often intervals contain the true saving, by class, by logged steps, and for sums."""
     columns = {
         "jobs": ("seed", "size"),
         "inside [%]": ("inside", percent),
@@ -162,7 +162,7 @@ def sums(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def _groups(jobs: int) -> NDArray[np.int64]:
-    """Assign jobs at random to sums, one job from each round; shape (sum, job)."""
+    """Assign jobs to sums at random, so that each sum has one job of each round; shape (sum, job)."""
     rng, whole = np.random.default_rng(jobs), jobs // TOGETHER * TOGETHER
     rounds = [rng.permutation(jobs)[:whole].reshape(-1, TOGETHER) for _ in range(ROUNDS)]
     return np.concatenate(rounds)

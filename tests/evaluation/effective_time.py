@@ -100,7 +100,7 @@ def judge(seed: int, most_ops: int = 10_000) -> Row:
 
 
 def _split(simulation: Simulation, step_s: Floats) -> dict[str, float]:
-    """Time of all steps once without any cause, and the time that stragglers and late starts add. [s]"""
+    """Time of all steps, each run once, without any cause; and what stragglers and late starts add. [s]"""
     late = simulation.places_of({"launch_delay"})
     causes = simulation.places_of(FIXABLE_CAUSES)
     fixed_s, punctual_s = (

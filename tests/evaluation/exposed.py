@@ -34,7 +34,7 @@ NOTE: Final = "The table shows errors of exposed_s, in per cent of the recorded 
 
 
 def judge(seed: int, most_ops: int = 15_000) -> list[Row]:
-    """Compare each row of a drawn job with a rerun without the row's ops; no rows if it is not analysed."""
+    """Compare each row of a drawn job with a rerun without the row's ops; no rows for a job not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     simulation = Simulation(plan)
     job = recorded_job(simulation)

@@ -88,7 +88,7 @@ def chances(times: Sequence[Quiet]) -> pd.DataFrame:
 
 
 def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> set[str]:
-    """Hosts that host_record finds slow beyond chance, if a week is a job whose failing hosts are slow."""
+    """Hosts that host_record finds slow beyond chance, if a week is a job in which failing hosts are slow."""
     slow = {(int(each.start // WEEK), each.host) for each in faults}
     struck = sorted({week for week, _ in slow if week < weeks})
     rows = [

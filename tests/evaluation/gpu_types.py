@@ -55,7 +55,7 @@ def jobs(count: int, seed: int) -> Iterator[JobPlan]:
 
 
 def judge(plan: JobPlan) -> Judged | None:
-    """Analyse a job with mixed GPU types; None if not analysed, or if fewer than two types are replayed."""
+    """Analyse a job with mixed GPU types; None if it is not analysed, or under two types are replayed."""
     simulation = Simulation(plan)
     job = recorded_job(simulation)
     found = simulate_job(job.rank_steps, job.manifest)

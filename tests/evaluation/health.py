@@ -123,7 +123,7 @@ def _step_starts(rank_steps: pa.Table) -> dict[int, int]:
 
 
 def _telling(rng: np.random.Generator, spell: Spell) -> Iterator[bytes]:
-    """Lines of a sick host's failing check, which begins in one of three ways; none if it has no check."""
+    """Lines of a check that fails on a sick host, beginning in one of three ways; none without a check."""
     if spell.kind == "missing":
         return
     early_s = (
@@ -188,7 +188,7 @@ def _ingested(lines: list[bytes]) -> pa.Table:
 
 
 def judge(seed: int, days: int = 4, jobs: int = 6) -> tuple[list[Row], Row]:
-    """Draw a fleet; return a row for each culprit on a sick host, and how many named checks are right."""
+    """Draw a fleet; return a row for each sick host, and how many checks are named, and how many wrongly."""
     fleet = drawn_fleet(seed, days, jobs)
     log_dates = sorted({spell.log_date for spell in fleet.spells})
     evidence = cause_evidence(by_day(fleet.health), fleet.causes, fleet.hosts, log_dates, 14).to_pylist()
