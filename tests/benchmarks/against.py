@@ -1,4 +1,4 @@
-"""Compare CPU times of this checkout's simulator with those of other checkouts, on the same jobs.
+"""Compare the CPU times of this checkout's simulator with those of other checkouts, on the same jobs.
 
     python -m tests.benchmarks --against OTHER [OTHER ...]
 

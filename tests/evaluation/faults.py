@@ -103,7 +103,7 @@ def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> 
 
 
 def recurrence(faults: Sequence[Fault], hosts: int, until: float, draws: int, seed: int) -> pd.DataFrame:
-    """Hosts named on the whole log and on its first half, and the share of false names by chance."""
+    """Hosts named on the whole log and its first half, and the share of random logs in which any is named."""
     names = sorted({each.host for each in faults})
     names += [f"never {number}" for number in range(hosts - len(names))]
     rng, rows = np.random.default_rng(seed), []

@@ -44,7 +44,7 @@ _US: Final = timedelta(microseconds=1)
 
 
 class Spell(NamedTuple):
-    """Steps in which a host is sick; `begins` is None if it was sick before the first step."""
+    """A host's sickness on one day; `begins` is None if the host was sick before the first step."""
 
     host: str
     log_date: date

@@ -27,7 +27,7 @@ STRENGTHS: Final = 10
 
 @dataclass(frozen=True)
 class Struck:
-    """A recording with an injected fault; `cells` are the slow workers of a fault that slows workers."""
+    """A recording with an injected fault; `cells` are the workers that the fault slows, if it slows any."""
 
     recording: Recording
     cells: frozenset[Cell] = frozenset()
@@ -71,7 +71,7 @@ def slow_dp_rank(recording: Recording, excess: float, rng: np.random.Generator) 
 
 
 def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Multiply some microbatches by 1 + excess on all stages; shorten the step's others to compensate."""
+    """Multiply some microbatches by 1 + excess on all stages; shorten the step's others by the same total."""
     computes = recording.computes()
     numbers, of_compute = np.unique(recording.microbatch[computes], return_inverse=True)
     lanes = recording.duration_s.shape[1:]

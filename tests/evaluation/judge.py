@@ -51,7 +51,7 @@ class DiagnosedJob:
         return any(self.answer(cause)["flag"] is not None for cause in {*self.asked, *self.causes})
 
     def answer(self, cause: str) -> Row:
-        """Columns predicted, is_cause and flag; a cause without a row counts as no saving and no label."""
+        """The columns predicted, is_cause and flag; a cause without a row saves nothing and is not named."""
         row = self.causes.get(cause, {})
         saved = row.get("time_saved_fraction")
         return {

@@ -72,7 +72,7 @@ PlannedCollections.__name__ = UnsynchronisedGc.__name__  # draws go by the name:
 
 @dataclass(frozen=True)
 class ExchangedGpus(UnlikeGpus):
-    """The same healthy workers with the slow GPUs exchanged for ones of usual speed.
+    """The same workers, but with GPUs of usual speed in place of some slow ones.
 
     exchanged : places of the new ones
     """

@@ -43,7 +43,7 @@ SURE: Final = 1.0
 
 
 def judge(seed: int, mitigation: str, most_ops: int) -> Row | None:
-    """Draw a job with the fault, and compare its predicted with its true saving; None without either."""
+    """Draw a job with the fault, and compare its predicted with its true saving; None if one is missing."""
     if mitigation == CHECKPOINTS:
         return _judge_checkpoints(seed)
     case, plan = CASES[mitigation], sample_job(seed, most_ops=most_ops)
@@ -96,7 +96,7 @@ def _healthy() -> GeneratedJob:
 
 
 def _judge_checkpoints(seed: int) -> Row:
-    """Simulate a run that fails at random many times, with its own checkpoint interval and with the best."""
+    """Simulate a run with random failures many times, at its own checkpoint interval and at the best one."""
     rng = child_rng(seed, "checkpoints")
     steps_s = np.full(int(rng.integers(2_000, 8_000)), log_uniform(rng, 2.0, 20.0))
     save_s, failures = log_uniform(rng, 5.0, 120.0), int(rng.integers(2, 13))

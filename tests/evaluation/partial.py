@@ -42,7 +42,7 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Bounds after removing transfers, with right and with wrong clocks, and the place of the largest gap."""
+    """Bounds found without transfers, with right and with wrong clocks, and where the largest gap is."""
 
     job: Job
     bounds: tuple[float, float]

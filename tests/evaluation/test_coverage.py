@@ -36,7 +36,7 @@ def test_squares_of_errors_of_ten_jobs_add_up() -> None:
 
 @pytest.mark.parametrize("freedom", [1.0, 1.6, 3.0, 9.0, 100.0])
 def test_degrees_of_freedom_add_up(freedom: float) -> None:
-    """A sum of ten equal jobs has ten times the degrees of freedom of one job, and uses their quantile."""
+    """A sum of ten equal jobs has ten times their degrees of freedom, and the quantile for that number."""
     few, many = (stats.t.ppf(0.95, each) for each in (freedom, 10 * freedom))
     assert coverage.student_squared(pd.Series([1 / freedom]))[0] == pytest.approx(few**2, rel=0.005)
     half = coverage.sums(judged(0.6, freedom, stage=0.0))["half"]

@@ -28,7 +28,7 @@ def test_a_row_is_near_the_run_without_its_ops() -> None:
 
 
 def test_the_directions_of_calls_share_the_time() -> None:
-    """If a recv blocks, a send in its call counts as blocking too, and both directions share the time."""
+    """If a recv blocks, a send of its call blocks too, and the exposed time of each direction is right."""
     judged = judge(303014, most_ops=3_000)
     assert judged[0]["is_batched"]
     error = {row["of"]: row["error"] for row in judged if row["of"].endswith("pp-comm")}

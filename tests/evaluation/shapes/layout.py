@@ -43,7 +43,7 @@ class Layout:
 
     @property
     def lanes(self) -> tuple[int, int]:
-        """Shape of the times of one op, which is (step, dp_rank)."""
+        """Shape of the array of an op's times: (step, dp_rank)."""
         return self.steps, self.dp
 
     @property
@@ -62,7 +62,7 @@ class Layout:
 
 
 def hosts(dp: int, pp: int, workers_per_host: int, *, is_along_stages: bool) -> Ints:
-    """Host of each worker, shape (stage, dp_rank); hosts are filled replica by replica or stage by stage."""
+    """Host of each worker, shape (stage, dp_rank); hosts are filled by replicas or by stages."""
     number = np.arange(dp * pp) // workers_per_host
     return number.reshape(pp, dp) if is_along_stages else number.reshape(dp, pp).T
 

@@ -55,7 +55,7 @@ def draw_layout(rng: np.random.Generator) -> Layout:
 
 
 def draw_times(layout: Layout, kind: str, rng: np.random.Generator) -> Times:
-    """Draw durations of ops in a healthy job whose computes scatter as its kind of noise says."""
+    """Draw durations of ops in a healthy job, whose computes scatter by its kind of noise."""
     forward_s = rng.uniform(0.004, 0.03)
     sizes = {
         "transfer": (0.01, 0.06),

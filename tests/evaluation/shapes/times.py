@@ -44,7 +44,7 @@ NAMES = tuple(each.name for each in fields(Times))
 
 @dataclass(frozen=True)
 class Change:
-    """Effect of a fault on times: factors and seconds by field name, broadcast to the field's shape."""
+    """How a fault changes times: factors and seconds by field name, which broadcast to the field's shape."""
 
     factor: Mapping[str, Floats] = field(default_factory=dict)
     extra_s: Mapping[str, Floats] = field(default_factory=dict)
