@@ -1,4 +1,4 @@
-"""Rules for the whole project: its root folder, its locks, imports, and no silenced checks."""
+"""Rules for the whole project: its root folder, its locks, its imports, and reasons for silenced checks."""
 
 import re
 import subprocess

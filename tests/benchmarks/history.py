@@ -51,7 +51,7 @@ def generate(landing: Path, days: int, jobs: int, ops: int) -> None:
 
 
 def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
-    """Measure each phase of a backfill, with planning and gates [s]; ratio: exponent of growth with days."""
+    """Time each phase of a backfill, planning and gates included [s]; ratio: exponent of growth with days."""
     before: tuple[int, float] | None = None
     for share in SHARES:
         shutil.rmtree(settings.paths.warehouse, ignore_errors=True)

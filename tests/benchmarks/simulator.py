@@ -137,7 +137,7 @@ def peak_mib() -> float:
 
 
 def large_unit(path: str, manifest: str) -> None:
-    """Simulate one unit as Spark's Python workers do; print its time, the yardstick and peak memory."""
+    """Simulate one unit as Spark's Python workers do; print its time, the yardstick's, and peak memory."""
     started = time.perf_counter()
     with pa.ipc.open_file(path) as file:
         rows = file.read_all().select(SIMULATED_COLUMNS)

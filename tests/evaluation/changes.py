@@ -54,7 +54,7 @@ def steady(seed: int, days: int, most_ops: int) -> Row | None:
 
 
 def meets(seed: int, days: int, most_ops: int) -> Row | None:
-    """Report how well the day on which a fault begins is found; None if no fault is drawn or not analysed."""
+    """Report how exactly a fault's first day is found; None without a fault, or with a day unanalysed."""
     plan = sample_job(seed, most_ops=most_ops)
     faults = [_always(each) for each in plan.mechanisms if each.cause is not None]
     if not faults:

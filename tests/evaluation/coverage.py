@@ -49,7 +49,7 @@ DESIGNS: Final = ("even", "random", "bursts")
 
 
 def judge(of: str, seed: int, part: int) -> Row | None:
-    """Judge the interval of a job with a fault of this class; None if not analysed or the cause not named."""
+    """Judge the interval of a job with a fault of this class; None if not analysed or its cause not named."""
     rng = child_rng(seed, of)
     shape = _shape(rng)
     setting = Setting(shape, sample_workload(seed, shape), DAY, own_hosts(shape, JobIdentity()))

@@ -30,7 +30,7 @@ FIRST: Final = date(2026, 1, 1)
 
 
 class Fault(NamedTuple):
-    """One fault of a host, in days since the log began; if the host is down already, it is no new fault."""
+    """One fault of a host, in days since the log began; it includes faults that begin during this one."""
 
     host: str
     start: float

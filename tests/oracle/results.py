@@ -80,7 +80,7 @@ class Job:
         return replace(self, ideal_s=ideals(durations, form))
 
     def step_times(self, is_recorded: Callable[[Op], bool]) -> dict[int, float]:
-        """Replay with recorded durations where `is_recorded` holds, and ideal ones elsewhere. [s]"""
+        """Replay with recorded durations of ops that `is_recorded` chooses, and ideal ones of others. [s]"""
         times = {}
         for step, graph in self.graphs.items():
             durations = {

@@ -1,4 +1,4 @@
-"""Train with Megatron's 1F1B and a slow worker of one of three kinds; check its name and saving."""
+"""Train by Megatron's 1F1B with a worker slow in one of three ways; check what the diagnosis names."""
 
 import subprocess
 from collections.abc import Iterable, Iterator

@@ -31,7 +31,7 @@ class SlowLink(NamedTuple):
 
 
 def shared_times(dp_size: int) -> list[Any]:
-    """Shared memory for the send time of each message of each replica; made before processes fork."""
+    """Shared memory for the time at which each replica sent each message, made before processes fork."""
     context = get_context("fork")
     return [context.Array("d", MOST_MESSAGES, lock=False) for _ in range(dp_size)]
 

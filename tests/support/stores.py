@@ -78,7 +78,7 @@ class Server:
         return [Request(*each) for each in self._control({"take": True})]
 
     def spoil(self, *faults: int | str, pattern: str = ".", times: int = 1_000_000, every: int = 1) -> None:
-        """Make requests that match a method and a path fail with the given faults in turn, or stop doing so.
+        """Let requests with this method and path meet the given faults in turn; without faults, end that.
 
         A fault is a status or SLOW, DROPPED or LOST; among others, LOST is met by requests to read alone.
         every : one in this number of matching requests; 0: all requests, as soon as one matches

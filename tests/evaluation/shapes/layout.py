@@ -62,7 +62,7 @@ class Layout:
 
 
 def hosts(dp: int, pp: int, workers_per_host: int, *, is_along_stages: bool) -> Ints:
-    """Host of each worker, shape (stage, dp_rank); hosts are filled by replicas or by stages."""
+    """Host of each worker, shape (stage, dp_rank); hosts are filled replica by replica or stage by stage."""
     number = np.arange(dp * pp) // workers_per_host
     return number.reshape(pp, dp) if is_along_stages else number.reshape(dp, pp).T
 

@@ -54,7 +54,7 @@ def draw_fault(layout: Layout, times: Times, rng: np.random.Generator) -> Fault:
 def draw_place(
     layout: Layout, reaches: tuple[str, ...], rng: np.random.Generator, stages: int | None = None
 ) -> tuple[Workers, str, int | None]:
-    """Draw workers that are slow together, by which unit, and their host; never the whole job.
+    """Draw workers that are slow together, their kind of unit, and their host; never the whole job.
 
     stages : how many of the first stages to choose from; all by default.
     """

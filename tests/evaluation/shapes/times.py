@@ -51,7 +51,7 @@ class Change:
 
 
 def changed(times: Times, changes: Iterable[Change]) -> Times:
-    """Return the times after applying all factors and then all seconds; the order of faults is irrelevant."""
+    """Return the times after all factors, and then all added seconds; the order of faults is irrelevant."""
     listed = list(changes)
     new: dict[str, Floats] = {}
     for name in NAMES:

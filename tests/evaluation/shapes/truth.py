@@ -159,7 +159,7 @@ def _excess(fault: Fault) -> Floats:
 
 
 def _was_healthy(layout: Layout, is_slow: Floats) -> bool:
-    """Return whether enough steps are without the fault: at least a sixth of them, and at least three."""
+    """Return whether enough steps are free of the fault: at least a sixth of them, and at least three."""
     healthy = np.count_nonzero(np.asarray(is_slow) <= VISIBLE)
     return bool(healthy >= max(3, layout.steps // 6))
 
