@@ -78,7 +78,7 @@ PROMISES: Final[dict[str, tuple[Try, ...]]] = {
 
 
 def wheel(folder: Path) -> Path:
-    """Build the wheel from a copy of this checkout, because setuptools leaves folders behind."""
+    """Build the wheel from a copy of this checkout, because setuptools leaves folders in its sources."""
     source = folder / "source"
     left_out = shutil.ignore_patterns(".*", "dist", "build", "demo", "tests", "*.egg-info", "__pycache__")
     shutil.copytree(PROJECT, source, ignore=left_out)

@@ -192,7 +192,7 @@ def kill(process: subprocess.Popen[bytes], target: str) -> None:
 
 
 def disturbed(run: Run, warehouse: str, draw: random.Random, most: int) -> Iterator[tuple[str, str]]:
-    """Kill a run and its successors until one ends by itself; yield what was killed and any error."""
+    """Kill a run, and each that follows, until one ends by itself; yield what was killed, and any error."""
     copied(run.before, warehouse)
     status = None
     for _ in range(most):

@@ -18,7 +18,7 @@ class LayoutError(ValueError):
 
 
 def read_layout(manifest: Mapping[str, object]) -> Layout:
-    """Read the layout of a run from its manifest; published traces name cp_size dsp_size.
+    """Read the layout of a run from its manifest; what published traces call dsp_size is the cp_size.
 
     raises : LayoutError.
     """

@@ -61,7 +61,7 @@ class DiagnosedJob:
         }
 
     def worst_cells(self, cause: str, dp_size: int, pp_size: int) -> frozenset[Cell]:
-        """Workers of the worst culprit, where null stands for all workers; empty if no culprit is named."""
+        """Workers of the worst culprit, where null means every rank or stage; empty if no culprit exists."""
         culprits = self.causes.get(cause, {}).get("culprits") or []
         below = [each for worst in culprits[:1] for each in worst.get("workers") or ()]
         if below:

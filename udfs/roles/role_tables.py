@@ -1,4 +1,4 @@
-"""Compute role_iteration and role_effect from the role_step rows of some days."""
+"""Compute role_iteration and role_effect from the rows of role_step of some days."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ def _grouped(rows: Iterable[Row], key: Callable[[Row], Group]) -> dict[Group, li
 
 
 def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
-    """Count the runs and the iterations of each role."""
+    """Count the runs of each role, and its iterations."""
     with_steps = {Unit.of(step) for step in steps}
     runs = Counter(role_of.values())
     left_out = Counter(role for unit, role in role_of.items() if unit not in with_steps)
@@ -101,7 +101,7 @@ def _with_hours(effect: Row, gpu_hours: float | None) -> Row:
 
 
 def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[list[Row], dict[str, Row]]:
-    """Return the rows of role_iteration, and the figures of role_effect by role, without their key.
+    """Return the rows of role_iteration, and by role the figures of role_effect, both without their key.
 
     lost : lost_fraction of each unit
     """
@@ -212,7 +212,7 @@ def _waiting_s(whole: Whole) -> Floats:
 
 
 def _names_of(waits: Waits, role: int, roles: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names of the roles that a role waits for, in the same and in the previous iteration."""
+    """Return the names of the roles that a role waits for, in the same iteration and in the one before."""
     both = {"waits_for": waits.within, "waits_for_before": waits.before}
     return {
         name: [roles[other] for other in np.flatnonzero(are[:, role]).tolist()] for name, are in both.items()

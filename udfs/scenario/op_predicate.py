@@ -95,7 +95,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _array(name: str, column: OpColumn, shape: tuple[int, ...], part: slice) -> pa.Array:
-    """Return part of a column as an Arrow array with one row per op."""
+    """Return a part of a column as an Arrow array that has one row per op."""
     values, is_known, words = column
     nulls = ~np.broadcast_to(is_known, shape)[part].ravel()
     found = pa.array(np.broadcast_to(values, shape)[part].ravel(), mask=nulls)
@@ -103,7 +103,7 @@ def _array(name: str, column: OpColumn, shape: tuple[int, ...], part: slice) -> 
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Return the columns used in SQL text, which must be a single condition."""
+    """Return the columns that an SQL text uses; the text must be one condition."""
     query = "SELECT unnest([json_serialize_sql(?), json_serialize_sql('SELECT TRUE')])"
     rows = _database().cursor().execute(query, [f"SELECT {text}"]).fetchall()
     read, plain = (json.loads(row[0]) for row in rows)
@@ -150,7 +150,7 @@ def _kind(node: Node, text: str, names: list[str]) -> str | None:
 
 
 def _known(what: str, name: str, there_are: Sequence[str]) -> str:
-    """Return a column name if it exists; else raise PredicateError with the closest known name."""
+    """Return a column's name if the column exists; else raise PredicateError with the most similar name."""
     if name in there_are:
         return name
     column = _COLUMN_OF.get(name, *get_close_matches(name, (*COLUMNS, *_QUOTED), n=1))

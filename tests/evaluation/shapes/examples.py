@@ -73,7 +73,7 @@ def slow_host_from_step_10() -> Job:
 
 
 def backwards_twice_as_slow() -> Job:
-    """Backwards twice as slow on one of 16 workers without a pipeline: costs 39 %, once reported as 0."""
+    """Backwards twice as slow on one of 16 workers, without a pipeline: costs 39 %, which was once missed."""
     return job_on(16, 1, lambda layout: _worker(layout, "backward", ALWAYS, 2.0))
 
 
