@@ -32,7 +32,7 @@ def changed_files(since: str) -> list[Path]:
 
 
 def touched(changed: Iterable[Path]) -> list[str]:
-    """Return test files for changed files: first of the same name, then of importers, then of the package."""
+    """Return tests of changed files: first those of the same name, then of importers, then of the package."""
     graph = grimp.build_graph(*LAYERS, cache_dir=str(PROJECT / ".venv" / ".grimp"))
     same_name, others = [], []
     for path in changed:

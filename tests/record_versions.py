@@ -38,7 +38,7 @@ Results = dict[str, pa.Table]
 
 
 class Versioned(NamedTuple):
-    """A versioned component: its version, where that is declared, and its results on golden inputs."""
+    """A component: its version, where that is declared, and the component's results on golden inputs."""
 
     version: str
     raised_in: str

@@ -107,7 +107,7 @@ def replay_scenarios(
 def _masks(
     blocks: Sequence[Block], rows: ReplayedRows, predicates: Sequence[OpPredicate]
 ) -> Iterator[list[Mask]]:
-    """Yield for each block the ops that each scenario changes, and the union of several scenarios."""
+    """Yield for each block the ops that each scenario changes; for several scenarios, also their union."""
     workers = WorkerRows.of(rows)
     for block in blocks:
         columns = BlockColumns(block, rows.steps, workers)

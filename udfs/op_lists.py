@@ -26,7 +26,7 @@ LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
 
 
 class _Flat(NamedTuple):
-    """Ops of all rows in a row; first_op : int, shape (row + 1,), where the ops of each row begin."""
+    """Ops of all rows, one row after the other; first_op : int, shape (row + 1,), where each row begins."""
 
     first_op: Ints
     lists: dict[str, npt.NDArray[Any]]
@@ -188,7 +188,7 @@ def op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
 
 
 def arrays_valid(table: Table, rows: pa.Table) -> bool:
-    """Return whether all numeric lists obey the bounds of their columns and the equal lengths of `alike`.
+    """Return whether lists of numbers obey their columns' bounds, and those in `alike` have equal lengths.
 
     The rest of what must hold is Table.expectations_of_scalars.
     """

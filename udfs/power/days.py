@@ -92,7 +92,7 @@ def _megawatts(row: Row, watts: Watts | None) -> Row:
 
 
 def _hours(row: Row) -> float | None:
-    """Return the hours that a unit ran on its log date (UTC), from GPU-hours, else from its start and end."""
+    """Return the hours that a unit ran on its log date (UTC), by GPU-hours or else by its start and end."""
     if row["gpu_hours"] is not None:
         return min(float(row["gpu_hours"] / row["world_size"]), _DAY_H)
     if row["started_at"] is None or row["ended_at"] is None:
@@ -136,7 +136,7 @@ def _column(rows: list[Row], name: str) -> Floats:
 
 
 def _pairs(rows: list[Row]) -> tuple[int, list[Row]]:
-    """Return the number of in-phase pairs on a day, and power_in_phase rows of the largest swings."""
+    """Count the pairs of units in phase on a day, and return power_in_phase rows of the largest swings."""
     rows = [row for row in rows if row["peak_us"] is not None]
     if not rows:
         return 0, []

@@ -121,14 +121,14 @@ def with_usual_transfers(
 
 
 def _beside(rows: Iterable[Row]) -> float:
-    """Return the share of T_actual that is lost beyond all fixes; no fix of a transfer may claim it."""
+    """Return the share of T_actual that is lost beyond all fixes, and that no revised fix may claim."""
     return fsum(
         max(0.0, row["time_saved_fraction"]) for row in rows if row["cause"] == vocabulary.CAUSE_UNEXPLAINED
     )
 
 
 def _is_open(row: Row, flags: Sequence[str]) -> bool:
-    """Return whether other runs may revise a unit: with enough steps, and if its replay matches."""
+    """Return whether other runs may revise a row: it has no flag, or a flag that other runs can settle."""
     return row["flag_reason"] is None or row["flag_reason"] in flags
 
 

@@ -195,7 +195,7 @@ def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages 
 
 
 def _without(unit: Run, factors: Mapping[int, float], largest: float, runs: int, jobs: int) -> SlowStages:
-    """Compute what is saved if slow stages run as fast as in other runs; the slowest sets the pace."""
+    """Return what is saved if slow stages ran as fast as in other runs; the slowest stage sets the pace."""
     as_is_s = [stage.compute_s for stage in unit.stages]
     fixed_s = [time_s / factors.get(number, 1.0) for number, time_s in enumerate(as_is_s)]
     uneven_s, left_s = (max(times) - sum(times) / len(times) for times in (as_is_s, fixed_s))

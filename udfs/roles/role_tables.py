@@ -204,7 +204,7 @@ def _joined_s(steps: Sequence[Row], first_us: int) -> float:
 
 
 def _waiting_s(whole: Whole) -> Floats:
-    """Compute each role's wait from its previous end to its start, nan without one; (role, iteration). [s]"""
+    """Compute each role's wait from its last end to its next start, nan if unknown; (role, iteration). [s]"""
     waiting_s = np.full(whole.start_s.shape, np.nan)
     now = np.flatnonzero(whole.follows)
     waiting_s[:, now] = np.maximum(whole.start_s[:, now] - whole.end_s[:, now - 1], 0.0)

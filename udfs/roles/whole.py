@@ -48,7 +48,7 @@ class Whole(NamedTuple):
 
     @property
     def follows(self) -> Mask:
-        """Mask of the iterations that directly follow the one recorded before them, shape (iteration,)."""
+        """Mask of the iterations that directly follow the recorded one before them, shape (iteration,)."""
         return np.concatenate([[False], np.diff(self.number) == 1])
 
     def lengths_s(self, role: int | None = None, factor: Floats | float = 1.0) -> Floats:

@@ -88,7 +88,7 @@ def parse_predicate(text: str) -> OpPredicate:
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """Open an in-memory DuckDB without external access or extensions, settings locked."""
+    """Open DuckDB in memory, without access to files or networks and without extensions."""
     barred = ("enable_external_access", "autoload_known_extensions", "python_enable_replacements")
     bounds: dict[str, Any] = {"threads": 1, "memory_limit": "1GB"}  # one thread keeps the order of the ops
     return duckdb.connect(config=bounds | dict.fromkeys(barred, False) | {"lock_configuration": True})
@@ -128,7 +128,7 @@ def _parts(found: object) -> Iterator[Node]:
 
 
 def _kind(node: Node, text: str, names: list[str]) -> str | None:
-    """Return an expression's type (condition, text, number; None for NULL); add its columns to names."""
+    """Return an expression's kind (condition, text, number; None for NULL); add its columns to `names`."""
     if node["type"] == "COLUMN_REF":
         names.append(_known("column", ".".join(node["column_names"]).lower(), COLUMNS))
         return _TEXT if names[-1] in TEXT_COLUMNS else _NUMBER
