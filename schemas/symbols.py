@@ -1,4 +1,4 @@
-"""The paper's symbols: what each number is, how it is computed, and its columns.
+"""The symbols of the paper: what each number is, how it is computed, and in which columns it is stored.
 
 Equation numbers are those of Lin et al., OSDI '25 (arXiv 2505.05713).
 """
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class Symbol(NamedTuple):
-    """A number defined by the paper, or by this project if `equation` is empty.
+    """A number that the paper defines, or this project if `equation` is empty.
 
     columns : its (table, column) pairs.
     """

@@ -52,7 +52,7 @@ class Whole(NamedTuple):
         return np.concatenate([[False], np.diff(self.number) == 1])
 
     def lengths_s(self, role: int | None = None, factor: Floats | float = 1.0) -> Floats:
-        """Compute each role's iteration length, one role's steps scaled by factor; (role, iteration). [s]"""
+        """Compute each role's length by iteration, one role's steps times a factor; (role, iteration). [s]"""
         factors = np.where(self.role == role, factor, 1.0)
         ends_s = self.offset_s + self.run_s - self.run_busy_s * (1.0 - factors)
         lengths_s = np.full(self.start_s.shape, -np.inf)

@@ -104,7 +104,7 @@ def _work_of(attempt: Attempt) -> _Work:
 
 
 def _late_s(works: Sequence[_Work]) -> list[float]:
-    """Return how much longer the first steps of each attempt took than the same number of later steps. [s]
+    """Return how much longer the first steps of each attempt took than as many later steps. [s]
 
     Later ones of the same attempt, as its hosts may be slow, if it names any; else of all.
     """

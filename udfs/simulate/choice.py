@@ -107,7 +107,7 @@ class Choice(NamedTuple):
     is_partial: bool
 
     def read(self, ops_together: int) -> Recorded:
-        """Read the rows for replays of scenarios other than those in the tables.
+        """Read the rows for scenarios that the result tables do not contain.
 
         raises : TraceError where the ops contradict each other, ExchangedError where ranks are exchanged.
         """

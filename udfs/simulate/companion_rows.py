@@ -92,7 +92,7 @@ class _Names:
         self._began_us = (rows.time_s / US).round().tolist() if rows.has_times else None
 
     def worker(self, stage: int, dp_rank: int, first: int, last: int) -> Row:
-        """Name a worker, stage or replica as job_causes does, with the worker's host in these steps."""
+        """Return a worker, stage or replica as job_causes names it, with the worker's host in these steps."""
         is_one = ALL not in (stage, dp_rank)
         row = self._rows.host_row_of(stage, dp_rank, first, last) if is_one else -1
         return {
@@ -115,7 +115,7 @@ class _Names:
 
 
 def _moment(unix_us: float) -> datetime | None:
-    """Convert Unix time to a datetime; return None outside the years that datetime supports."""
+    """Convert Unix time to a datetime, or to None outside the years that datetime supports."""
     try:
         return _EPOCH + timedelta(microseconds=unix_us)
     except OverflowError:
@@ -272,7 +272,7 @@ def _gpu_type(facts: Mapping[str, object], types: WorkerGroups | None) -> str | 
 
 
 def _stages(found: WhatIf, rows: ReplayedRows) -> list[Row]:
-    """Return each stage's usual compute time per step, scaled to the fastest GPU type [s], and its hosts."""
+    """Return each stage's usual compute time per step, as on the fastest GPU type [s], and its hosts."""
     by_worker_s = medians_along(found.recorded.compute_ns * _NS, 1)
     if found.diagnosis is not None and found.diagnosis.types is not None:
         by_worker_s = by_worker_s / found.diagnosis.types.of_workers.mean(axis=1)[:, 0, 0, 0]
@@ -284,7 +284,7 @@ def _stages(found: WhatIf, rows: ReplayedRows) -> list[Row]:
 
 
 def _slow_hosts(cause: Row) -> list[Row]:
-    """Return the hosts of always slow workers with the largest effect; empty if the cause is doubtful."""
+    """Return the hosts of always slow workers, with the largest effect on each; empty if it is doubtful."""
     if not cause["is_cause"] or cause["flag_reason"] is not None:
         return []
     effects: dict[str, float] = {}

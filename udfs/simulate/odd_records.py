@@ -199,7 +199,7 @@ def _means(row: Ints, values: Floats, rows: int) -> Floats:
 
 
 def _off_by(logs: Floats) -> list[tuple[int, float]]:
-    """Find values off their lower median by a ratio of two time units; return places and powers of ten."""
+    """Find values that differ from their lower median by a unit of time; return places and powers of ten."""
     known = np.sort(logs[np.isfinite(logs)])
     if len(known) < 2:
         return []

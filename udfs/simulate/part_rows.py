@@ -22,7 +22,7 @@ _US: Final = 1e6
 
 
 def power_row(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
-    """Return the row of job_power; some columns are null for a constant share or without times of day."""
+    """Return the row of job_power; some columns are null for a constant share or a log without clock time."""
     computing, actual_s = recorded.computing, float(recorded.actual_s.mean())
     low, high = float(computing.mean.min()), float(computing.mean.max())
     found = swing(computing.mean)

@@ -1,4 +1,4 @@
-"""Convert rank_steps rows in Arrow to kernel rows, and choose the ranks and steps to replay."""
+"""Turn rank_steps rows in Arrow into rows of the kernel, and choose the ranks and steps to replay."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ RANK_CLOCK: Final = "rank"
 
 @dataclass(frozen=True)
 class ReplayedRows:
-    """Rows of a unit to be replayed: one per (stage, step, dp_rank), with only complete steps.
+    """Rows of a unit that are replayed: one for each (stage, step, dp_rank) of the complete steps.
 
     table         : all rows of the unit, with a host, null where the log names none.
     steps         : int64, shape (step,); training step numbers, ascending.
@@ -61,7 +61,7 @@ class ReplayedRows:
 
     @cached_property
     def hosts(self) -> list[str | None]:
-        """Host of each worker, None where the log names no host or several; stage after stage."""
+        """Host of each worker, None if the log names none or several for it; stage after stage."""
         named: list[str | None] = self.table.column("host").take(self.host_row).to_pylist()
         return named
 
@@ -94,17 +94,17 @@ class ReplayedRows:
 
     @property
     def clock_names(self) -> list[str]:
-        """Names of the clocks by number: hosts, or ranks where the log names no host."""
+        """Names of the clocks by number: of hosts, or of ranks if the log names no host."""
         return self._clocks[1]
 
     @property
     def clock(self) -> Ints:
-        """Clock of each row, its host or else its rank; shape (stage, step, dp_rank)."""
+        """Clock of each row, by its host or else by its rank; shape (stage, step, dp_rank)."""
         return self._clocks[0]
 
     @property
     def host_of_clock(self) -> list[str | None]:
-        """Host of each clock; None for a clock identified by its rank."""
+        """Host of each clock; None for a clock that belongs to a rank."""
         hosts: list[str | None] = self.table.column("host").take(self._clocks[2]).to_pylist()
         return hosts
 
@@ -142,7 +142,7 @@ class ReplayedRows:
 
     @cached_property
     def _t0_us(self) -> Ints:
-        """Recorded zero (t0_us) of each replayed row, 0 if unknown. [us]"""
+        """Recorded zero (t0_us) of each replayed row, 0 if it is unknown. [us]"""
         return _integers(self.table, "t0_us")[self.replayed_row]
 
     @cached_property
@@ -168,7 +168,7 @@ class ReplayedRows:
         return ops_of_rows(self.table, self.replayed_row[:, len(self.steps) // 2].ravel())
 
     def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
-        """Return the kernel rows of every `apart`-th step in [first, end), one StageRows per stage.
+        """Return the kernel's rows of every `apart`-th step in [first, end), as one StageRows per stage.
 
         raises : UnknownOpError for an op without a code.
         """
@@ -189,7 +189,7 @@ def without_warm_up(rank_steps: pa.Table, manifest: Mapping[str, object]) -> pa.
 
 
 def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
-    """Choose the rows of one rank for each worker (contract, section 2).
+    """Choose one rank's rows for each worker (contract, section 2).
 
     raises : TraceError where a row lies outside the layout.
     """
@@ -234,7 +234,7 @@ def _integers(table: pa.Table, name: str) -> Ints:
 
 
 def _choose(table: pa.Table, lengths: Ints, layout: Layout) -> tuple[Ints, Ints, int]:
-    """Return rows to replay by (stage, step, dp_rank), their steps, and the number of dropped steps."""
+    """Return the rows to replay by (stage, step, dp_rank), their steps, and how many steps were dropped."""
     step, dp_rank, stage = (_integers(table, name) for name in ("step", "dp_rank", "pp_rank"))
     outside = (dp_rank < 0) | (dp_rank >= layout.dp_size) | (stage < 0) | (stage >= layout.pp_size)
     if outside.any():
