@@ -58,7 +58,7 @@ def struct(fields: str, **nested: pa.DataType) -> pa.StructType:
 
 
 def declared(text: str, own: Own = _NONE) -> tuple[Column, ...]:
-    """Return the columns that a text declares, as in `lost_s (seconds? [s] >= 0 <= 1): meaning`.
+    """Return the columns that a text declares, such as `lost_s (seconds? [s] >= 0 <= 1): meaning`.
 
     A question mark: the column may be null. Bounds include themselves. `cause (text of CAUSES)` has one of
     these values, of `own` or the vocabulary. Long meanings go on in indented lines. Names alone, with commas
@@ -104,7 +104,7 @@ def _kind(text: str, own: Own) -> dict[str, Any]:
 
 
 def rules(text: str) -> tuple[Expectation, ...]:
-    """Return the rules that a text declares, each as `-- meaning` and below it `name: condition` in SQL.
+    """Return the rules that a text declares: each is `-- meaning`, and below it `name: condition` in SQL.
 
     With `name (warns): condition` a broken rule only warns. Either may go on: in lines of `--`, or indented.
     """

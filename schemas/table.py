@@ -84,7 +84,7 @@ class Column:
         return found
 
     def _element_expectations(self, element: pa.DataType) -> list[Expectation]:
-        """Return conditions on list elements, without lambdas if possible: lambdas cost ten times as much.
+        """Return conditions on list elements, without lambdas if possible, as these cost ten times as much.
 
         NaN sorts as the greatest number, so the extremes of a list cover all its elements.
         """
@@ -100,7 +100,7 @@ class Column:
         return found
 
     def _bounds(self, low: str, high: str) -> tuple[str, str]:
-        """Return the SQL condition and wording for minimum and maximum; both empty if neither is set."""
+        """Return the SQL condition for minimum and maximum, and its wording; both empty without limits."""
         parts = []
         if self.minimum is not None:
             parts.append((f"{low} >= {self.minimum!r}", f"at least {self.minimum:g}"))
@@ -161,7 +161,7 @@ class Table:
         return pa.schema([field for field in self.arrow_schema if field.name not in UNIT_KEY])
 
     def all_expectations(self) -> tuple[Expectation, ...]:
-        """Return the rules for each row, without keys: those of the columns, then those of the table."""
+        """Return the rules for each row, those of the columns before those of the table, but not its keys."""
         of_arrays = [each for column in self.columns if column.is_numbers for each in column.expectations()]
         if self.alike:
             first, *others = self.alike

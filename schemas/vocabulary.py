@@ -91,7 +91,7 @@ TRANSFER_OPS: Final = tuple(OP_TYPE_GROUPS)
 
 
 class Transfers:
-    """Sources of a unit's transfers: measured, inferred from the gaps between computes, or absent."""
+    """Where a unit's transfers come from: measured, inferred from gaps between computes, or absent."""
 
     MEASURED: Final = "measured"
     INFERRED: Final = "inferred"

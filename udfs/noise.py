@@ -115,7 +115,7 @@ def _shared(left: Floats, fitted: int, blocks: int) -> float:
 
 
 def _best_cuts(values: Floats, cuts: int) -> list[int]:
-    """Return one or two level changes with the least squared errors, by a coarse and then a fine search."""
+    """Return one or two changes of level that leave the least squared errors, searched in two passes."""
     number = len(values)
     total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
     places = np.unique(np.linspace(0, number - 1, min(number, _PLACES + 1)).astype(np.int64))

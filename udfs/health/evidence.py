@@ -83,7 +83,7 @@ class _Rate(NamedTuple):
         return _share(self.slow_with, self.slow) / _share(self.other_with, self.other)
 
     def by_chance(self, *, is_lasting: bool) -> float:
-        """Return the mean number of failing spans per host and day of checks that are equally rare or rarer.
+        """Return the failures a day, on a host that is not slow, of checks that fail as seldom as this one.
 
         Of one that goes on for days, hosts count and not host-days: that is one coincidence, however long.
         """

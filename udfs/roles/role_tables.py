@@ -189,7 +189,7 @@ def whole_of(
 
 
 def _part(steps: Sequence[Row], first_us: int) -> tuple[float, float, float, float]:
-    """Return a run's first start, last end, busy time [s], and ideal over recorded time, in an iteration."""
+    """Return a run's first start, last end and busy time in an iteration [s], and its ideal/actual time."""
     start_us, end_us = min(step["start_us"] for step in steps), max(step["end_us"] for step in steps)
     actual_s = sum(step["actual_step_s"] for step in steps)
     ideal = sum(step["ideal_step_s"] for step in steps) / actual_s if actual_s else 1.0  # nothing to save

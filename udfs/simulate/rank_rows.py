@@ -74,7 +74,7 @@ class ReplayedRows:
 
     @cached_property
     def host_row(self) -> pa.Array:
-        """Row that names each worker's host, null if the worker had several; ordered by (stage, dp_rank)."""
+        """Row that names each worker's host, null if the host changes; ordered by (stage, dp_rank)."""
         stays = (self.clock == self.clock[:, :1]).all(axis=1)
         rows = self.worker_row.copy()
         for stage, dp_rank in np.argwhere(~stays).tolist():
@@ -82,7 +82,7 @@ class ReplayedRows:
         return pa.array(rows.ravel(), mask=rows.ravel() < 0)
 
     def host_row_of(self, stage: int, dp_rank: int, first: int, last: int) -> int:
-        """Return the row that names a worker's host between two step positions; -1 if it had several."""
+        """Return the row that names a worker's host between two step positions; -1 if the host changes."""
         own = self.clock[stage, first : last + 1, dp_rank]
         if (own == own[0]).all():
             return int(self.replayed_row[stage, first, dp_rank])

@@ -125,7 +125,7 @@ def timed_results(facts: Mapping[str, Any]) -> tuple[str, str, Row]:
 
 
 def _stretch(lines: Sequence[Row], step_s: Floats) -> str:
-    """Describe the consecutive slow steps that lost most against the fastest quarter, or return ""."""
+    """Describe the stretch of slow steps that lost most against the fastest quarter, or return ""."""
     usual_s = float(np.quantile(step_s, 0.25))
     is_slow: Mask = step_s >= SLOW * usual_s
     if not is_slow.any():
