@@ -145,7 +145,7 @@ class TypeFactors(NamedTuple):
 
     @property
     def factor(self) -> Floats:
-        """Duration factor of each GPU type relative to the fastest, 1 if it is not slower; shape (t, k)."""
+        """Return how many times as long each GPU type takes as the fastest, at least 1; shape (t, k)."""
         return np.where(self.is_slower[:, None], np.exp(self.measured), 1.0)
 
 
@@ -169,7 +169,7 @@ class Diagnosis(NamedTuple):
 
 
 def within_the_step(diagnosis: Diagnosis) -> Diagnosis:
-    """Divide savings by T_actual, or by the largest saving if that is longer, so that no share exceeds 1.
+    """Scale all savings down if one is more than the recorded step, so that no share of T_actual exceeds 1.
 
     A replay that is longer than the recorded step may save more than all of it. All shares are then scaled
     alike, so that none exceeds 1, nor all fixes with what UNEXPLAINED saves beside them, and their parts

@@ -35,7 +35,7 @@ def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forward
 
 @lru_cache(maxsize=CACHED)
 def _partners_of_one(microbatch: tuple[int, ...], chunks: tuple[int, ...], forwards: int) -> Ints:
-    """Return partners where all rows agree, cached because many jobs share a schedule; do not modify."""
+    """Return partners if all rows agree, from a cache because jobs share schedules; do not modify them."""
     of_row = np.array(microbatch, dtype=np.int32)[:, None]
     partners = _partners(of_row, np.array(chunks, dtype=np.int64), forwards)
     partners.flags.writeable = False
@@ -103,7 +103,7 @@ class Moments(NamedTuple):
         )
 
     def correlation(self) -> Floats:
-        """Return Pearson correlations, shape (worker,); nan with fewer than two pairs or constant values."""
+        """Return Pearson correlations, shape (worker,); nan for under two pairs or for constant values."""
         norm = np.sqrt(self.squares)
         varies = (self.pairs >= 2.0) & (norm > CONSTANT * self.longest_s).all(axis=0)
         correlation = np.full(varies.shape, np.nan)

@@ -143,7 +143,7 @@ def _calm(values: Floats, known: Mask) -> Floats:
 
 
 def _fit(values: Floats, time_s: Floats, segment: Ints, weight: Floats) -> tuple[Floats, Floats]:
-    """Fit one level per segment and one drift per clock by weighted least squares; return fit and drift."""
+    """Fit a level per segment and a drift per clock by weighted least squares; return fit and drift."""
     clocks, width = len(values), int(segment.max(initial=0)) + 1
     place = (segment + width * np.arange(clocks)[:, None]).ravel()
 

@@ -195,7 +195,7 @@ def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
 
 
 def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
-    """Measure clock differences by collectives: each member's end minus the median end of its group."""
+    """Measure differences of clocks by collectives: each member's end minus the median of all ends."""
     groups = [
         group
         for group in _groups(ends.graph, layout)

@@ -139,7 +139,7 @@ def bends_s(values: Floats, time_s: Floats) -> Floats:
 
 
 def scatter_s(found: Ties, time_s: Floats) -> Floats:
-    """Return the standard deviation of a tie over the steps, pooled by kind of tie; shape (tie,). [s]"""
+    """Return the standard deviation over steps of ties, pooled over ties of one kind; shape (tie,). [s]"""
     kinds = int(found.kind.max(initial=-1)) + 1
     of_kind = np.full(kinds, UNKNOWN_SCATTER_S)
     bends = bends_s(found.apart_s, time_s)

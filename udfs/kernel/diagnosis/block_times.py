@@ -153,7 +153,7 @@ def _met(graph: OpGraph) -> frozenset[int]:
 
 
 def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> dict[int, Mask]:
-    """Mark transfers whose recv began so long after the send that more time passed than was recorded."""
+    """Mark transfers whose recv began later than the send by more than the transfer's recorded time."""
     # Data of a send that waits until they are there move once both ends are posted.
     waited = () if blocking is None else set(blocking.types) - set(blocking.eager)
     found: dict[int, Mask] = {}
@@ -288,7 +288,7 @@ def in_time(blocks: Sequence[BlockTimes], parts: Sequence[Floats], axis: int) ->
 
 
 def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
-    """Return compute ops by (stage, direction, chunk, microbatch); None if they form no rectangle."""
+    """Return compute ops by (stage, direction, chunk, microbatch); None if some combinations are missing."""
     width = 1 if block.graph.has_dp_lanes else layout.dp_size
     cells: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
     of_cells = zip(block.graph.cells, block.graph.first_op, block.microbatch, strict=False)

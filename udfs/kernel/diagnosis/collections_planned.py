@@ -128,7 +128,7 @@ def _least_collection(lengths_s: Floats) -> float:
 
 
 def _pauses(found: Found) -> list[Tensor]:
-    """Return the pause of each op, by kind; the last axes are step and dp_rank, the first is the stage. [s]
+    """Return the pause of each op, by kind of op; axes: first the stage, last step and dp_rank. [s]
 
     Not summed over a step: many computes that are a little longer are no collection.
     """

@@ -81,7 +81,7 @@ def _stretch(series: Floats, level: float) -> tuple[int, int]:
 
 
 def before_growth(series: Floats, error: float) -> float:
-    """Return the level from which a series grows until the end; 0 if it does not grow."""
+    """Return the level from which a series grows until its end; 0 if the series does not grow."""
     steps = len(series)
     if steps < ENOUGH_STEPS:
         return 0.0
