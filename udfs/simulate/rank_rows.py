@@ -147,7 +147,7 @@ class ReplayedRows:
 
     @cached_property
     def time_s(self) -> Floats:
-        """Start of each step by the median clock, shape (step,); the step number if unknown. [s]"""
+        """Start of each step by the median clock, shape (step,); without starts, the step's number. [s]"""
         if not self.has_times:
             return self.steps.astype(np.float64)
         t0_us = self._t0_us.swapaxes(0, 1)
@@ -156,7 +156,7 @@ class ReplayedRows:
 
     @property
     def step_zero_us(self) -> Ints | None:
-        """Unix time of each step's zero, shape (step,); None if a line lacks it or it is implausible. [us]"""
+        """Unix time of each step's zero, shape (step,); None if a line's is missing or implausible. [us]"""
         if not self.has_times:
             return None
         zero_us: Ints = self._t0_us.min(axis=(0, 2))

@@ -184,7 +184,7 @@ def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: F
     row, at = np.arange(len(rest))[:, None], np.arange(steps)
 
     def sums(values: Floats) -> tuple[Floats, Floats]:
-        """Return the sum over a segment before each step, and the sum from that step to the segment's end."""
+        """Return at each step the sum over its segment before it, and from it to the segment's end."""
         total = np.concatenate([np.zeros((len(rest), 1)), np.cumsum(values, axis=1)], axis=1)
         return total[:, :-1] - total[row, first], total[row, last] - total[:, :-1]
 

@@ -170,7 +170,7 @@ def _from_mean(ahead_s: Floats, part: Ints) -> Floats:
 
 
 def _from_median(ahead_s: Floats, part: Ints) -> Floats:
-    """Return offsets relative to the median clock of each part, robust to outliers; same shape. [s]"""
+    """Return offsets relative to each part's median clock, which outliers hardly change; same shape. [s]"""
     moved_s = ahead_s.copy()
     for number in set(part.tolist()):
         own = part == number

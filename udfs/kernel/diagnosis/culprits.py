@@ -231,7 +231,7 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
 def _struck(
     cells: Sequence[tuple[int, int]], own_s: Floats, struck: Mask, directions: Sequence[int]
 ) -> list[Culprit]:
-    """Return one culprit per worker (stage, dp rank), with the time lost in steps in which it was slow.
+    """Return one culprit per worker (stage, dp rank), with the time it lost in the steps when it was slow.
 
     own_s, struck : shape (worker, step), in the order of time.
     """

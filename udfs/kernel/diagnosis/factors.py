@@ -283,7 +283,7 @@ def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> 
 
 
 def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:
-    """Return the work of each stage, direction and chunk: a constant plus a part proportional to data. [s]"""
+    """Return the work of each stage, direction and chunk: a constant, and a part proportional to data. [s]"""
     flat_s = clean_s.reshape(*clean_s.shape[:3], -1)
     share = np.full(flat_s.shape[-1], 1.0 / flat_s.shape[-1])
     if left_out.any():

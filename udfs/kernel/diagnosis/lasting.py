@@ -27,7 +27,7 @@ ERRORS_OF_DP_RANK: Final = 3.5
 
 
 def peers_of(beyond: Floats) -> Ints:
-    """Return the half of the dp ranks that is faster over all steps; in one step, data decide who is fast."""
+    """Return the faster half of the dp ranks over all steps; in one step, data decide who is faster."""
     level = beyond.mean(axis=(0, 1))
     typical = medians_along(level - level.mean(axis=1, keepdims=True), 0)
     return np.argsort(typical, kind="stable")[: (typical.size + 1) // 2]
