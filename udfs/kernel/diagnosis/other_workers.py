@@ -150,7 +150,7 @@ def replica_removed(replays: Replays) -> Removed | None:
 
 
 def _without_replicas(found: Found, dp_ranks: Sequence[int | None]) -> list[float]:
-    """Return the mean replayed step time without each replica's ops; None if it is unchanged. [s]"""
+    """Return the mean replayed step time without the ops of each replica; None if nothing changes. [s]"""
     cells = np.zeros((len(dp_ranks), *found.job.hosts.shape), dtype=bool)
     for of_row, dp_rank in zip(cells, dp_ranks, strict=True):
         if dp_rank is not None:

@@ -1,4 +1,4 @@
-"""Durations for the replay, derived from recorded times (model, section 3), and transfers without data."""
+"""Durations for the replay from recorded times (model, section 3), and which transfers moved no data."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -26,7 +26,7 @@ SENDS: Final = (ot.FORWARD_SEND, ot.BACKWARD_SEND)
 def put_transfers(
     graph: OpGraph, start_s: Floats, end_s: Floats, duration_s: Floats, clock: Ints | None = None
 ) -> tuple[int, int]:
-    """Replace durations of ops in a rendezvous by their transfer times, in place.
+    """In place, replace durations of ops that wait for each other by their transfer times.
 
     A send that ends before its recv begins was buffered, where both ran on one clock: its transfer stays
     negative, so that nothing waits for the recv in a replay either.
@@ -75,7 +75,7 @@ def on_one_clock(
 
 
 def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int:
-    """Count impossible launch delays: ops that start long before the ops they wait for have ended.
+    """Count impossible launch delays: ops that start long before their inputs have ended.
 
     Usually none, as the ops' single waits show at little cost.
 
