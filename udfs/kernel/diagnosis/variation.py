@@ -285,7 +285,7 @@ def _is_uneven_together(first: Floats, second: Floats, weight: Floats) -> bool:
 
 
 def halves_of(rest: Tensor) -> tuple[Floats, Floats] | None:
-    """Return two independent measurements of microbatches: even and odd stages, or chunks, or directions."""
+    """Return two independent measurements of microbatches: by even and odd stages, chunks or directions."""
     p, k, c, *_ = rest.shape
     if p > 1:
         return rest[::2].mean(axis=(0, 1, 2)), rest[1::2].mean(axis=(0, 1, 2))

@@ -47,7 +47,7 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
 
 
 def reordered(graph: OpGraph, waits_for: list[tuple[int, ...]]) -> OpGraph | None:
-    """Return the graph with other dependencies, in a new topological order; None for a cycle."""
+    """Return the graph with other dependencies, in a topological order; None if these form a cycle."""
     groups: list[Group] = [(ops, across_dp) for ops, across_dp, *_ in graph.nodes]
     try:
         nodes, slots = _in_order(graph.cells, graph.first_op, waits_for, groups, graph.sent_by)

@@ -38,7 +38,7 @@ class Draft:
         return self.cells[number].program.ops_by_type(self.first_op[number])
 
     def let_wait(self, ops: Sequence[int], sources: Sequence[int]) -> None:
-        """Let each op wait for the source at the same position; further ops wait for nothing."""
+        """Let each op wait for the source in the same position; ops beyond the last source have none."""
         both = min(len(ops), len(sources))
         if both > 1:
             self.waits.append((sources[:both], ops[:both]))

@@ -33,7 +33,7 @@ CallTimes: TypeAlias = tuple[OpGraph, Floats, Mapping[int, Unknown]]
 
 
 class _Call(NamedTuple):
-    """Members of one call: masks of those that were ready last, and of ties; bool, (member, step, dp)."""
+    """Members of one call; masks of those ready last, and of ties between these; bool, (member, step, dp)."""
 
     members: list[int]
     is_last: Mask

@@ -65,7 +65,7 @@ def clock_of_cells(graph: OpGraph, clock: Ints) -> list[Ints]:
 def on_one_clock(
     graph: OpGraph, clock: Ints, sends: Sequence[int] | Ints, recvs: Sequence[int] | Ints
 ) -> Mask:
-    """Return whether both ends of each transfer share a clock; bool, shape (transfer, step, dp_rank)."""
+    """Return whether both ends of each transfer have one clock; bool, shape (transfer, step, dp_rank)."""
     of_cell = np.array(clock_of_cells(graph, clock))
     sender, receiver = (
         np.searchsorted(graph.first_op, list(ops), side="right") - 1 for ops in (sends, recvs)

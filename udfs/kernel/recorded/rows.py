@@ -209,7 +209,7 @@ class _DenseRows(NamedTuple):
         return loaded_for(Passes(*(common(self.take(each, places.loads)) for each in of_loads)), forwards)
 
     def _start_order(self, start_s: Floats, ops: slice) -> Ints:
-        """Sort ops by start, ties in recorded order; shape (op, row), or (op, 1) if all rows agree."""
+        """Sort ops by start, equal starts as recorded; shape (op, row), or (op, 1) if all rows agree."""
         return common_order(self.positions(ops), start_s[ops])
 
     def _refuse_doubles(self, microbatch: Int32s, chunk: Int32s) -> None:

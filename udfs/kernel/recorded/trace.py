@@ -79,7 +79,7 @@ class Laid(NamedTuple):
         return [[each for laid in found for each in laid.classes(types)] for found in self.stages]
 
     def blocks(self, layout: Layout, known: Graphs, classes: list[list[RowClass]]) -> list[StepBlock]:
-        """Group steps into blocks with one graph; classes : from `classes` for the layout's blocking."""
+        """Group steps into blocks with one graph each; classes : from `classes` for the layout's blocking."""
         if any(len(found) > 1 for found in classes):
             number = _class_numbers(classes, self.steps, layout.dp_size)
             groups = sorted(alike(number.reshape(self.steps, -1)), key=itemgetter(0))

@@ -78,7 +78,7 @@ class WorkerTurns:
         self._orders: dict[bytes, WorkerOrder] = {}
 
     def order(self, types: tuple[int, ...]) -> WorkerOrder:
-        """Return the order of computes and of transfers of these types; empty without such transfers."""
+        """Return the order of computes and of transfers of the given types; empty without such transfers."""
         chosen = self._with_calls(self._ops(types)) if types else np.arange(0)
         if not chosen.size:
             nothing = np.empty((0, 1), dtype=np.int64)
@@ -108,7 +108,7 @@ class WorkerTurns:
         return _by_turn(ordered, is_joined, is_beside)
 
     def _joined(self, ordered: Ints, starts_s: Floats, ends_s: Floats) -> tuple[Mask, Mask]:
-        """Return masks of transfers that follow a transfer, and that share its call; shape (op, row)."""
+        """Return masks of transfers that follow a transfer, and of those in one call with it; (op, row)."""
         is_transfer = ordered >= self.first[ot.TRANSFERS[0]]
         are_transfers = is_transfer[1:] & is_transfer[:-1]
         is_joined = np.zeros(starts_s.shape, dtype=bool)
