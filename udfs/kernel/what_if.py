@@ -105,7 +105,7 @@ class WhatIf(NamedTuple):
 
     @property
     def last_stage_share(self) -> float:
-        """M_S: which share of the loss vanishes if the last stage is ideal; 0 without a pipeline."""
+        """M_S: share of the loss that vanishes if the last stage is ideal; 0 without a pipeline."""
         return _share(self.times, self.times.last_stage_ideal) if len(self.times.by_stage) > 1 else 0.0
 
     @property

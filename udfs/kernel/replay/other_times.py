@@ -67,7 +67,7 @@ def times_by_key(blocks: Sequence[Block], dp_size: int, match: Match) -> Times:
 
 
 def with_other_times(blocks: Sequence[Block], dp_size: int, match: Match, other: Times) -> list[Floats]:
-    """Return each block's durations as the other run's of equal rank; shape (op, step, dp). [s]
+    """Return durations as in the other run, by place among sorted durations of a key; (op, step, dp). [s]
 
     Ops whose key the other run lacks keep their own.
     """

@@ -209,7 +209,7 @@ def ideal_ends(graph: OpGraph, ideal_of_op: Floats) -> list[float]:
 
 
 def last_ops(graph: OpGraph, shortest_s: Floats) -> list[bool]:
-    """Mark ops that may be the last of a step: those after which no op comes that surely takes time.
+    """Mark ops that may be the last of a step: those for which no op of a duration from 0 on waits.
 
     shortest_s : float64, shape (op,); the least that each op may take. [s]
     """
