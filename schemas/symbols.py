@@ -88,5 +88,5 @@ SYMBOLS: Final = tuple(
 
 
 def symbols_of(table: str, column: str) -> list[Symbol]:
-    """Return the symbols that a column of a table holds."""
+    """Return the symbols of the numbers that a column of a table contains."""
     return [symbol for symbol in SYMBOLS if (table, column) in symbol.columns]

@@ -51,7 +51,7 @@ HEALTH_FORMAT: Final = "health/1"
 
 
 class RunEvent:
-    """Events in the course of a run, as its events file spells them."""
+    """Events in the course of a run, with the names that an events file gives them."""
 
     START: Final = "start"
     FIRST_STEP: Final = "first_step"

@@ -154,7 +154,7 @@ def _host_names(workers: WorkerRows) -> npt.NDArray[np.str_]:
 
 
 def _label(host: str, here: npt.NDArray[np.str_], before: npt.NDArray[np.str_]) -> str:
-    """Return the name of a host, with the name of the host that it replaced."""
+    """Return the name of a host, and of the host that was in its place before."""
     was = {str(each) for each in before[here == host]} - {_UNKNOWN}
     return f"{host} (was {was.pop()})" if len(was) == 1 and was != {host} else host
 

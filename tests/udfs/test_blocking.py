@@ -63,7 +63,7 @@ def recorded(rows: pa.Table, facts: dict[str, Any]) -> Recorded:
 
 
 def reference_layout(rows: pa.Table, facts: dict[str, Any]) -> Layout:
-    """The reference's layout of a job, with the op types that were found to block."""
+    """Return the layout that the reference needs, with the op types that the simulator found to block."""
     chosen = recorded(rows, facts).blocking.chosen
     blocking, eager = (frozenset(OP_TYPES[each] for each in types) for types in chosen)
     return replace(layout_of_twin(facts), blocking=blocking, eager=eager)
@@ -249,7 +249,7 @@ def test_a_manifest_that_states_what_is_no_transfer_is_a_bad_layout(stated: obje
 
 
 def test_a_recv_that_is_posted_late_begins_late() -> None:
-    """A recv that is posted only after a backward begins after it in the replay."""
+    """If a recv is posted only after a backward, it also begins after the backward in the replay."""
     first: Ops = [
         ("forward-compute", 0.0, 0.1, 0), ("forward-send", 0.1, 0.1), ("forward-compute", 0.2, 0.1, 1),
         ("forward-send", 0.3, 0.9),

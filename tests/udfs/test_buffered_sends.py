@@ -99,7 +99,7 @@ def test_buffered_sends_delay_nothing() -> None:
     ],
 )
 def test_sends_that_are_done_early_are_no_clocks(kind: str, seed: int) -> None:
-    """Sends that end early do not change the estimate of clocks, if each rank has its own host."""
+    """If each rank has its own host, sends that end early do not change the estimate of clocks."""
     job = draw(seed, kind)
     assert len(set(job.rank_steps["host"].to_pylist())) == job.job.pp * job.job.dp
     (found,) = simulate_job(job.rank_steps, job.manifest)["job_slowdown"].to_pylist()

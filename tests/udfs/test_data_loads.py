@@ -1,4 +1,4 @@
-"""Data-loads form a stream beside the computes, and only their microbatch's forward waits for them."""
+"""Data-loads run beside the computes, and only the forward of their own microbatch waits for them."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ def test_loads_alone_are_replayed() -> None:
 
 
 def test_their_ideal_is_the_mean_and_their_slowdown_separate() -> None:
-    """The ideal of data-loads is their mean, and their slowdown is separate from other ops'."""
+    """The ideal of data-loads is their mean, and their slowdown is separate from that of other ops."""
     loads: Ops = [
         ("data-load", 0, 4, 0),
         ("data-load", 4, 0, 1),

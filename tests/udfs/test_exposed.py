@@ -142,7 +142,7 @@ def test_random_jobs_are_as_the_twin_has_them(shape: JobShape, seed: int) -> Non
 
 
 def test_workers_that_wait_for_their_transfers_hide_nothing() -> None:
-    """Workers that block in their transfers hide nothing, because nothing runs beside a transfer."""
+    """If workers block in their transfers, no communication is hidden, because nothing runs beside it."""
     first: Ops = [
         ("forward-compute", 0, 1, 0), ("forward-send", 1, 0.5),
         ("forward-compute", 1.5, 1, 1), ("forward-send", 2.5, 0.5),

@@ -28,7 +28,7 @@ def test_first_backward_send_waits_for_the_compute_two_places_before_even_if_it_
 
 
 def test_jobs_with_the_same_ops_and_another_layout_have_graphs_of_their_own() -> None:
-    """Jobs with equal ops but another layout get other graphs, as layouts decide about gathers."""
+    """Jobs with equal ops but different layouts have different graphs, as the layout decides on gathers."""
     rows = rank_steps(line(0, 0, 0, [("params-all-gather", 0, 1), ("forward-compute", 1, 1)]))
     for cp_size, step_s in ((1, 1.0), (2, 2.0), (1, 1.0)):
         assert job(simulate_job(rows, manifest(cp_size=cp_size)))["simulated_step_s"] == step_s

@@ -45,7 +45,7 @@ LOSS = LossLayer(forward_s=0.03, backward_s=0.05)
 
 
 def test_layers_leave_the_stage_that_computes_the_loss() -> None:
-    """Layers are moved away from the stage that computes the loss, to nearly equal stages."""
+    """Layers move away from the stage that computes the loss, until stages are nearly equal."""
     one = answer(found(LOSS, layers=[32]), LAYERS)
     after, before = ([int(each) for each in text.split(", ")] for text in one.plan.split(" instead of "))
     assert before == [8, 8, 8, 8]
@@ -68,7 +68,7 @@ def test_layers_that_are_uneven_are_stated_by_chunk() -> None:
 
 
 def test_memory_bounds_layers_and_samples() -> None:
-    """A memory limit bounds how many layers a stage, and how many samples a replica, may gain."""
+    """A limit on memory limits how many layers a stage, and how many samples a replica, may gain."""
     heavy, slow = job(LOSS), job(WeakGpu(dp_rank=2, pp_rank=1, factor=1.5))
     narrow, wide = (mitigated(heavy.rank_steps, heavy.manifest, [32], memory=most) for most in (1.05, 1.13))
     assert answer(narrow, LAYERS).plan == "as they are"
@@ -89,7 +89,7 @@ def test_chunks_of_a_virtual_pipeline_move_layers_too() -> None:
 
 
 def test_no_layers_move_where_a_chunk_hardly_takes_time() -> None:
-    """No layers are moved if a chunk takes hardly any time, as FSDP's root does."""
+    """If a chunk takes hardly any time, as FSDP's root does, no layers are moved."""
     generated = job(LOSS, shape=replace(SHAPE, vpp_size=2, noop_transfers="all"))
     rows = generated.rank_steps
     lists = zip(*(rows[name].to_pylist() for name in ("op", "model_chunk", "duration_us")), strict=True)
@@ -162,7 +162,7 @@ def test_microbatches_of_which_it_is_open_which_move_have_no_answer() -> None:
 
 
 def test_what_other_numbers_would_explain_has_no_answer() -> None:
-    """With one microbatch a step, a slow worker looks like heavy data, and there is no answer."""
+    """With one microbatch a step, a slow worker may be heavy data instead, so that there is no answer."""
     alone, slow = replace(SHAPE, microbatches=1), WeakGpu(dp_rank=1, pp_rank=2, factor=1.5)
     of_data, beside = found(SEQUENCES_OF_ALL, shape=alone), found(SEQUENCES_OF_ALL, slow, shape=alone)
     assert SEQUENCES in {each.mitigation for each in of_data.answers}

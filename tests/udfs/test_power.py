@@ -38,7 +38,7 @@ def test_kernel_and_twin_speak_of_the_same() -> None:
 @pytest.mark.parametrize("how", TOGETHER, ids=["one by one", "together"])
 @pytest.mark.parametrize("name", NAMED)
 def test_random_jobs(name: str | int, how: SimulationSettings) -> None:
-    """Power of random jobs equals the reference's, by blocks of steps and if ranks and steps disagree."""
+    """Power of random jobs is the reference's, also by blocks and if ranks and steps have different ops."""
     job = named_job(name)
     found = simulate_job(job.rank_steps, job.manifest, how)
     (status,) = found[JOB_SLOWDOWN]["status"].to_pylist()

@@ -91,7 +91,7 @@ def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
 
 
 def _with_hours(effect: Row, gpu_hours: float | None) -> Row:
-    """Add the saved fractions as GPU-hours of the whole group of runs. [GPU h]"""
+    """Add the saved fractions as GPU-hours of all runs of the group together. [GPU h]"""
     row = effect | {"gpu_hours": gpu_hours}
     for name in ("if_fixed", "if_ideal", "if_twice_as_fast"):
         fraction = row.get(f"saved_fraction_{name}")

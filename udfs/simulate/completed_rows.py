@@ -129,7 +129,7 @@ def _recv_first(computes: Computes, source_us: Floats, target_us: Floats) -> Mas
 def _in_turn(
     computes: Computes, has_recv: Mask, has_send: Mask, recv_us: Floats, send_us: float
 ) -> tuple[_Transfers, ...]:
-    """Return a recv before and a send after each compute, both of almost no length."""
+    """Return a recv before and a send after each compute, each of almost no duration."""
     previous_us, start_us = computes.previous_us, computes.start_us
     before_us = np.where(np.isfinite(previous_us), np.minimum(previous_us, start_us), start_us)
     behind_us = np.minimum(computes.end_us, computes.next_us)

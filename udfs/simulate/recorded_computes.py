@@ -90,7 +90,7 @@ def computes_of(recorded: Sequence[StageRows], layout: Layout) -> Computes:
 
 
 def _of_stage(own: StageRows, stage: int, layout: Layout) -> tuple[npt.NDArray[Any], ...]:
-    """Return the microbatches of one stage's computes, followed by the columns of Computes."""
+    """Return microbatches of one stage's computes, and then the columns of Computes."""
     row_of_op = np.repeat(np.arange(len(own.zero_us)), np.diff(own.first_op))
     computes = np.flatnonzero(np.isin(own.op_type, ot.COMPUTE))
     starts_us = own.start_us[computes] + own.zero_us[row_of_op[computes]]

@@ -170,7 +170,7 @@ def any_run(draw: st.DrawFn) -> Run:
 def test_whatever_was_recorded_is_revised_to_finite_figures(
     unit: Run, runs: list[Run], flag: str | None
 ) -> None:
-    """Any recorded unit is revised to finite figures, since an error would end the whole night."""
+    """Whatever was recorded, revised figures are finite, because an error would end the whole night."""
     workers = [dict.fromkeys(("dp_rank", "rank", "host"), None) | {"pp_rank": stage} for stage in range(2)]
     rows = causes(flag)
     rows[4]["flag_reason"] = "no_usual_transfer"

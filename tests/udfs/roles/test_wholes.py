@@ -37,7 +37,7 @@ def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -
 
 
 def answered(steps: Rows, **changes: Any) -> tuple[Rows, dict[str, dict[str, Any]]]:  # noqa: ANN401  # any columns
-    """Rows of role_iteration, and of role_effect by role, with changes applied to all runs."""
+    """Return rows of role_iteration, and of role_effect by role, for runs with these changes."""
     runs = {(row["job_id"], row["run_id"]): row for row in steps}
     parts = [
         {name: row[name] for name in ("log_date", "job_id", "run_id", "part_of", "role")}

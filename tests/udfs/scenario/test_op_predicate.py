@@ -43,7 +43,7 @@ def traced(name: str) -> tuple[pa.Table, ReplayedRows, list[BlockColumns]]:
 
 @cache
 def logged(name: str) -> dict[OpKey, dict[str, Any]]:
-    """Every replayed op from the log itself; None where a column has no meaning."""
+    """Return every replayed op as the log has it; a value is None if its column has no meaning for the op."""
     table, rows, _ = traced(name)
     ops = {}
     for row in table.take(pa.array(rows.replayed_row.ravel())).to_pylist():

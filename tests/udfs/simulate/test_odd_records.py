@@ -70,7 +70,7 @@ def test_a_rank_step_that_lacks_an_op_is_left_out(job: GeneratedJob, op_type: st
 
 
 def test_steps_of_another_schedule_stay(job: GeneratedJob) -> None:
-    """A step in which all ranks ran another schedule stays, because no peer contradicts it."""
+    """If all ranks ran another schedule in a step, the step stays, because no peer contradicts it."""
     odd = int(job.rank_steps["step"][7].as_py())
     found = simulated(
         changed(job, lambda row: without_op(row, "params-all-gather") if row["step"] == odd else row),
@@ -170,7 +170,7 @@ def test_a_log_of_another_calendar_is_counted_and_stays(job: GeneratedJob) -> No
 
 
 def test_one_line_of_no_calendar_costs_its_step_and_not_the_log_of_another(job: GeneratedJob) -> None:
-    """A line with an impossible date costs only its own step, not another rank's log."""
+    """If a line has an impossible date, only its own step is lost, and not the log of another rank."""
     facts = job.manifest | {"log_date": DAY + timedelta(days=30)}
     stray_us = 253_400_000_000_000_000
     step = job.rank_steps["step"].to_pylist()[0]

@@ -79,5 +79,5 @@ def causes_of(rank_steps: pa.Table, manifest: dict[str, Any], ops_together: int 
 
 
 def flags_of(rows: Rows) -> dict[str, str]:
-    """Return the flags of those rows that have one, by cause."""
+    """Return the flags by cause, of those rows of job_causes that have a flag."""
     return {name: row["flag_reason"] for name, row in rows.items() if row["flag_reason"] is not None}

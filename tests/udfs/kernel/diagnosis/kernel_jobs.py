@@ -1,4 +1,4 @@
-"""Generated jobs in the form of the kernel's input."""
+"""Generated jobs as the kernel's functions take them."""
 
 from typing import NamedTuple
 

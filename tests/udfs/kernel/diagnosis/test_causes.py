@@ -104,7 +104,7 @@ def test_more_layers_are_found_where_they_are(shape: JobShape, layers: tuple[int
 @shapes("shape")
 @pytest.mark.parametrize("congestion", NETWORK.values(), ids=NETWORK.keys())
 def test_congestion_in_most_of_the_steps_is_found(shape: JobShape, congestion: CongestedNetwork) -> None:
-    """Congestion in 16 of 20 steps is found, although transfers are slow even at their lower quartile."""
+    """Congestion in 16 of 20 steps is found, although even the fastest quarter of the transfers is slow."""
     longer = replace(shape, steps=20)
     assert_alone(longer, congestion)
     assert len(diagnosed(longer, congestion).workers("communication")) > shape.dp_size
@@ -112,7 +112,7 @@ def test_congestion_in_most_of_the_steps_is_found(shape: JobShape, congestion: C
 
 @pytest.mark.parametrize("host", ["node-0000", "node-0001"])
 def test_a_sick_host_of_two_whole_stages_is_no_stage_imbalance(host: str) -> None:
-    """A sick host that contains two whole stages is named as slow workers, not as stage imbalance."""
+    """If a sick host contains exactly two stages, its workers are named as slow, not the stages as heavy."""
     sick = SickHost(host, 1.4)
     assert_alone(USUAL, sick)
     found = diagnosed(USUAL, sick)

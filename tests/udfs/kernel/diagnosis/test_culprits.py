@@ -19,7 +19,7 @@ from udfs.kernel.diagnosis.culprits import blame
 
 
 def test_a_culprit_has_the_time_lost_in_a_step_that_struck_it_not_in_a_mean_step() -> None:
-    """A culprit's effect is its mean lost time in the steps that it hits, not in all steps."""
+    """A culprit's effect is its mean lost time over the steps in which it was slow, not over all steps."""
     job = job_of(generate_job(JobShape(dp_size=2, pp_size=2, steps=8), [], seed=1))
     (block,) = job.blocks()
     delay_s = np.zeros((1, 8, 2))

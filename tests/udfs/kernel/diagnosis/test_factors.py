@@ -47,7 +47,7 @@ def test_factors_multiplied_give_the_times_back(name: str | int) -> None:
 
 @pytest.mark.parametrize("direction", [0, 1])
 def test_one_long_compute_is_a_pause_in_either_direction(direction: int) -> None:
-    """A single long compute, forward or backward, is a pause of exactly its excess."""
+    """A single long compute, forward or backward, counts as a pause, of exactly the time that it exceeds."""
     times_s, _ = drawn()
     wanted_s = np.zeros(SHAPE)
     wanted_s[2, direction, 0, 3, 5, 1] = 4.0
@@ -57,7 +57,7 @@ def test_one_long_compute_is_a_pause_in_either_direction(direction: int) -> None
 
 
 def test_what_all_stages_and_directions_have_of_single_microbatches_of_one_step_is_no_pause() -> None:
-    """A microbatch that is long on all stages in one step is data, not a pause."""
+    """If a microbatch is long on all stages in one step, the reason is its data, not a pause."""
     times_s = np.exp(0.02 * np.random.default_rng(3).standard_normal((3, 2, 1, 1, 10, 4)))
     times_s[..., 5, :] *= [1.0, 3.0, 1.1, 1.5]
     assert decompose(times_s, UNKNOWN_HOSTS).pause_s is None

@@ -165,7 +165,7 @@ def test_a_flagged_worker_or_stage_keeps_the_best_estimate_and_both_candidates()
 
 
 def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_worker() -> None:
-    """A single-worker stage that is slower than layers explain is named as a slow worker, with a flag."""
+    """If a stage has one worker and is slower than layers explain, the worker is named, with a flag."""
     found = diagnosed(ONE_REPLICA, WeakGpu(0, 1, 1.7))
     assert found.labels == ["slow_worker"]
     assert found.workers("slow_worker") == found.struck

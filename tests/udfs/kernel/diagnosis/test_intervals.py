@@ -13,7 +13,7 @@ STEPS: Final = 300
 
 
 def held(logged: Ints, saved: Floats, actual_s: Floats) -> float:
-    """Fraction of days whose interval contains the truth; saved and actual_s : shape (day, step)."""
+    """Return the share of days whose interval contains the truth; saved, actual_s : shape (day, step)."""
     inside = []
     for of_day, took_s in zip(saved, actual_s, strict=True):
         own_s = took_s[logged]

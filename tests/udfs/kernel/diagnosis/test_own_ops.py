@@ -180,7 +180,7 @@ def test_who_waits_for_the_receiver_of_its_last_send_is_not_late_by_itself() -> 
 def test_a_chunk_that_hardly_takes_time_hides_no_slow_worker_and_a_gather_behind_a_compute_is_not_late() -> (
     None
 ):
-    """A tiny FSDP root chunk does not hide a slow worker, and a gather behind a compute is not late."""
+    """A tiny chunk, FSDP's root, hides no slow worker, and a gather after a compute is not late."""
     rng = np.random.default_rng(1)
     lines = []
     for step in range(10):

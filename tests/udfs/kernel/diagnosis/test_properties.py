@@ -73,7 +73,7 @@ def assert_same_by_blocks(job: GeneratedJob) -> None:
 @thorough
 @given(seed=st.integers(0, 2**20))
 def test_blocks_of_steps_change_nothing(seed: int) -> None:
-    """Dividing a job into blocks of steps does not change its diagnosis, for random layouts.
+    """If a job is divided into blocks of steps, its diagnosis stays the same, for random layouts.
 
     Those whose clocks contradict who waits for whom are refused before anything is diagnosed.
     """
@@ -89,7 +89,7 @@ def test_blocks_of_steps_change_nothing(seed: int) -> None:
 def test_blocks_of_steps_change_nothing_where_clocks_seem_a_millisecond_apart_in_some_steps(
     seed: int,
 ) -> None:
-    """Blocks of steps give the same flags even if clocks seem a millisecond apart in some steps."""
+    """A job in blocks of steps has the same flags, even if clocks seem a millisecond apart in some steps."""
     job = recorded_job(Simulation(replace(sample_job(seed, most_ops=8000), lost_ranks=())))
     assert_same_by_blocks(job)
 

@@ -49,7 +49,7 @@ def test_a_host_is_slow_if_most_of_its_workers_are(number: int, is_host: bool) -
 
 
 def test_hosts_of_a_rack_that_are_slow_together_are_one_culprit() -> None:
-    """Two of three hosts of a rack that are slow together are one culprit; one slow host is only a host."""
+    """If two of three hosts of a rack are slow together, the rack is one culprit; one slow host is not."""
     hosts, racks = np.array([[0, 0, 1, 2]] * 3), np.array([[7, 7, 7, -1]] * 3)
     slow_rack = [slow(stage, dp_rank) for stage in range(3) for dp_rank in range(3)]
     (found,) = grouped(slow_rack, hosts, racks)

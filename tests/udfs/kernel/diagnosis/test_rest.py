@@ -40,7 +40,7 @@ def test_peers_of_a_faster_worker_lose_nothing() -> None:
 
 
 def test_one_step_in_which_all_workers_are_slow() -> None:
-    """Steps in which all workers are slow count from two on, or if a single one is far above chance."""
+    """Steps in which all workers are slow count if there are two, or if a single one is far above chance."""
     slow_s = times()
     slow_s[..., 7:9, :] *= 1.4
     found = rest(slow_s)

@@ -17,7 +17,7 @@ FORWARD, BACKWARD = 0, 1
 
 
 def logs(weight: Floats, stages: int = 2, seed: int = 1) -> Tensor:
-    """Healthy forward and backward times of data with log weights, shape (step, dp_rank)."""
+    """Log times of healthy forwards and backwards; data : log weights, shape (step, dp_rank)."""
     noise = NOISE * np.random.default_rng(seed).standard_normal((stages, 2, 1, 1, *weight.shape))
     return np.asarray(noise + weight)
 

@@ -98,7 +98,7 @@ def test_a_slow_direction_of_one_boundary_saves_what_it_costs(
 
 
 def test_a_direction_that_takes_twice_as_long_always_is_no_fault() -> None:
-    """A direction that always takes twice as long is no fault, because gradients may be larger."""
+    """If a direction always takes twice as long, it is no fault, because gradients may be larger."""
     job = job_of(2, EVERY)
     times = times_of(job)
     transfer = times.transfer * np.array([1.0, 2.0]).reshape(2, 1, 1, 1, 1)

@@ -1,4 +1,4 @@
-"""Test whether pauses hide the weights of microbatches, for jobs of any number of stages."""
+"""For jobs of any number of stages, pauses hide how heavy microbatches are if they are too frequent."""
 
 from math import comb
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from udfs.kernel.diagnosis.works import MOST_HIDDEN, hide_pauses
 
 
 def factors(stages: int, struck: int) -> Factors:
-    """Uneven data in 100 microbatches per stage, some of which pause."""
+    """Factors of 100 microbatches with uneven data on each stage, some of which pause."""
     pause_s = np.zeros((stages, 1, 1, 100, 1, 1))
     pause_s[:, :, :, :struck] = 0.1
     data = SimpleNamespace(is_real=True)

@@ -25,7 +25,7 @@ COLLECTIVES: Final = (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER)
 
 @pytest.fixture
 def block() -> BlockTimes:
-    """A block with usual times for transfers, longer ones for collectives, and 1 s for other ops."""
+    """A block whose transfers take their usual time, collectives longer, and other ops 1 s."""
     (found,) = job_of(generate_job(SHAPE, [], seed=1)).blocks()
     duration_s = np.full(found.duration_s.shape, 1.0)
     for op in meeting(found.graph):
@@ -42,7 +42,7 @@ def ops_of(graph: OpGraph, op_type: int, stage: int) -> list[int]:
 
 
 def fixed(blocks: list[BlockTimes]) -> list[Floats]:
-    """Durations of each block after fixing slow transfers. [s]"""
+    """Durations of each block with its slow transfers fixed. [s]"""
     found = []
     for block, slow in zip(blocks, slow_transfers(blocks), strict=True):
         assert np.array_equal(slow.as_is_s, block.duration_s[slow.ops])

@@ -43,7 +43,7 @@ def flags(tables: dict[str, list[dict[str, Any]]]) -> dict[str, str | None]:
 
 
 def test_a_rank_that_hides_in_its_reduce_scatter_is_flagged() -> None:
-    """A rank that may hide in a reduce-scatter, 0.9 s longer than the gather, gets a flag."""
+    """A reduce-scatter that takes 0.9 s longer than the gather may hide a slow rank, and gets a flag."""
     tables = found([1.0] * STEPS)
     (job,) = tables[JOB_SLOWDOWN]
     assert (job["slowdown"], job["nobody_late_steps"]) == (pytest.approx(1.0), STEPS)

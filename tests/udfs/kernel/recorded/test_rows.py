@@ -89,7 +89,7 @@ def test_equally_long_rows(rows: list[Row], before: int) -> None:
     [("AAB ABB", 2), ("AAB BAA ABB", 2), ("AAB AAA ABB", 3), ("AABB ABBB AAAB", 3), ("ABBC AABC ABCC", 3)],
 )
 def test_counts_that_differ_at_equal_length(lines: str, classes: int) -> None:
-    """Rows of equal length but different op counts get different classes."""
+    """If rows have equally many ops but other types of ops, they are in different classes."""
     types = {"A": ot.FORWARD_COMPUTE, "B": ot.OPTIMIZER, "C": ot.GC}
     rows = [[Op(types[each], float(at), 10.0 + at) for at, each in enumerate(row)] for row in lines.split()]
     assert_each_row_sorted(rows)

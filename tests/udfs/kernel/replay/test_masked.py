@@ -36,7 +36,7 @@ def masks_of(trace: Trace, share: float, seed: int = 0) -> list[Mask]:
 
 
 def by_hand(trace: Trace, masks: list[Mask], factor: float | None) -> dict[int, float]:
-    """Step times from replaying each step alone, with the duration of every op chosen alone."""
+    """Return step times by replaying each step alone, with the duration of each op chosen by itself."""
     found = [replayed_durations(block) for block in trace.blocks]
     graphs = [block.graph for block in trace.blocks]
     ideal_s = ideal_durations(list(zip(graphs, found, strict=True)))

@@ -104,7 +104,7 @@ def test_the_latest_of_dp_ranks_may_be_any_of_them(dp_ranks: int) -> None:
 
 @pytest.mark.parametrize("values", [1, 600])
 def test_stacks_of_few_scenarios_are_stacks_of_all(values: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaying scenarios in small stacks, as memory requires, gives the results of one stack."""
+    """Replaying scenarios in small stacks, as little memory requires, gives the results of one stack."""
     job = named_job("disagreeing")
     whole = simulate_job(job.rank_steps, job.manifest)
     monkeypatch.setattr(masked, "STACKED_VALUES", values)
