@@ -36,7 +36,7 @@ WRONG: Final = 5e-3
 
 @dataclass(frozen=True)
 class Answer:
-    """Results of one unit; the slowdown is nan if the unit was not analysed."""
+    """Results of one unit; its slowdown is nan if the unit was not analysed."""
 
     status: str
     slowdown: float

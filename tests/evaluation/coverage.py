@@ -169,7 +169,7 @@ def _groups(jobs: int) -> NDArray[np.int64]:
 
 
 def student_squared(few: pd.Series) -> pd.Series:
-    """Square of Student's 95 % quantile for 1 / few degrees of freedom, as the SQL of sums computes it."""
+    """Square of Student's 95 % quantile for 1 / few degrees of freedom, by the formula in the SQL of sums."""
     a, b, c, d = STUDENT
     return a + b * few / (1 - c * few + d * few**2)
 

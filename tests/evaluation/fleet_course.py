@@ -1,4 +1,4 @@
-"""Simulate a fleet day by day while hosts are drained and jobs are changed."""
+"""Simulate a fleet day by day; hosts are drained and jobs are changed between days."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final

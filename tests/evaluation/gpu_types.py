@@ -98,7 +98,7 @@ def _factor_errors(types: dict[str, dict[str, Any]], mixed: MixedTypes) -> list[
 
 
 def alike(plan: JobPlan) -> JobPlan:
-    """The same job with the stated GPU types, all equally fast."""
+    """Return the same job with the stated GPU types, of which all are equally fast."""
     *others, mixed = plan.mechanisms
     assert isinstance(mixed, MixedTypes)
     equal = MixedTypes(mixed.types, dict.fromkeys(mixed.factors, (1.0, 1.0)))

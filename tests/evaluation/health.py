@@ -90,7 +90,7 @@ def drawn_fleet(seed: int, days: int, jobs: int) -> Fleet:
 def _unit(
     rng: np.random.Generator, day: date, number: int, hosts: list[str]
 ) -> tuple[pa.Table, Spell | None]:
-    """Simulate one job on one day; return its causes and the period of sickness that it contains."""
+    """Simulate one job on one day; return its causes, and its host's sickness on that day if it has any."""
     seed, is_sick = int(rng.integers(1 << 30)), rng.random() < 0.5
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
     begins = midnight + timedelta(hours=rng.uniform(1, 12))
@@ -150,7 +150,7 @@ def _unrelated(
 def _lines(
     rng: np.random.Generator, host: str, check: str, begin: datetime, end: datetime
 ) -> Iterator[bytes]:
-    """Events of a check: its start and end, only its start, samples, or ten events a second."""
+    """Lines for a failing check: its start and end, only its start, samples, or ten events a second."""
     way = rng.integers(4)
     if way == 0:
         states = [(begin, "starts"), (end, "ends")]

@@ -138,7 +138,7 @@ def judge_job(
 
 
 def judge_plan(drawn: JobPlan, variant: str = USUAL.name, diagnose: Diagnose = simulate_job) -> list[Row]:
-    """Simulate and diagnose a job, and simulate it again without each cause.
+    """Simulate and diagnose a job, and simulate it again without each of its causes in turn.
 
     returns  : one row per cause, with what was predicted and what is true of it as fractions of the actual
                step time, and the job's own columns in each. is_detectable: False if a communication fault in

@@ -55,7 +55,7 @@ def _kind(whole: WholeSimulation) -> str:
 
 
 def answered(whole: WholeSimulation) -> list[dict[str, Any]]:
-    """Rows of role_effect for a whole, as a night computes them; raises TraceError for a refused job."""
+    """Return role_effect rows of a whole, as a night computes them; raises TraceError for a refused job."""
     steps: list[Row] = []
     runs: list[Row] = []
     for job in whole.recorded():

@@ -42,7 +42,7 @@ def put_usual(graphs: Mapping[int, StepGraph], recorded: dict[int, dict[int, flo
 
 
 def _calls(graph: StepGraph, recorded: Mapping[int, float]) -> list[tuple[list[int], list[int]]]:
-    """Return the members of each call by op type, and the members that became ready last."""
+    """Return by op type the members of each call, and those members that became ready last."""
     found = []
     for call in graph.calls:
         ready = {op: graph.ops[op].end_s - recorded[op] for op in call}

@@ -12,7 +12,7 @@ CONSTANT = 1e-12
 
 
 def forward_backward_correlation(ops: Sequence[Op]) -> float | None:
-    """Compute the median over workers of Pearson's r, each over the worker's (step, microbatch, chunk).
+    """Median over workers of Pearson's r between a worker's forward and backward times of microbatches.
 
     Workers with fewer than two pairs, or with constant durations, have no r; None where no worker has one.
     """

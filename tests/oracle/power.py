@@ -97,7 +97,7 @@ def beat(steps: Sequence[int], began_s: Sequence[float]) -> tuple[float, float, 
 def in_phase(
     units: Sequence[tuple[float, float, float, float]],
 ) -> dict[tuple[int, int], tuple[float, float]]:
-    """Drift and phase difference of each pair in phase; units are (period, peak, first, last). [s]"""
+    """Return drift and phase difference of each pair of units in phase: (period, peak, first, last). [s]"""
     found = {}
     for one, (period, peak, first, last) in enumerate(units):
         for other in range(one + 1, len(units)):

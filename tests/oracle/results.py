@@ -1,4 +1,4 @@
-"""Compute all results of section 5 of the model by one replay per scenario and step."""
+"""Compute all results of the model's section 5 with a separate replay for each scenario and step."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence

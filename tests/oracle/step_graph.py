@@ -1,4 +1,4 @@
-"""Build the graph of one step over all workers: dependencies, groups that start together, and order."""
+"""Build the graph of one step over all workers: what ops wait for, which start together, and their order."""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -80,7 +80,7 @@ class StepGraph:
         return durations, clamped, buffered
 
     def launch_delays(self) -> tuple[dict[int, float], int]:
-        """Start of every op minus the latest end of what it waits for, at least 0; count the clamped. [s]"""
+        """Start of every op minus the latest end of its inputs; 0 and counted if 10 ms early or more. [s]"""
         delays, clamped = {}, 0
         for op, before in self.waits_for.items():
             ready = max((self.ops[other].end_s for other in before), default=self.start_s)
@@ -186,7 +186,7 @@ def _groups(
 
 
 def _pairs(dp_rank: int, graphs: dict[tuple[int, int], WorkerGraph], layout: Layout) -> list[list[int]]:
-    """Pair the i-th real send of a stage with the i-th real recv of its neighbour, both directions."""
+    """Pair the i-th real send of a stage with the i-th real recv of its neighbour, in both directions."""
     pairs = []
     for direction, distance in (("forward", 1), ("backward", -1)):
         for pp_rank in range(layout.pp_size):

@@ -17,7 +17,7 @@ Step = Mapping[str, Any]
 
 @dataclass
 class Answer:
-    """Results for a whole; times are in seconds, and instants count from the first start."""
+    """Results for a job of several runs; times are in seconds and count from the first start."""
 
     whole_s: float = 0.0
     waits_for: dict[str, set[str]] = field(default_factory=dict)

@@ -125,7 +125,7 @@ class WorkerGraph:
         return found
 
     def _chunk_in_model(self, compute: int | None) -> int | None:
-        """Chunk number of a compute within the model; None for a transfer without a matching compute."""
+        """Chunk number of a compute, counted over all stages; None for a transfer that matches no compute."""
         return None if compute is None else self.ops[compute].model_chunk * self.layout.pp_size + self.pp_rank
 
     def _match_sends(self, direction: str) -> None:
@@ -224,7 +224,7 @@ class WorkerGraph:
                 self._edge(gather, first_forward[chunk])
 
     def _add_tail(self) -> None:
-        """Chain the ops after the last compute, in one of three orders by how gradients are reduced."""
+        """Chain the ops after the last compute, in one of three orders, by how gradients are reduced."""
         before_reduce = self._of("layernorm-grads-all-reduce")
         if self.pp_rank in (0, self.layout.pp_size - 1):
             before_reduce += self._of("embedding-grads-all-reduce")

@@ -25,7 +25,7 @@ days fills that, continues uncompiled, and may die of it.
 def start(
     command: Sequence[str], folder: Path = PROJECT, exported: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end in a folder, with only a few environment variables."""
+    """Run a command to its end in a folder, with almost no environment variables."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     environment = {**inherited, "SPARK_SUBMIT_OPTS": SHORT_LIVED, **(exported or {})}
     return subprocess.run(

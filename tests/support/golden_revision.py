@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 def golden_revision() -> dict[str, pa.Table]:
-    """Return the units' rows of job_causes after revision by history."""
+    """Return the units' rows of job_causes after they are revised by history."""
     stored: dict[str, list[Row]] = json.loads(_ROWS.read_text(encoding="utf-8"))
     days = {
         name: [row | {"log_date": date.fromisoformat(row["log_date"])} for row in rows]

@@ -74,7 +74,7 @@ class History:
         return History(self.spark, self.settings.model_copy(update={"simulation": changed}))
 
     def put(self, job_id: str, day: date, slow: float = 1.5, run_id: str = "r1") -> Path:
-        """Write a job-day whose last dp rank is slow; return its folder."""
+        """Write one day of a job, whose last dp rank is slow; return the day's folder."""
         identity = JobIdentity(job_id, run_id, fields={"gpu_hours": 96.0, "team": "language"})
         return write_rank_logs(self.landing, day, generate_job(SHAPE, [WeakGpu(1, 0, slow)], 7, identity))
 
@@ -100,7 +100,7 @@ class History:
     def fill(
         self, stages: Sequence[str] = PHASE_NAMES, job_ids: Sequence[str] = ()
     ) -> dict[str, set[tuple[str, str]]]:
-        """Do the planned work; return it as (day, job_id), by phase."""
+        """Do the work that a plan lists; return what was done as (day, job_id), by phase."""
         todo = self.plan(stages, job_ids)
         backfill.run(self.spark, self.settings, todo)
         return units_of(todo)

@@ -153,7 +153,7 @@ Timed = tuple[str, int, Times, Times]
 
 
 def replay(durations: Durations, step: int) -> list[Timed]:
-    """Replay a step by hand, with ops in the order of their launches."""
+    """Replay a step by plain loops, with ops in the order in which they were launched."""
     ops: list[Timed] = []
     computed, moved = np.zeros(durations.optimizer.shape[1]), np.zeros(durations.optimizer.shape[1])
     for unit, forward_us in enumerate(durations.forward[step]):

@@ -46,7 +46,7 @@ def row(**changes: object) -> dict[str, Any]:
 
 
 class BadLine(NamedTuple):
-    """An invalid line, the reason for its rejection, and a part of the expected detail."""
+    """An invalid line, the reason for which it is rejected, and a part of the detail that must be given."""
 
     text: bytes
     reason: str

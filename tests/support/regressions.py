@@ -41,7 +41,7 @@ def _more_replicas_than_are_compared_one_by_one() -> GeneratedJob:
 
 
 def _op_type_that_one_step_lacks() -> GeneratedJob:
-    """The second of three steps lacks gc, and so is fully ideal in the scenario of gc."""
+    """The second of three steps has no gc, so that its ops are all ideal in the scenario of gc."""
     rows = generate_job(replace(USUAL, pp_size=2), [], seed=23, workload=NOISY)
     without = [place for place, step in enumerate(rows.rank_steps["step"].to_pylist()) if step == 1]
     return GeneratedJob(without_ops(rows.rank_steps, "gc", without, last_alone=True), rows.manifest)
@@ -59,7 +59,7 @@ def _noop_transfers_of_some_rows() -> GeneratedJob:
 
 
 def _collectives_of_unequal_number() -> GeneratedJob:
-    """One replica lacks its last reduce-scatter and another its last two; the rest are matched."""
+    """One replica lacks its last reduce-scatter, and another its last two; all others have a partner."""
     job = generate_job(replace(USUAL, dp_size=3, pp_size=2, buckets=3), [], seed=13, workload=NOISY)
     rows = without_ops(job.rank_steps, "grads-reduce-scatter", [1, 4, 4, 11], last_alone=True)
     return GeneratedJob(rows, job.manifest)
@@ -136,7 +136,7 @@ def _launch_delay_clamps_of_every_step() -> GeneratedJob:
 
 
 def _pairs(step: int, dp_rank: int, times_s: list[tuple[float, float]]) -> dict[str, Any]:
-    """Return forwards and backwards in turn, with 0 s for a missing backward."""
+    """Return forwards and backwards in turn; a backward of 0 s is left out."""
     ops: Ops = []
     now_s = 0.0
     for microbatch, (forward_s, backward_s) in enumerate(times_s):

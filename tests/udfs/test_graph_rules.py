@@ -66,7 +66,7 @@ def test_a_send_beyond_the_last_compute_still_meets_its_peer() -> None:
 
 
 def test_one_forward_of_a_chunk_waits_for_its_gather_and_one_reduce_scatter_for_its_last_backward() -> None:
-    """Only a chunk's first forward waits for its gather, and only its first scatter for its last backward."""
+    """Only a chunk's first forward waits for its gather; only its first scatter, for its last backward."""
     gathered: Ops = [("params-all-gather", 0, 3), ("forward-compute", 0, 1, 0), ("forward-compute", 1, 1, 1)]
     scattered: Ops = [
         ("backward-compute", 0, 2),

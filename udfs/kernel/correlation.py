@@ -90,7 +90,7 @@ class Moments(NamedTuple):
     longest_s: Floats
 
     def joined(self, other: "Moments") -> "Moments":
-        """Pool two sets of moments (Chan, Golub, LeVeque, The American Statistician 37, 1983)."""
+        """Pool two sets of moments, after Chan, Golub and LeVeque (The American Statistician 37, 1983)."""
         count = self.pairs + other.pairs
         weight = other.pairs / np.maximum(count, 1.0)
         apart_s, cross = other.mean_s - self.mean_s, self.pairs * weight

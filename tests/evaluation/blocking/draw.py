@@ -218,13 +218,13 @@ def _with_fault(
 
 
 def _evened(job: Job, healthy: Times, fault: str) -> Times:
-    """Times after a fix of the fault: layers of a heavy stage move to the other stages."""
+    """Times once the fault is fixed: the excess layers of a heavy stage are spread over the other stages."""
     shares = 1 + (HEAVY - 1) / job.pp if fault == "stage" else 1.0
     return healthy._replace(compute=healthy.compute * shares)
 
 
 def _measured(job: Job, times: Times) -> Times:
-    """Times of transfers as a log shows them: from the moment when both ends are posted. [s]"""
+    """Times of transfers as a log shows them, from when both ends are posted, and without late starts. [s]"""
     punctual = times._replace(late=times.late * 0.0, launch_s=0.0)
     if not job.is_eager:
         return punctual

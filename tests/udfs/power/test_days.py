@@ -89,7 +89,7 @@ def test_the_last_day_of_the_calendar_has_an_end() -> None:
 
 
 def test_a_day_sums_units_for_the_time_they_ran() -> None:
-    """A day's power sums units weighted by their running time, and omits units without GPU-hours."""
+    """A day's power is the sum over units, weighted by running time, without units that lack GPU-hours."""
     units = [
         unit("a", gpu_hours=12000.0),
         unit("b", world_size=2000, gpu_hours=48000.0, gpu_type="A100"),

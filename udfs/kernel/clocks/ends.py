@@ -187,7 +187,7 @@ def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
 
 
 def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
-    """Return the two-way connections between some workers, numbered by their place among these."""
+    """Return the two-way links between some workers, which are numbered by their place among these."""
     place = np.full(layout.pp_size * layout.dp_size, -1)
     place[workers] = np.arange(len(workers))
     placed = [_Way(way.both, place[way.one], place[way.other]) for way in ways if len(way.both) > 1]

@@ -200,7 +200,7 @@ def _gathered(found: Ties, values: Floats, nodes: int) -> Floats:
 def _solve(
     found: Ties, weight: Floats, noise_s: Floats, part: Ints, system: _System
 ) -> tuple[Floats, Floats, Floats]:
-    """Solve for the offsets of all nodes by step, with errors from noise and from systematic doubt. [s]"""
+    """Compute the offsets of all nodes by step, with the errors that noise and doubts cause. [s]"""
     if len(part) > DENSE:
         own, doubted = (_own(found, each, len(part)) for each in (weight, weight * found.doubt_s))
         return _levels(found, weight, part, system), np.sqrt(1.0 / own), doubted / own

@@ -125,7 +125,7 @@ def middle_of_known(values: Floats) -> Floats:
 
 
 def bends_s(values: Floats, time_s: Floats) -> Floats:
-    """Return how far each inner step is from the line between its neighbours, as noise of one step. [s]
+    """Return how far each inner step is off the line between its neighbours, scaled to one step's noise. [s]
 
     An offset and a drift have no bend, and a jump is one in two steps only.
 

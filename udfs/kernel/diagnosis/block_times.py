@@ -40,7 +40,7 @@ class KeptDelays(NamedTuple):
 
 
 class BlockTimes(NamedTuple):
-    """A block of steps with one graph, with the durations and delays that the diagnosis replays.
+    """A block of steps with one graph, and the durations and delays with which the diagnosis replays it.
 
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
     microbatch : per cell int32, shape (compute op, step, dp), or (compute op, 1, 1) where all rows agree.
@@ -312,7 +312,7 @@ def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
 
 
 def _ops_of_cell(cell: Cell, base: int, microbatch: Int32s) -> dict[tuple[int, int], list[int]]:
-    """Return ops of each (direction, chunk) by microbatch, or by start if rows disagree on the order."""
+    """Return ops of each (direction, chunk) by microbatch, or by start if rows differ in their order."""
     found: dict[tuple[int, int], list[int]] = {}
     firsts, chunks = cell.program.first_ops, cell.program.chunks
     for direction, op_type in enumerate(ot.COMPUTE):

@@ -1,4 +1,4 @@
-"""Graphs with waits that the what-if model leaves out (model, section 2).
+"""Graphs with those waits that the what-if model leaves out (model, section 2).
 
 Transfers that a worker issues as one call start together and return together. The recorded length of such a
 transfer is the length of the call, which its slowest member sets. In the model each member waits for its peer

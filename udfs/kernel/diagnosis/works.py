@@ -35,7 +35,7 @@ class Works(NamedTuple):
 
 
 def works(factors: Factors) -> Works:
-    """Return work as recorded, balanced over microbatches, balanced over stages and chunks, and both.
+    """Return the work as recorded, and balanced over microbatches, over stages and chunks, and over both.
 
     A fix keeps the sum of each stage, direction and chunk, or of each direction. Steps whose microbatches are
     even stay as they are where data are balanced.
@@ -113,7 +113,7 @@ def lasting_of_slow(factors: Factors) -> Floats:
 
 
 def slowness_in_weights(factors: Factors) -> Floats:
-    """Return the part of microbatch weights that is due to slow workers, shape (1, k, 1, 1, 1, d).
+    """Return which part of microbatch weights is due to slow workers, shape (1, k, 1, 1, 1, d).
 
     A worker that is slow without being found, or in more steps than it was found in, made the microbatches of
     its dp rank look heavy: most other stages of that dp rank seem quicker by as much. With one stage, steps

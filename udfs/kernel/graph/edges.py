@@ -209,7 +209,7 @@ def _follow(draft: Draft, frontier: list[int], ops: range) -> list[int]:
 
 
 def transfer_pairs(draft: Draft) -> list[Meetings]:
-    """Pair each stage's i-th send that moves data with the i-th such recv of its neighbour.
+    """Pair each stage's i-th send that moves data with its neighbour's i-th recv that moves data.
 
     raises : TraceDefectError where one stays alone.
     """

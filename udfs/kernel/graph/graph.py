@@ -1,4 +1,4 @@
-"""The dependency graph of one step (model, section 2), shared by all steps with the same programs.
+"""The dependency graph of one step (model, section 2); all steps with the same programs share it.
 
 Built once and replayed with (scenario, step, dp_rank) as lanes. Plain integers throughout.
 """

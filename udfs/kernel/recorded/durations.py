@@ -91,7 +91,7 @@ def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int
 
 
 def no_op_transfers(counts: tuple[int, ...], start_s: Floats, duration_s: Floats) -> Mask:
-    """Return a mask of transfers that never moved data (model, section 2, kind a).
+    """Mask transfers that never moved data (model, section 2, kind a).
 
     A recv that starts after the last compute of its direction has started, or a send that ends before the
     first compute of its direction has ended.

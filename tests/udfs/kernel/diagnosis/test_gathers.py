@@ -22,7 +22,7 @@ LENGTH_S: Final = {"data-load": 0.5, "grads-reduce-scatter": 1.0}
 
 
 def step_of(begins_s: float, in_turn: Sequence[tuple[str, int]], second_s: float) -> Ops:
-    """Two gathers, and ops that run in turn from `begins_s` on; the second gather takes `second_s`."""
+    """Return two gathers, and ops in turn from `begins_s` on; the second gather takes `second_s`."""
     ops: Ops = [("params-all-gather", 0, 0.1, -1, 0), ("params-all-gather", 0.1, second_s, -1, 1)]
     for name, chunk in (*in_turn, ("grads-reduce-scatter", 1), ("grads-reduce-scatter", 0)):
         ops.append((name, begins_s, LENGTH_S.get(name, 2.0), 0, chunk))
