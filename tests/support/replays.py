@@ -16,7 +16,7 @@ def replayed_durations(block: StepBlock) -> Floats:
 
 
 def launch_delays(block: StepBlock) -> Floats:
-    """Start of each op minus the latest end of the ops that it waits for, at least 0. [s]"""
+    """Start of each op minus the latest end of its inputs; 0 instead if it is 10 ms early or more. [s]"""
     start_s, end_s = block.start_s, block.start_s + block.duration_s
     delay_s = start_s - start_s.min(axis=(0, 2))[:, None]
     for op, sources in enumerate(block.graph.waits_for):

@@ -240,7 +240,7 @@ def of_stage(step: StepTimelines, pp_rank: int) -> list[Worker]:
 
 
 def of_rank(step: StepTimelines, rank: int) -> Worker | None:
-    """Return the worker of which this rank is replayed, or None if there is none."""
+    """Return the worker of which this rank is replayed, or None if no worker has it."""
     places = np.argwhere(step.facts["rank"] == rank)
     if not len(places):
         return None

@@ -187,7 +187,7 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
 
 
 def _last_before(end_s: Floats, start_s: Floats) -> Floats:
-    """Return the latest of the given ends before each start, -inf if there is none. [s]
+    """Return the latest of the given ends before each start, -inf without any. [s]
 
     Sorted once: FSDP has a gather for each layer's computes, and comparing all with all takes too long.
 

@@ -111,7 +111,7 @@ def over_others(usual: Floats, whole: Mask, *, by_direction: bool = False) -> Ov
 
 
 def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:
-    """Return stages with most but not all workers on one host, and masks of the workers elsewhere.
+    """Return stages with at least half, but not all, workers on one host; also masks of the others.
 
     hosts   : int, shape (stage, dp_rank).
     returns : stage, and bool, shape (dp_rank,); twice where two hosts have half each.

@@ -187,7 +187,7 @@ def scatter_over_steps(own: Floats) -> Floats:
 
 
 def apart_when_healthy(own: Floats) -> Floats:
-    """Return the largest lasting log difference between healthy workers of a stage; shape (k,).
+    """Return the largest lasting log difference to expect between healthy workers of a stage; (k,).
 
     own : beyond what is usual in the stage and step; shape (p, k, s, d).
     """
