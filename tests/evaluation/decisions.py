@@ -1,4 +1,4 @@
-"""Evaluate what an engineer saves who acts every morning on the lists of drain and mitigations, or fix_first.
+"""Evaluate what is saved by following the lists of drain and mitigations, or of fix_first, every morning.
 
 `python -m tests.evaluation.decisions --seed S` prints the tables. Each morning an engineer may drain some
 hosts, and change some jobs. All have the same fleet, and do the same where they choose the same: what drains

@@ -1,4 +1,4 @@
-"""Times that another project's tests expect of its goodput are compared with this project's, by scenario.
+"""Times by which another project's tests measure goodput are compared with the parts found here.
 
 The scenarios are those of ml-goodput-measurement's tests (github.com/AI-Hypercomputer/ml-goodput-measurement,
 ml_goodput_measurement/tests/goodput_test.py, commit 57092cf), as events of a run: five steps of 3 s

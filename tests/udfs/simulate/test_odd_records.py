@@ -94,7 +94,7 @@ def test_ranks_that_are_exchanged_refuse_the_unit(job: GeneratedJob) -> None:
 
 @pytest.mark.parametrize(("dp_size", "pp_size"), [(2, 2), (3, 2), (4, 2), (2, 4)])
 def test_two_of_few_dp_ranks_that_are_exchanged_refuse_the_unit(dp_size: int, pp_size: int) -> None:
-    """If two of few dp ranks are exchanged, the unit is refused, as times scatter on half of the links."""
+    """If two of few dp ranks are exchanged, the unit is refused, because half of its links scatter then."""
     made = job_on_hosts(replace(SHAPE, dp_size=dp_size, pp_size=pp_size), noise=0.03)
     ranks = {(row["dp_rank"], row["pp_rank"]): row["rank"] for row in made.rank_steps.to_pylist()}
     assert simulated(made.rank_steps, made.manifest)["odd_ranks"] == 0

@@ -89,7 +89,7 @@ def course(ahead_s: Floats, time_s: Floats) -> Course:
 
 
 def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
-    """Return clock offsets relative to how most of the connected clocks move together; same shape. [s]
+    """Return clock offsets after removal of the motion that most connected clocks share; same shape. [s]
 
     A clock that is set moves the mean, so that all the others seem to be set a little the other way. What
     most clocks do beside their drift, step by step, is the mean's doing; that is taken away. So is the drift

@@ -137,7 +137,7 @@ def _slow_stages(stage: Floats, found: Variation) -> Floats:
 
 
 def _without_long_ops(common: Floats, error: Floats) -> Floats:
-    """Return the excess in steps with one op per level, without long ops in only one direction now and then.
+    """Return the excess in steps of one op per level; single long ops in only one direction do not count.
 
     A step that is slow lengthens both; shape (k, s). error : of one step, shape (k,).
     """

@@ -189,7 +189,7 @@ def test_five_slow_workers_of_sixteen_are_all_named() -> None:
 
 
 def test_what_all_workers_lose_together_is_lost_and_has_no_name() -> None:
-    """Loss that all workers share from step 6 on counts as unexplained, with workers on two hosts."""
+    """If all workers, on both hosts, are slow from step 6 on, the loss counts as unexplained."""
     found = CASES[cause.MOSTLY_UNEXPLAINED].flagged.diagnosed()
     assert found.labels == ["unexplained"]
     lost = found.rows["unexplained"]["lost_fraction"]
