@@ -1,4 +1,4 @@
-"""Causes of slowness, each declared once, with all that tables, pages and documents say about it.
+"""Causes of slowness, each declared once with all that tables, pages and documents say about it.
 
 Standard library only, as the vocabulary, whose names of causes and flags come from here.
 """
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Cause(NamedTuple):
-    """A cause of slowness: its name in tables and commands, and the texts that people read about it.
+    """A cause of slowness: its name in tables and commands, and what people read about it.
 
     words     : what it is called in texts
     advice    : what fixes it
@@ -33,7 +33,7 @@ class Cause(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The cause in words, followed by its name in brackets if that differs."""
+        """The cause in words, followed in brackets by its name if the name is different."""
         return self.words + (f" ({self.name})" if self.words != self.name.replace("_", " ") else "")
 
 

@@ -1,4 +1,4 @@
-"""Parser of columns and rules declared as text, kinds of columns, and columns that several tables share."""
+"""Parse columns and rules from text; the kinds of columns; and columns that several tables share."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -58,7 +58,7 @@ def struct(fields: str, **nested: pa.DataType) -> pa.StructType:
 
 
 def declared(text: str, own: Own = _NONE) -> tuple[Column, ...]:
-    """Return the columns that a text declares, as in `lost_s (seconds? [s] >= 0 <= 1): meaning`.
+    """Return the columns that a text declares, such as `lost_s (seconds? [s] >= 0 <= 1): meaning`.
 
     A question mark: the column may be null. Bounds include themselves. `cause (text of CAUSES)` has one of
     these values, of `own` or the vocabulary. Long meanings go on in indented lines. Names alone, with commas
@@ -104,7 +104,7 @@ def _kind(text: str, own: Own) -> dict[str, Any]:
 
 
 def rules(text: str) -> tuple[Expectation, ...]:
-    """Return the rules that a text declares, each as `-- meaning` and below it `name: condition` in SQL.
+    """Return the rules that a text declares: each is `-- meaning`, and below it `name: condition` in SQL.
 
     With `name (warns): condition` a broken rule only warns. Either may go on: in lines of `--`, or indented.
     """
@@ -124,7 +124,7 @@ def rules(text: str) -> tuple[Expectation, ...]:
 
 
 def _unfolded(text: str) -> Iterator[str]:
-    """Yield the entries of a text, each joined with the indented lines below it."""
+    """Yield the entries of a text, each joined with the indented lines that follow it."""
     for entry in re.split(r"\n(?! )", cleandoc(text)):
         yield " ".join(map(str.strip, entry.splitlines()))
 
@@ -164,7 +164,7 @@ _SHARED: Final[dict[str, Column]] = {
 
 
 def interval(*names: str, unit: str = "fraction") -> tuple[Column, ...]:
-    """Return columns for the bounds of the 90 % intervals around columns of these names."""
+    """Return columns for the bounds of 90 % intervals around the columns of these names."""
     ends = [(name, *end) for name in names for end in (("low", "lower end"), ("high", "upper end"))]
     said = "{} of a 90 % interval around {}; null where it has none"
     return tuple(
@@ -174,7 +174,7 @@ def interval(*names: str, unit: str = "fraction") -> tuple[Column, ...]:
 
 
 def in_order(*names: str) -> Expectation:
-    """Return the rule that an interval has both bounds or neither, and that the value lies between them."""
+    """Return the rule that an interval has two bounds or none, and that the value lies between the bounds."""
     each = (
         f"({name}_low IS NULL) = ({name}_high IS NULL)"
         f" AND ({name}_low IS NULL OR coalesce({name} BETWEEN {name}_low AND {name}_high, false))"
@@ -186,7 +186,7 @@ def in_order(*names: str) -> Expectation:
 
 
 def agree(left: str, right: str, tolerance: float) -> str:
-    """Return the condition that two SQL numbers agree, relative to the larger of 1 and |right|.
+    """Return the condition that two SQL numbers agree, relative to 1 or, if it is larger, to |right|.
 
     Below 1 the tolerance is absolute: 1 - 1/slowdown always loses digits near 0.
     """

@@ -1,4 +1,4 @@
-"""The data dictionary, derived from the declarations of the tables: one entry for each column."""
+"""The data dictionary, which has an entry for each column, by the declarations of the tables."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
 
 def entries() -> list[Entry]:
-    """Return one entry for every column of every table, in the order of the tables."""
+    """Return an entry for every column of every table, table by table."""
     return [
         Entry(
             table=table.name,
@@ -75,7 +75,7 @@ _SQL_NAMES: Final = {
 
 
 def _with_bounds(column: Column) -> str:
-    """Return a column's meaning followed by its allowed values or bounds."""
+    """Return what a column means, followed by its allowed values or its bounds."""
     bounds = []
     if column.allowed is not None:
         bounds.append(f"one of {', '.join(column.allowed)}")

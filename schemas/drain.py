@@ -1,4 +1,4 @@
-"""Assumptions of the view drain and the command drain: days ahead, cost of a drain, and the prior."""
+"""What the view and the command drain assume: days ahead, cost of draining a host, and the prior."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +18,7 @@ NO_VERDICT: Final = ("no", "unknown")
 
 @dataclass(frozen=True)
 class DrainTerms:
-    """Assumptions about a drain, from the settings.
+    """Assumptions about draining a host, by the settings.
 
     days            : over which a drain has to pay
     restart_minutes : for which all GPUs of a job stand still
@@ -33,7 +33,7 @@ class DrainTerms:
 
     @property
     def words(self) -> dict[str, str]:
-        """Values of the placeholders of views/drain.sql."""
+        """Values for the placeholders in views/drain.sql."""
         return {
             "history_days": str(HISTORY_DAYS),
             "drain_days": str(self.days),

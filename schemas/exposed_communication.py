@@ -1,4 +1,4 @@
-"""The table exposed_communication: communication that delays steps, and communication behind computes."""
+"""The table exposed_communication: communication that delays steps, or that computes hide."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Tables of the fleet on one log date: as a whole, and by cause, host, status, group and op type."""
+"""Tables of the whole fleet on a log date, and of its parts by cause, host, status, group and op type."""
 
 from typing import Final
 

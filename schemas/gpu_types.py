@@ -1,4 +1,4 @@
-"""gpu_type_slowdown: the slowdown from mixed types of GPU, for units whose logs state each host's type."""
+"""The table gpu_type_slowdown: the slowdown by mixed GPU types, if logs state the type of each host."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""SQL shared by tables and views: how units are grouped, and when a unit straggles."""
+"""SQL that tables and views share: how units are grouped, and when a unit counts as straggling."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ SIZE_BUCKET: Final = (
 
 
 def group_of(dimension: str) -> str:
-    """Return SQL for the group of a unit; units whose manifest lacks the dimension share one group."""
+    """Return SQL for the group of a unit; units whose manifests do not state the dimension form one group."""
     value = {FLEET: f"'{FLEET}'", "size_bucket": SIZE_BUCKET}.get(dimension, dimension)
     return f"coalesce({value}, {sql_strings([words.NOT_STATED])})"
 

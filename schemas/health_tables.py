@@ -1,4 +1,4 @@
-"""Tables of host health from other sources: failed checks (host_health), and those near culprits."""
+"""Tables of host health from other sources: failed checks (host_health), and those near slow hosts."""
 
 from typing import Final
 

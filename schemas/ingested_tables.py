@@ -1,4 +1,4 @@
-"""The tables that ingest writes: rows of rank logs and manifests, and rejected rows."""
+"""The tables that ingest writes: rows of rank logs and of manifests, and lines that were rejected."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""SQL for 90 % intervals of sums, which narrow as a sum covers more stretches of steps.
+"""SQL for 90 % intervals of sums; the more stretches of steps a sum covers, the narrower is its interval.
 
 The square of a half width has two parts: what the diagnosis does not know, and Student's quantile squared
 times a variance. Variances of runs and days add up, and with them their degrees of freedom (Welch and
@@ -18,7 +18,7 @@ def _squared(few: str) -> str:
 
 
 def variance(half: str, shared: str) -> str:
-    """Return SQL of the variance of a row; a null interval_freedom counts as infinitely many degrees.
+    """Return SQL for the variance of a row; a null interval_freedom counts as infinitely many degrees.
 
     half, shared : SQL of the half width, and of the part of it that the diagnosis does not know.
     """
@@ -27,7 +27,7 @@ def variance(half: str, shared: str) -> str:
 
 
 def half_of_sum(variances: str, fourths: str, shared: str) -> str:
-    """Return SQL of half of the width of a sum's interval.
+    """Return SQL for half of the width of a sum's interval.
 
     variances, fourths : SQL of the sum of variance, and of variance^2 / interval_freedom.
     shared             : of the sum of the squares of what the diagnosis does not know.

@@ -1,4 +1,4 @@
-"""job_causes: why a unit is slow, by cause; job_baseline: usual times, by which other units are judged."""
+"""job_causes: why a unit is slow, by cause; job_baseline: usual times with which later units are compared."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ _HAS_PART: Final = {
 
 
 def sum_of_stated(hours: str, has_part: str) -> str:
-    """Return SQL of a sum of GPU-hours over the rows that state any.
+    """Return SQL for the sum of GPU-hours over the rows that state GPU-hours.
 
     It is null, not the 0 of the other rows, where rows have a part of it and none of these states any.
     """

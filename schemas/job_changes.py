@@ -1,4 +1,4 @@
-"""job_changes: the days since which a job takes longer or loses more, and what else changed on them."""
+"""job_changes: days from which on a job takes longer or loses more, and what else changed on these days."""
 
 from typing import Final
 

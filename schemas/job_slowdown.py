@@ -1,4 +1,4 @@
-"""job_slowdown: the status of every unit, its slowdown and the components of that slowdown."""
+"""job_slowdown: the status of every unit, its slowdown, and what the slowdown consists of."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

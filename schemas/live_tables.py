@@ -1,4 +1,4 @@
-"""Tables of runs in progress: live_slowdown for the latest window, live_causes for causes that come and go.
+"""Tables of runs in progress: live_slowdown (the latest window) and live_causes (begin and end of causes).
 
 Preliminary: no publication, sum or fingerprint has their rows, and the night reads none of them.
 """

@@ -1,4 +1,4 @@
-"""The pipeline's own records: inputs of each unit, publications and runs."""
+"""Tables about the pipeline itself: inputs of each unit, publications, and runs of commands."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""mitigations: remedies for the causes of a unit, and the time that each would save, by replay."""
+"""The table mitigations: remedies for the causes of a unit, and the time that each would save, by replay."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Op types of rank logs, each declared once, with all that tables and pages say about it.
+"""Op types of rank logs, each declared once with all that tables and pages say about it.
 
 Standard library only, as the vocabulary, whose names of op types come from here.
 """
@@ -10,7 +10,7 @@ BACKWARD_PP_COMM: Final = "backward-pp-comm"
 
 
 class OpType(NamedTuple):
-    """An op type: its name in logs and tables, and what an emitter wraps.
+    """An op type: its name in logs and tables, and what a training loop has to wrap to record it.
 
     around      : what of a step is recorded as this op
     microbatch, model_chunk : whether it has them, and of what

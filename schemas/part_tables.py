@@ -1,4 +1,4 @@
-"""Tables of the slowdown by each op type, stage, dp rank and worker alone, of steps, and of host clocks."""
+"""Tables of slowdowns by op type, stage, dp rank or worker alone, of steps, and of the clocks of hosts."""
 
 from typing import Final
 

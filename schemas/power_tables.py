@@ -1,4 +1,4 @@
-"""Tables of power swings, as workers compute and wait: of a unit, of a day, and of units in phase."""
+"""Tables of how power swings as workers compute and wait: by unit, by day, and for units in phase."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Tables of runs with different roles in one job, as in RLHF: which role the others wait for."""
+"""Tables of jobs whose runs have different roles, as in RLHF: which role do the others wait for."""
 
 from typing import Final
 

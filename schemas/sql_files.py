@@ -1,4 +1,4 @@
-"""SQL templates filled in from the vocabulary; the comment at the top of each file is its meaning."""
+"""SQL templates, filled in from the vocabulary; what each file means stands in the comment at its top."""
 
 import re
 from collections.abc import Mapping
@@ -82,12 +82,12 @@ class SqlFile:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the tables and views that the SQL reads directly, after FROM or JOIN."""
+        """Names of the tables and views that the SQL reads itself, after FROM or JOIN."""
         words = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", self.sql))
         return tuple(name for name in (*TABLE_NAMES, *VIEW_NAMES) if name in words)
 
     def over(self, first_day: date | None = None, last_day: date | None = None) -> str:
-        """Return the SQL of a named query for the days from first_day to last_day; None leaves an end open.
+        """Return a named query's SQL for the days from first_day to last_day; None leaves that end open.
 
         Dates are written into it: Spark 4.2 does not find parameters within a WITH.
         """
@@ -96,7 +96,7 @@ class SqlFile:
 
 
 def load(package: str, name: str, **words: str) -> SqlFile:
-    """Load an SQL file of a package, also from within a zip, with the vocabulary filled in."""
+    """Load an SQL file of a package, even from a zip, and fill in the vocabulary."""
     raw = files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
     text = Template(raw).substitute({**WORDS, **words})
     comment = list(takewhile(lambda line: line.startswith("--"), text.splitlines()))
@@ -110,7 +110,7 @@ def runs_include(run: str, in_period: str) -> str:
 
 
 def within(in_period: str) -> dict[str, str]:
-    """Return the placeholders of views that depend on the period."""
+    """Return the placeholders that views fill in by period."""
     return {
         "in_period": in_period,
         "slow_links": load("schemas", "slow_links", in_period=in_period).sql,

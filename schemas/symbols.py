@@ -1,4 +1,4 @@
-"""The paper's symbols: what each number is, how it is computed, and its columns.
+"""The symbols of the paper: what each number is, how it is computed, and in which columns it is stored.
 
 Equation numbers are those of Lin et al., OSDI '25 (arXiv 2505.05713).
 """
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class Symbol(NamedTuple):
-    """A number defined by the paper, or by this project if `equation` is empty.
+    """A number that the paper defines, or this project if `equation` is empty.
 
     columns : its (table, column) pairs.
     """
@@ -88,5 +88,5 @@ SYMBOLS: Final = tuple(
 
 
 def symbols_of(table: str, column: str) -> list[Symbol]:
-    """Return the symbols that a column of a table holds."""
+    """Return the symbols of the numbers that a column of a table contains."""
     return [symbol for symbol in SYMBOLS if (table, column) in symbol.columns]

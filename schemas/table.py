@@ -1,4 +1,4 @@
-"""Declaration of a table: columns with type, unit and meaning, and the rules that its rows must obey.
+"""Declare a table: columns with types, units and meanings, and the rules that its rows must obey.
 
 tables.py is the index of all. Gates, writers and the data dictionary all derive from these declarations.
 """
@@ -17,12 +17,12 @@ Severity: TypeAlias = Literal["refuses", "warns"]
 
 
 class SchemaError(ValueError):
-    """Raised when data lack columns or types of their table; the message lists every difference."""
+    """Raised if data lack columns of their table or have other types; the message lists all differences."""
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """An SQL condition that every row must meet; a row for which it is null violates it.
+    """An SQL condition that every row must meet; a row for which the condition is null violates it.
 
     The meaning of a rule that only warns says what stays right when it is broken.
     """
@@ -35,7 +35,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table; `minimum` and `maximum` (inclusive) apply to the elements of a list.
+    """A column of a table; for a list, `minimum` and `maximum` (inclusive) apply to its elements.
 
     Rules for structs in a list are expectations of the table.
     """
@@ -51,12 +51,12 @@ class Column:
 
     @property
     def is_numbers(self) -> bool:
-        """Whether the column holds lists of numbers."""
+        """Whether the column's values are lists of numbers."""
         element = self.type.value_type if isinstance(self.type, pa.ListType) else pa.null()
         return bool(pa.types.is_integer(element) or pa.types.is_floating(element))
 
     def expectations(self) -> tuple[Expectation, ...]:
-        """Return the rules that follow from this column's declaration, as SQL conditions."""
+        """Return the rules that follow from the column's declaration, as SQL conditions."""
         found = []
         if not self.nullable:
             found.append(Expectation(f"{self.name}_not_null", f"{self.name} IS NOT NULL", "never null"))
@@ -84,7 +84,7 @@ class Column:
         return found
 
     def _element_expectations(self, element: pa.DataType) -> list[Expectation]:
-        """Return conditions on list elements, without lambdas if possible: lambdas cost ten times as much.
+        """Return conditions on list elements, without lambdas if possible, as these cost ten times as much.
 
         NaN sorts as the greatest number, so the extremes of a list cover all its elements.
         """
@@ -100,7 +100,7 @@ class Column:
         return found
 
     def _bounds(self, low: str, high: str) -> tuple[str, str]:
-        """Return the SQL condition and wording for minimum and maximum; both empty if neither is set."""
+        """Return the SQL condition for minimum and maximum, and its wording; both empty without limits."""
         parts = []
         if self.minimum is not None:
             parts.append((f"{low} >= {self.minimum!r}", f"at least {self.minimum:g}"))
@@ -119,7 +119,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the warehouse. `grain` is its primary key, in which null counts as a value.
+    """A table of the warehouse; `grain` is its primary key, in which null counts as a value.
 
     alike : columns whose lists are equally long in every row
     """
@@ -161,7 +161,7 @@ class Table:
         return pa.schema([field for field in self.arrow_schema if field.name not in UNIT_KEY])
 
     def all_expectations(self) -> tuple[Expectation, ...]:
-        """Return the rules for each row, without keys: those of the columns, then those of the table."""
+        """Return the rules for each row, those of the columns before those of the table, but not its keys."""
         of_arrays = [each for column in self.columns if column.is_numbers for each in column.expectations()]
         if self.alike:
             first, *others = self.alike
@@ -178,7 +178,7 @@ class Table:
         return (*of_columns, *self.expectations)
 
     def differences(self, schema: pa.Schema) -> list[str]:
-        """Return each difference of a schema from this table as a sentence.
+        """Return a sentence for each difference between a schema and this table.
 
         Order and nullability do not count.
         """
@@ -196,14 +196,14 @@ class Table:
         return found
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise SchemaError listing all differences, unless `schema` matches the table."""
+        """Raise SchemaError with all differences unless `schema` matches the table."""
         differences = self.differences(schema)
         if differences:
             raise SchemaError(f"table {self.name}: {len(differences)} differences: {'; '.join(differences)}")
 
 
 def same_type(wanted: pa.DataType, got: pa.DataType) -> bool:
-    """Return whether two types are equal, except for nullability and names in lists and maps."""
+    """Return whether two types are equal; nullability, and names in lists and maps, may differ."""
     if pa.types.is_list(wanted) and pa.types.is_list(got):
         return same_type(wanted.value_type, got.value_type)
     if pa.types.is_map(wanted) and pa.types.is_map(got):

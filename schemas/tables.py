@@ -1,4 +1,4 @@
-"""Index of all declared tables by name; table.py explains how to declare a table."""
+"""All declared tables by name; table.py explains how a table is declared."""
 
 from typing import Final
 

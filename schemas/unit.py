@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Unit(NamedTuple):
-    """Key of a unit, that is, of one run of one job on one log date: the values of UNIT_KEY."""
+    """Key of a unit, which is one run of one job on one log date: the values of UNIT_KEY."""
 
     log_date: date
     job_id: str
@@ -14,17 +14,17 @@ class Unit(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "Unit":
-        """Return the key of the unit that a row belongs to; the row may have further columns."""
+        """Return the key of the unit to which a row belongs; the row may have more columns."""
         return cls(row["log_date"], row["job_id"], row["run_id"])
 
     @classmethod
     def of_day(cls, log_date: date) -> "Unit":
-        """Return the key for a day's host health, with empty names, which no folder of a run can have."""
+        """Return the key for the host health of a day; its empty names cannot be those of a run's folder."""
         return cls(log_date, "", "")
 
     @property
     def is_of_day(self) -> bool:
-        """Whether the key stands for the host health of a day instead of a run."""
+        """Whether the key stands for the host health of a day, and not for a run."""
         return not self.job_id and not self.run_id
 
     @property
@@ -35,5 +35,5 @@ class Unit(NamedTuple):
 
 
 def runs_among(units: Iterable[Unit]) -> int:
-    """Count the units that are runs; the host health of a day is not a run."""
+    """Count the units that are runs, without the host health of days."""
     return sum(not unit.is_of_day for unit in units)

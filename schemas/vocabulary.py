@@ -1,4 +1,4 @@
-"""The vocabulary of the warehouse: op types, reject reasons, statuses, causes, table names.
+"""The words of the warehouse: op types, reasons for rejects, statuses, causes, names of tables.
 
 Standard library only, so that DAGs, executors and writers in a training loop can import it.
 A code is the position of a name in its tuple; codes are stored, so a tuple may only ever grow at its end.
@@ -16,7 +16,7 @@ def _values(names: type) -> tuple[str, ...]:
 
 
 def _since(first: str) -> tuple[str, ...]:
-    """Return the text constants defined so far in this module, from the one with this value on."""
+    """Return the text constants that this module has defined so far, from the one with this value on."""
     names = [value for name, value in globals().items() if name.isupper() and isinstance(value, str)]
     return tuple(names[names.index(first) :])
 
@@ -37,7 +37,7 @@ ALL_STAGES: Final = -1
 
 
 class Scope:
-    """Scopes of a row of exposed_communication: the job, a stage, or an op type."""
+    """What a row of exposed_communication covers: the job, a stage, or an op type."""
 
     JOB: Final = "job"
     STAGE: Final = "stage"
@@ -51,7 +51,7 @@ HEALTH_FORMAT: Final = "health/1"
 
 
 class RunEvent:
-    """Events in the course of a run, as its events file spells them."""
+    """Events in the course of a run, with the names that an events file gives them."""
 
     START: Final = "start"
     FIRST_STEP: Final = "first_step"
@@ -91,7 +91,7 @@ TRANSFER_OPS: Final = tuple(OP_TYPE_GROUPS)
 
 
 class Transfers:
-    """Sources of a unit's transfers: measured, inferred from the gaps between computes, or absent."""
+    """Where a unit's transfers come from: measured, inferred from gaps between computes, or absent."""
 
     MEASURED: Final = "measured"
     INFERRED: Final = "inferred"
@@ -102,7 +102,7 @@ TRANSFERS: Final = _values(Transfers)
 
 
 class Status(StrEnum):
-    """How far the analysis of a unit came; the first status that applies, in the order of the tests.
+    """How far the analysis of a unit went; of several statuses that apply, the first in this order counts.
 
     words  : what pages say of it
     advice : what to do about it; `again` is what then follows
@@ -166,7 +166,7 @@ TIMED_STATUSES: Final = (Status.STEP_TIMES_ONLY, Status.SOME_RANKS)
 
 
 class Reason:
-    """Reasons why a line or a file was not stored, in the order of the tests."""
+    """Why a line or a file was not stored, in the order in which the reasons are tested."""
 
     LINE_TOO_LONG: Final = "line_too_long"
     NOT_JSON: Final = "not_json"
@@ -290,7 +290,7 @@ TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS, *LIVE_TABL
 
 
 class Phase:
-    """Phases of the nightly run, in the order in which they build on each other."""
+    """Phases of the nightly run, in the order in which each builds on those before."""
 
     INGEST: Final = "ingest"
     SIMULATE: Final = "simulate"
@@ -333,7 +333,7 @@ NOT_STATED: Final = "(not stated)"
 
 
 class Exit:
-    """Exit statuses of all entry points; only after FAILED can a retry help.
+    """Exit statuses of all entry points; only after FAILED may another try help.
 
     SLOWER belongs to `diff` alone. INTERRUPTED and UNREAD are as of a process that SIGINT (Ctrl-C) or SIGPIPE
     ends: its reader stopped.

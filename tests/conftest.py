@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests: one Spark session, and the published traces."""
+"""Fixtures that all tests share: one Spark session, and the published traces."""
 
 import gc
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ TRACES = PROJECT / "tests" / "data" / "traces"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use Spark, so that `make quick` can leave them out."""
+    """Mark the tests that use Spark, so that `make quick` can leave these tests out."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Disable garbage collection during test collection, because nearly all objects of imports stay alive."""
+    """Disable garbage collection while tests are collected, because nearly all objects stay alive then."""
     gc.disable()
     try:
         return (yield)
@@ -62,13 +62,13 @@ def spark(test_settings: Settings) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def published_traces() -> Path:
-    """Folder of the published traces SE and ST and their published results."""
+    """Folder with the published traces SE and ST, and the results published for them."""
     return TRACES
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_chart_library() -> Iterator[None]:
-    """Assemble the chart library once per process, because doing so for each report would take seconds."""
+    """Assemble the chart library once per process, because doing it for each report would take seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vl_convert, "javascript_bundle", cache(vl_convert.javascript_bundle))
         yield
@@ -76,7 +76,7 @@ def _one_chart_library() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def forgotten_tables(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Clear Delta's cached table metadata, which otherwise fills the memory over hundreds of test tables."""
+    """Clear Delta's cache of table metadata, which would otherwise fill the memory during the tests."""
     yield
     session_of_tests = SparkSession.getActiveSession()
     of_module = (item for item in request.session.items if item.path == request.path)

@@ -1,4 +1,4 @@
-"""Check allowed imports with import-linter and pyproject.toml, plus one kind of contract that it lacks."""
+"""Check allowed imports by import-linter and pyproject.toml, and by one kind of contract of our own."""
 
 import sys
 from typing import Any
@@ -10,7 +10,7 @@ from importlinter.domain.helpers import module_expressions_to_modules
 
 
 class OnlyContract(Contract):
-    """Modules may import only the standard library and the packages in `allowed` with their submodules.
+    """Modules may import nothing but the standard library and the packages in `allowed`.
 
     An allow list, because a list of what is forbidden says nothing about the package that is added tomorrow.
     """

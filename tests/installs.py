@@ -1,4 +1,4 @@
-"""Install the wheel into fresh environments, alone and with each extra, and run the extra's commands.
+"""Install the wheel into fresh environments, alone and with each extra, and run what the extra is for.
 
 `python -m tests.installs` tries all, `python -m tests.installs base spark` some; `make test-all` tries base.
 """
@@ -26,7 +26,7 @@ _FORWARD: Final = "op_type = 'forward-compute'"
 
 
 class Try(NamedTuple):
-    """A command line to run in an environment, with its expected output and exit status."""
+    """A command line to run in an environment, with the output and the exit status that it must have."""
 
     command: Sequence[str]
     says: str
@@ -78,7 +78,7 @@ PROMISES: Final[dict[str, tuple[Try, ...]]] = {
 
 
 def wheel(folder: Path) -> Path:
-    """Build the wheel from a copy of this checkout, because setuptools leaves folders behind."""
+    """Build the wheel from a copy of this checkout, because setuptools leaves folders in its sources."""
     source = folder / "source"
     left_out = shutil.ignore_patterns(".*", "dist", "build", "demo", "tests", "*.egg-info", "__pycache__")
     shutil.copytree(PROJECT, source, ignore=left_out)
@@ -117,7 +117,7 @@ def megabytes(home: Path) -> dict[str, float]:
 
 
 def kept(home: Path, extra: str, folder: Path) -> list[str]:
-    """Run the commands of an extra; return one line per failure."""
+    """Run the commands for which an extra is meant; return one line per failure."""
     folder.mkdir()
     warehouse = warehouse_of(folder / "warehouse", **replicated()).root
     there = {"STRAGGLER_WAREHOUSE": warehouse, "XDG_CACHE_HOME": str(folder / "cache")}
@@ -133,7 +133,7 @@ def kept(home: Path, extra: str, folder: Path) -> list[str]:
 
 
 def main(extras: Sequence[str]) -> int:
-    """Test the named extras, or all of them; return the exit status."""
+    """Install and test the named extras, or all; return the exit status."""
     with tempfile.TemporaryDirectory(prefix="straggler-installs-") as made:
         folder = Path(made)
         built = wheel(folder)

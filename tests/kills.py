@@ -1,4 +1,4 @@
-"""Kill runs at random moments, and check what readers see after the kill and after the next run.
+"""Kill runs at random moments, and check what readers see after each kill, and after the run that follows.
 
 `python -m tests.kills --kills 60 --seed 1`: nights, a backfill, late data (which revises later days), upkeep;
 SIGKILL of the JVM, of Python, or of both. After each kill all tables together must be as of one publication
@@ -54,7 +54,7 @@ _OTHERWISE: Final = frozenset({"files"})
 
 @dataclass(frozen=True)
 class Run:
-    """A command, the warehouse it starts from, and its result if it is not killed.
+    """A command, the warehouse on which it starts, and the warehouse that it leaves if it is not killed.
 
     states : digest of all tables together as of each publication, the last one before the run first
     """
@@ -70,7 +70,7 @@ class Run:
 
 @contextmanager
 def ground(*, store: bool) -> Iterator[tuple[Path, str]]:
-    """Yield a folder and the root of warehouses: that folder, or with `store` a server's bucket."""
+    """Yield a folder and the root of warehouses, which is that folder, or with `store` a server's bucket."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-")))
         if store:
@@ -94,7 +94,7 @@ def publications(warehouse: str) -> dict[int, dict[str, int]]:
 
 
 def state(warehouse: str, versions: dict[str, int]) -> str:
-    """Digest of all tables at the given versions, with sums rounded to 11 digits."""
+    """Digest of all tables at the given versions, where sums are rounded to 11 digits."""
     digests = [(name, _digest(warehouse, name, version)) for name, version in sorted(versions.items())]
     return hashlib.sha256(repr([each for each in digests if each[1]]).encode()).hexdigest()
 
@@ -107,7 +107,7 @@ def _digest(warehouse: str, name: str, version: int) -> str:
 
 
 def seen(warehouse: str) -> str:
-    """Digest of the tables as a new reader sees them."""
+    """Digest of the tables as a reader sees them who opens them now."""
     return state(warehouse, max(publications(warehouse).items(), default=(0, {}))[1])
 
 
@@ -133,7 +133,7 @@ def start(run: Run, warehouse: str, *more: str) -> subprocess.Popen[bytes]:
 
 
 def undisturbed(after: str, name: str, arguments: Sequence[str], landing: str, before: str) -> Run:
-    """Complete a run on a copy of a warehouse, without kills."""
+    """Run a command to its end on a copy of a warehouse."""
     copied(before, after)
     run = Run(name, arguments, landing, before, after, (), 0.0)
     started, first = time.monotonic(), max(publications(before), default=0)
@@ -192,7 +192,7 @@ def kill(process: subprocess.Popen[bytes], target: str) -> None:
 
 
 def disturbed(run: Run, warehouse: str, draw: random.Random, most: int) -> Iterator[tuple[str, str]]:
-    """Kill a run and its successors until one ends by itself; yield what was killed and any error."""
+    """Kill a run, and each that follows, until one ends by itself; yield what was killed, and any error."""
     copied(run.before, warehouse)
     status = None
     for _ in range(most):
@@ -209,7 +209,7 @@ def disturbed(run: Run, warehouse: str, draw: random.Random, most: int) -> Itera
 
 
 def _ended(run: Run, warehouse: str, status: int) -> str:
-    """Return what is wrong in a warehouse after the run that follows a kill; empty if nothing is."""
+    """Return what is wrong in a warehouse after a run that followed a kill; empty if nothing is."""
     if status:
         return f"the next run failed with exit status {status}"
     if seen(warehouse) != run.states[-1]:
@@ -219,7 +219,7 @@ def _ended(run: Run, warehouse: str, status: int) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Kill the requested number of runs; return the exit status."""
+    """Kill as many runs as the command line asks for; return the exit status."""
     parser = argparse.ArgumentParser(prog="kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Run a night of a small fleet in odd environments, and compare its answers with the usual ones.
+"""Run a night of a small fleet in odd environments, and compare its answers with those of the usual one.
 
 `python -m tests.odd_homes`: another user than root; a home that is read-only; 256 descriptors, where a night
 raises its limit, and at most 256, where it is one line and questions are answered; 4 GB of memory; other
@@ -41,7 +41,7 @@ _READ_ONLY: Final = (
 
 @dataclass(frozen=True)
 class Place:
-    """An environment for a night: a prefix of each command, and exported variables.
+    """An environment for a night: what is put before each command, and exported variables.
 
     lacks : why it is not to be had here; empty: it is
     home, python, owner : its checkout, and of a clone the Python and the user
@@ -88,7 +88,7 @@ def _shell(script: str) -> tuple[str, ...]:
 
 
 def _clone(place: Place) -> None:
-    """Clone this checkout and set it up, unless the clone exists; raises OSError if that fails."""
+    """Clone this checkout and set the clone up, unless it exists; raises OSError if that fails."""
     if not place.home.exists():
         subprocess.run([shutil.which("git") or "git", "clone", "--quiet", PROJECT, place.home], check=True)
         if place.owner is not None:
@@ -106,7 +106,7 @@ def _versions(pythons: Sequence[str]) -> dict[str, str]:
 
 
 def _group() -> Path | None:
-    """Create a control group with little memory; None without permission."""
+    """Create a control group with little memory; None if this is not permitted."""
     for top, name in ((_GROUPS / "memory", "memory.limit_in_bytes"), (_GROUPS, "memory.max")):
         group = top / f"odd-home-{os.getpid()}"
         try:
@@ -139,7 +139,7 @@ def _of_this_checkout(folder: Path) -> Iterator[Place]:
 
 
 def _of_clones(folder: Path, pythons: Mapping[str, str]) -> Iterator[Place]:
-    """Environments with a clone: the home folder of another user, and other versions of Python.
+    """Environments of a clone: in the home folder of another user, and with other versions of Python.
 
     pythons : their versions, by path
     """
@@ -158,7 +158,7 @@ def _of_clones(folder: Path, pythons: Mapping[str, str]) -> Iterator[Place]:
 
 
 def _answers(place: Place, landing: Path, folder: Path, warehouse: Path) -> str:
-    """Run a night, query its results and analyse a run; return all answers.
+    """Run a night, query its results, and analyse one run; return all answers.
 
     warehouse : that of a night where none can be done
     """

@@ -1,4 +1,4 @@
-"""Run `make quick`: tests that a change touches, nearest first, for at most 15 seconds.
+"""Run `make quick`: the tests nearest to what was changed, for at most 15 seconds.
 
 Changed is what differs from a commit: HEAD, or the one named by `make quick SINCE=main`. Touched are
 the tests of a changed file's own room, and those that import it. `make test` runs what needs Spark's session.
@@ -22,7 +22,7 @@ LIMIT_S: Final = 15
 
 
 def changed_files(since: str) -> list[Path]:
-    """Return files that differ from a commit, and files that git does not know, relative to the root."""
+    """Return files that differ from a commit or that git does not know, relative to the root."""
     asked = (
         ["git", "diff", "--name-only", "--diff-filter=d", since],
         ["git", "ls-files", "--others", "--exclude-standard"],
@@ -32,7 +32,7 @@ def changed_files(since: str) -> list[Path]:
 
 
 def touched(changed: Iterable[Path]) -> list[str]:
-    """Return test files for changed files: first of the same name, then of importers, then of the package."""
+    """Return tests of changed files: first those of the same name, then of importers, then of the package."""
     graph = grimp.build_graph(*LAYERS, cache_dir=str(PROJECT / ".venv" / ".grimp"))
     same_name, others = [], []
     for path in changed:
@@ -47,7 +47,7 @@ def touched(changed: Iterable[Path]) -> list[str]:
 
 
 def _importing_tests(graph: grimp.ImportGraph, module: str) -> list[Path]:
-    """Return tests that import a module; if none does, the tests of the modules that import it, and so on."""
+    """Return tests that import a module; without any, the tests of modules that import it, and so on."""
     seen = nearest = {module}
     while nearest:
         nearest = {user for each in nearest for user in graph.find_modules_that_directly_import(each)} - seen
@@ -63,7 +63,7 @@ def _is_test(path: Path) -> bool:
 
 
 class Limit:
-    """Stop a test run at its time limit, and report success if no test has failed until then."""
+    """Stops a test run at its time limit, and reports success if no test has failed until then."""
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Start the clock before the first test."""

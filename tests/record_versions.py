@@ -1,4 +1,4 @@
-"""Record digests of the simulator's and the revision's results on golden inputs, by version.
+"""Record digests of results of the simulator and of the revision on golden inputs, by version.
 
 `python -m tests.record_versions` records that of the present versions; a digest that is recorded is never
 replaced. tests/test_versions.py holds what the code computes against it.
@@ -38,7 +38,7 @@ Results = dict[str, pa.Table]
 
 
 class Versioned(NamedTuple):
-    """A versioned component: its version, where that is declared, and its results on golden inputs."""
+    """A component: its version, where that is declared, and the component's results on golden inputs."""
 
     version: str
     raised_in: str
@@ -56,17 +56,17 @@ def simulated() -> dict[str, Results]:
 
 
 def simulated_later() -> dict[str, Results]:
-    """Return result tables of golden units with columns that logs gained later, by name."""
+    """Return result tables of golden units whose logs have later additions such as run events, by name."""
     return _simulated(golden_units(LATER))
 
 
 def simulated_parts() -> dict[str, Results]:
-    """Return result tables of logs that show only a part of a job, by name."""
+    """Return result tables of golden units whose logs show only a part of a job, by name."""
     return _simulated(golden_units(PARTS))
 
 
 def simulated_mistaken() -> dict[str, Results]:
-    """Return result tables of golden units whose producer made a mistake, by name."""
+    """Return result tables of golden units whose producers made a mistake, by name."""
     return _simulated(golden_units(MISTAKEN))
 
 
@@ -93,7 +93,7 @@ VERSIONED: Final = {
 
 
 def digest(results: Mapping[str, Results]) -> str:
-    """SHA-256 of result tables by unit, independent of row order, with rounded numbers."""
+    """SHA-256 of result tables by unit, which rounds numbers and ignores the order of rows."""
     texts = []
     for unit, tables in sorted(results.items()):
         for name, table in sorted(tables.items()):
@@ -121,7 +121,7 @@ def recorded() -> dict[str, dict[str, str]]:
 
 
 def record(name: str, versions: dict[str, str]) -> str:
-    """Add the digest of the current version; return a line that says what was done.
+    """Add the digest of the current version, and return a line that says what was done.
 
     Raises SystemExit where that version has another digest.
     """

@@ -18,7 +18,7 @@ LAST_DAY: Final = FIRST_DAY + timedelta(days=DAYS - 1)
 
 
 def pages(report: Path) -> dict[str, tuple[Path, str, int, int, bool]]:
-    """Return for each picture its page, first element, height, width, and whether it is dark."""
+    """Return for each picture its page, first element, height and width, and whether the page is dark."""
 
     def job(day: date, job_id: str, run_id: str) -> Path:
         return report / job_page_path(day, job_id, run_id)

@@ -1,4 +1,4 @@
-"""References in docstrings resolve, and generated tables in pages equal the declarations in code.
+"""References in docstrings resolve, and the generated tables of pages agree with the declarations in code.
 
 Parts of pages between `<!-- name -->` and `<!-- end -->` are generated from declarations, or from docstrings
 of the modules beside the page: after a change of these, `python -m tests.test_documents` writes them again.
@@ -47,7 +47,7 @@ def table(*rows: Iterable[str]) -> str:
 
 
 def why_slow() -> str:
-    """Table of the causes of slowness, with what helps against each."""
+    """Table of the causes of slowness, and of what helps against each of them."""
     parts = ((f"`{each.name}`", each.words, each.advice) for each in causes.DECLARED)
     return table(("cause", "in words", "what to do"), *parts)
 
@@ -73,7 +73,7 @@ def tables() -> str:
 
 
 def statuses() -> str:
-    """Table of statuses, which say how far the analysis of a unit went, and what to do about each."""
+    """Table of statuses, which say how far a unit's analysis went, and of what to do about each status."""
     parts = ((f"`{each}`", each.words, each.advice.format(again="ingest it again")) for each in Status)
     return table(("status", "means", "what to do"), *parts)
 

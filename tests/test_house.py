@@ -1,4 +1,4 @@
-"""Rules for the whole project: its root folder, its locks, imports, and no silenced checks."""
+"""Rules for the whole project: its root folder, its locks, its imports, and reasons for silenced checks."""
 
 import re
 import subprocess
@@ -42,7 +42,7 @@ def ignored_at_the_root() -> set[str]:
 
 
 def unexplained(text: str) -> list[int]:
-    """Return the lines that silence a check without naming it or without giving a reason."""
+    """Return the lines that silence a check without naming the check or giving a reason."""
     lines = text.splitlines()
     found = []
     for token in tokenize.generate_tokens(StringIO(text).readline):
@@ -125,7 +125,7 @@ def test_an_only_contract_about_nothing_is_an_error() -> None:
 
 
 def test_no_entry_point_hides_a_module_that_others_import() -> None:
-    """No other module imports an entry point, since spark-submit would import it a second time."""
+    """No module imports an entry point, because spark-submit would then import the entry point twice."""
     names = {file.stem for file in (PROJECT / "jobs").iterdir() if file.suffix == ".py" or file.is_dir()}
     others = sys.stdlib_module_names | packages_distributions().keys() | set(FOLDERS)
     assert not (names - {"__init__", "__pycache__"}) & others

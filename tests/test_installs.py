@@ -1,4 +1,4 @@
-"""Installed packages suffice for the commands, and missing packages are named in errors."""
+"""An installed package has what its commands need, and errors name a package that is missing."""
 
 import os
 import subprocess

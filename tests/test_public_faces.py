@@ -1,4 +1,4 @@
-"""Public interfaces equal their recorded list: tables, views, commands, options and Python functions.
+"""What is public equals its recorded list: tables, views, commands, options and Python functions.
 
 tests/data/public_faces.txt records them, a line each. After an intended change,
 `python -m tests.test_public_faces` records it again, and jobs/CHANGELOG.md says what changed.
@@ -60,7 +60,7 @@ def faces() -> list[str]:
 
 
 def test_nothing_public_changes_unseen() -> None:
-    """A change of a public interface requires the recorded list, and so the changelog, to change."""
+    """If something public changes, the recorded list has to change, and with it the changelog."""
     assert faces() == RECORD.read_text().splitlines()
 
 

@@ -1,4 +1,4 @@
-"""Test which tests `make quick` chooses."""
+"""`make quick` chooses the right tests."""
 
 from pathlib import Path
 
@@ -10,19 +10,19 @@ def chosen(path: str) -> list[str]:
 
 
 def test_a_changed_module_runs_its_own_test_then_those_of_importers() -> None:
-    """For a changed module, its own tests run first, and the tests of importing modules follow."""
+    """If a module changes, its own tests run first, and those of the modules that import it follow."""
     first, *others = chosen("udfs/kernel/selection.py")
     assert first == "tests/udfs/kernel/test_selection.py"
     assert "tests/schemas/test_views.py" not in others
 
 
 def test_a_module_that_no_test_imports_runs_those_of_its_importers() -> None:
-    """For a changed module without tests, the tests of the modules that import it run."""
+    """If a module without tests changes, the tests of the modules that import it run."""
     assert "tests/udfs/kernel/diagnosis/test_sums.py" in chosen("udfs/kernel/correlation.py")
 
 
 def test_a_changed_file_of_data_runs_the_tests_of_its_room() -> None:
-    """For a changed data file, the tests of its folder run, because data files have no importers."""
+    """If a data file changes, the tests in its folder run, because nothing imports data files."""
     found = chosen("schemas/views/fix_first.sql")
     assert "tests/schemas/test_views.py" in found
     assert not any("tests/udfs" in path for path in found)

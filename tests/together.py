@@ -1,4 +1,4 @@
-"""Start two runs at the same time on one warehouse, and check what they leave.
+"""Start two runs at the same time on one warehouse, and check the warehouse after both.
 
 `python -m tests.together --times 20 --seed 1`: nights, backfills, late data, upkeep. After each pair the
 tables must be those of both runs, in turn. In every second pair the second does not wait, and may
@@ -22,7 +22,7 @@ _PAIRS: Final = ((0, 0), (1, 5), (3, 3), (4, 5), (1, 4))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Start the requested number of pairs of runs; return the exit status."""
+    """Start as many pairs of runs as the command line asks for; return the exit status."""
     parser = argparse.ArgumentParser(prog="together", description=__doc__)
     parser.add_argument("--times", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Change points of a job's step time and losses, over its days and runs; rows of job_changes."""
+"""Change points of a job's step time and losses over its days and runs, for the table job_changes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -39,7 +39,7 @@ FACTS: Final = (
 
 
 class Point(NamedTuple):
-    """Summary of one unit, that is, of one day of a run.
+    """Summary of a unit, that is, of one run of a job on one day.
 
     step_s  : mean recorded step time. [s]
     error   : its standard error within the day, as a share of it.
@@ -58,7 +58,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """A new level of a job's step time or loss, and the days on which it holds.
+    """A new level of a job's step time or of a loss, and the days on which the level holds.
 
     since, run_id : first day, and run, of the new level.
     until         : its last day; days, days_before: how many units have it, and the level before.
@@ -118,12 +118,12 @@ def change_points(values: Floats, errors: Floats, spread: float, smallest: float
 
 
 def _price(days: int) -> float:
-    """Return the decrease of squared errors that justifies a change, by the number of days in the series."""
+    """Return how much a change must reduce the squared errors to count, by number of days in the series."""
     return PENALTY + 2 * log(days)
 
 
 def least_change(days: int, of: str) -> float:
-    """Return the smallest change that a number of days can show, if days scatter no more than usual.
+    """Return the smallest change that a number of days can show, if days scatter as little as usual.
 
     returns : infinite for fewer than LEAST_DAYS; of OF_STEP a share of the step time, else a part of the step
     """
@@ -135,13 +135,13 @@ def least_change(days: int, of: str) -> float:
 
 
 def block_means(values: Floats, most: int = MOST_BLOCKS) -> list[float]:
-    """Return the means of at most `most` blocks of consecutive values, with at least two values each."""
+    """Return the means of up to `most` blocks of consecutive values, each of at least two values."""
     number = max(1, min(most, len(values) // 2))
     return [float(each.mean()) for each in np.array_split(values, number)]
 
 
 def _spread(values: Floats, errors: Floats, least: float) -> float:
-    """Return the standard deviation between neighbours beyond their errors, robust to a few changes."""
+    """Return how neighbouring days scatter beyond their own errors, robust to a few changes."""
     least = least * 2 if len(values) < FEW_DAYS else least
     steps = np.sort(np.abs(np.diff(values)))
     squared = (MAD_TO_SIGMA * float(steps[(len(steps) - 1) // 2])) ** 2 / 2 - float(np.mean(errors**2))
@@ -185,7 +185,7 @@ def by_job(points: Iterable[Point]) -> Iterator[list[Point]]:
 
 
 def changes_of(points: Sequence[Point]) -> list[Change]:
-    """Return all changes of one job's step time, loss and causes, the latest first.
+    """Return all changes of a job's step time, loss and causes, the latest first.
 
     points : its units by day.
     """
@@ -249,7 +249,7 @@ def _cause(before: Sequence[Point], after: Sequence[Point], difference_s: float)
 
 
 def also_changed(before: Point, after: Point) -> Iterator[str]:
-    """Yield a description of each run, fact or host that differs between two days of a job."""
+    """Yield a description of each run, fact or host that differs between two days of the job."""
     if before.unit.run_id != after.unit.run_id:
         yield f"run {before.unit.run_id} -> {after.unit.run_id}"
     for name in (*before.facts, *(name for name in after.facts if name not in before.facts)):
@@ -307,6 +307,6 @@ def job_changes(points: Sequence[Point], log_dates: Iterable[date], days: int) -
 
 
 def _lists(table: pa.Table, column: str, how: str) -> dict[Unit, list[Any]]:
-    """Return the values of a column as one list per unit, in row order if `how` is "list"."""
+    """Return a column's values for each unit as a list; `how` is "list" if in the order of rows."""
     grouped = pa.TableGroupBy(table, UNIT_KEY, use_threads=False).aggregate([(column, how)])
     return {Unit.of(row): row[f"{column}_{how}"] for row in grouped.to_pylist()}

@@ -1,4 +1,4 @@
-"""What-if scenarios of one unit, without Spark: chosen ops are made ideal or scaled, or causes are fixed.
+"""What-if scenarios of a unit, without Spark: chosen ops get ideal or scaled durations, or causes are fixed.
 
 `replay_scenarios(rows, manifest, ["op_type = 'forward-compute' AND pp_rank = 3"]).answers[0].time_saved_s`
 """
@@ -54,7 +54,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answers:
-    """Results of all scenarios of one unit, and the baseline that they are compared with.
+    """Results of all scenarios of a unit, and the replay as recorded with which they are compared.
 
     steps, ops     : how many were replayed.
     actual_step_s, simulated_step_s, ideal_step_s : T_actual, T and T_ideal, means over steps. [s]
@@ -107,7 +107,7 @@ def replay_scenarios(
 def _masks(
     blocks: Sequence[Block], rows: ReplayedRows, predicates: Sequence[OpPredicate]
 ) -> Iterator[list[Mask]]:
-    """Yield for each block the ops that each scenario changes, and the union of several scenarios."""
+    """Yield for each block the ops that each scenario changes; for several scenarios, also their union."""
     workers = WorkerRows.of(rows)
     for block in blocks:
         columns = BlockColumns(block, rows.steps, workers)
@@ -156,7 +156,7 @@ def replay_causes(
     causes: Sequence[str],
     settings: SimulationSettings,
 ) -> Answers:
-    """Replay one unit with each of these causes fixed alone, then with all causes fixed.
+    """Replay one unit with each of the given causes fixed alone, and then with all of them fixed.
 
     These are the replays that job_causes is made of.
 
@@ -176,7 +176,7 @@ def replay_causes(
 def cause_answers(
     job: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], causes: Sequence[str]
 ) -> Answers:
-    """Answer from the unit's tables what fixing each of these causes, and all of them, saves.
+    """Return, from the unit's tables, what fixing each of the given causes saves, and fixing all of them.
 
     job, rows : its row of job_slowdown, and its rows of job_causes, revised or not.
     raises    : as replay_causes.

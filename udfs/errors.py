@@ -1,4 +1,4 @@
-"""Exceptions of the simulator, by cause."""
+"""Exceptions that the simulator raises, each with its cause."""
 
 
 class TraceError(ValueError):
@@ -10,7 +10,7 @@ class UnknownOpError(ValueError):
 
 
 class PredicateError(ValueError):
-    """Raised for a predicate over ops that cannot be parsed; its one-line message says what is allowed."""
+    """Raised for a predicate over ops that cannot be parsed; the message says in one line what is allowed."""
 
 
 class NothingToReplayError(ValueError):
@@ -18,4 +18,4 @@ class NothingToReplayError(ValueError):
 
 
 class NoSuchStepError(ValueError):
-    """Raised when a unit has no replayable step of the wanted number; the message names the nearest ones."""
+    """Raised when a unit has no replayable step of this number; the message names the nearest steps."""

@@ -1,4 +1,4 @@
-"""Conversions of figures for table columns: null for nan, and 90 % intervals of savings and GPU-hours."""
+"""Figures as table columns store them: null instead of nan, and 90 % intervals of savings and GPU-hours."""
 
 from collections.abc import Mapping
 from math import isnan
@@ -15,7 +15,7 @@ def or_null(value: float) -> float | None:
 
 
 def half_width(row: Row, name: str) -> float | None:
-    """Return half of the width of the interval around a column of a row, or None without an interval."""
+    """Return half of the width of the interval around a row's column, or None without an interval."""
     low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
     return None if low is None or high is None else max(high - row[name], row[name] - low)
 

@@ -14,11 +14,11 @@ LARGEST: Final = 2**31 - 1
 
 
 class LayoutError(ValueError):
-    """Raised when a size is missing or wrong, or the sizes contradict world_size; names the field."""
+    """Raised if a size is missing or wrong, or if sizes contradict world_size; its text names the field."""
 
 
 def read_layout(manifest: Mapping[str, object]) -> Layout:
-    """Read the layout of a run from its manifest; published traces name cp_size dsp_size.
+    """Read the layout of a run from its manifest; what published traces call dsp_size is the cp_size.
 
     raises : LayoutError.
     """
@@ -37,7 +37,7 @@ def read_layout(manifest: Mapping[str, object]) -> Layout:
 
 
 def _blocking(manifest: Mapping[str, object]) -> Blocking | None:
-    """Return the transfer types that block according to the manifest, or None if it states none."""
+    """Return the transfer types that block by the manifest, or None if the manifest does not say."""
     stated = manifest.get("blocking_transfers")
     if stated is None:
         return None

@@ -1,4 +1,4 @@
-"""Live tables of a run in progress: its latest window of steps, and when its causes begin and end."""
+"""Live tables of a run in progress: its latest window of steps, and times at which causes begin and end."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ _OF_RESULTS: Final = (
 
 
 def window_row(results: Mapping[str, pa.Table], rows: pa.Table) -> Row:
-    """Return the live_slowdown row of a window, without the run's key and the columns on what was read.
+    """Return a window's row of live_slowdown, without the key of the run and the columns on what was read.
 
     results : of the simulation. rows : those of rank_steps that it was of
     """
@@ -45,7 +45,7 @@ def window_row(results: Mapping[str, pa.Table], rows: pa.Table) -> Row:
 
 
 def _began(rows: pa.Table, step: int | None) -> datetime | None:
-    """Return the time at which a step began on the rank that began first, or None if it is unknown."""
+    """Return the time at which a step began on the rank that began first; None if no rank states it."""
     at_us = None if step is None else pc.min(rows.filter(pc.equal(rows["step"], step))["t0_us"]).as_py()
     try:
         return datetime.fromtimestamp(at_us / 1e6, UTC) if at_us else None
@@ -80,7 +80,7 @@ def causes_after(window: Row, causes: Iterable[Row], before: Sequence[Row]) -> l
 
 
 def _edge(cause: Row, window: Row, which: Literal["first", "last"]) -> Row:
-    """Return the first or last step of a cause within a window, and the time at which this step began."""
+    """Return the first or the last step of a cause within a window, and the time when this step began."""
     step, sign = f"{which}_step", 1 if which == "first" else -1
     known = [each for each in cause["culprits"] if each[step] is not None]
     edge = min(known, key=lambda each: sign * each[step], default=window)

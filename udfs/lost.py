@@ -1,4 +1,4 @@
-"""Time that a unit loses, split among its causes, as tables, pages and commands state it."""
+"""The time that a unit loses, divided among its causes; tables, pages and commands state it in this way."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
@@ -9,7 +9,7 @@ from udfs.intervals import around, half_width, in_gpu_hours
 
 
 def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the share of T_actual that each row of a unit's job_causes accounts for, in row order.
+    """Return the share of T_actual that each row of a unit's job_causes loses, in the order of the rows.
 
     causes  : all rows of one unit; of each its cause, is_cause, attributed_fraction and time_saved_fraction.
     returns : never negative. They sum to what all fixes together save, or to 0 where that is less than
@@ -36,7 +36,7 @@ def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
 def lost_columns(
     causes: Sequence[Mapping[str, Any]], gpu_hours: float | None, *, is_analysed: bool
 ) -> list[dict[str, float | None]]:
-    """Return lost_fraction and lost_gpu_hours, with their intervals, for all rows of a unit.
+    """Return lost_fraction and lost_gpu_hours with their intervals, for all rows of a unit's job_causes.
 
     All are null if it is not analysed, intervals also if what is attributed has none.
 

@@ -1,4 +1,4 @@
-"""Time saved by mitigations in one unit, by replay; callable without Spark.
+"""Time that mitigations of one unit would save, by replay, without Spark.
 
 `mitigated(rows, manifest, layers=[8, 8, 8, 8]).answers[0].time_saved_fraction`
 """
@@ -21,7 +21,7 @@ from udfs.what_if import SimulationSettings, analysed, garbage_collection_paused
 
 @dataclass(frozen=True)
 class Mitigation:
-    """Plan, assumptions and savings of one mitigation; as in the table mitigations.
+    """Plan, assumptions and savings of a mitigation, as in a row of the table mitigations.
 
     plan                : what to do, in words.
     assumes             : what must hold for that.
@@ -40,7 +40,7 @@ class Mitigation:
 
 @dataclass(frozen=True)
 class Mitigations:
-    """Mitigations of a unit, best first, and the reasons why others have no answer.
+    """Mitigations of a unit, the best first, and for all others the reason why they have no answer.
 
     actual_step_s : recorded step time, mean over the steps. [s]
     """
@@ -58,7 +58,7 @@ def mitigated(
     settings: SimulationSettings | None = None,
     memory: float = inf,
 ) -> Mitigations:
-    """Replay each mitigation of one unit, as the nightly run does for the unit's causes.
+    """Replay the mitigations of one unit as a night does for the causes of the unit.
 
     rank_steps, manifest, settings : as custom_scenario.replay_scenarios takes them; it raises what that does.
     layers : of the model: one number, that are spread evenly; or as many as it has chunks, in the model's
@@ -87,7 +87,7 @@ def mitigated(
 
 
 def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
-    """Return, for each mitigation, the reason why it may have no answer."""
+    """Return for each mitigation the reason that is given if it has no answer."""
     computes = "steps, stages or chunks differ in their numbers of computes, or a chunk hardly takes time"
     no_layers = "how many layers the model has is not known (--layers)" if layers is None else computes
     none_slow = "no worker is slow"

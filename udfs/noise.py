@@ -1,4 +1,4 @@
-"""Standard error of a run's mean step time, given how the level of its step time developed."""
+"""Standard error of a run's mean step time, which allows for changes of level and drift during the run."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -22,7 +22,7 @@ _PLACES: Final = 100
 
 
 class Noise(NamedTuple):
-    """Standard error of a mean due to noise, in the unit of the values, and its degrees of freedom.
+    """Standard error of a mean by noise, in the unit of the values, with degrees of freedom.
 
     levels   : of the course, for each the position of its first value and its mean; one if it is steady. Of a
                drift, those of its three thirds.
@@ -36,7 +36,7 @@ class Noise(NamedTuple):
 
 
 class _Course(NamedTuple):
-    """A possible development of a run's level: changes at some places, or a drift.
+    """A way in which a run's level may have developed: with changes at some places, or with a drift.
 
     columns : one for each change, shape (value, change).
     cuts    : places that divide it into stretches with clearly different levels.
@@ -48,7 +48,7 @@ class _Course(NamedTuple):
 
 
 def noise_of(values: Floats, blocks: int) -> Noise | None:
-    """Estimate the noise of a mean of ordered values around a constant, stepwise or drifting level.
+    """Estimate the noise of the mean of ordered values about a level that is constant, has steps or drifts.
 
     How far levels of a run are apart is its course, not chance. A course counts if it is sure, and if most
     values show it: rare pauses are noise, as is what comes and goes more often. Noise is measured between
@@ -76,7 +76,7 @@ def _courses(values: Floats) -> Iterator[_Course]:
 
 
 def _about(course: _Course, values: Floats, blocks: int) -> Noise | None:
-    """Return the noise around a course, or None if the values do not clearly follow that course."""
+    """Return the noise about a course, or None if the values do not clearly follow this course."""
     number = len(values)
     columns = np.column_stack([np.ones(number), course.columns])
     fitted = np.linalg.lstsq(columns, values, rcond=None)[0]
@@ -98,7 +98,7 @@ def _about(course: _Course, values: Floats, blocks: int) -> Noise | None:
 
 
 def _shared(left: Floats, fitted: int, blocks: int) -> float:
-    """Return the variance of the mean relative to its variance if blocks were independent.
+    """Return the variance of the mean as a multiple of what it would be if blocks were independent.
 
     Each value carries a part of the one before it; that part is measured too low, the more is fitted.
     """
@@ -115,7 +115,7 @@ def _shared(left: Floats, fitted: int, blocks: int) -> float:
 
 
 def _best_cuts(values: Floats, cuts: int) -> list[int]:
-    """Return one or two level changes with the least squared errors, by a coarse and then a fine search."""
+    """Return one or two changes of level that leave the least squared errors, searched in two passes."""
     number = len(values)
     total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
     places = np.unique(np.linspace(0, number - 1, min(number, _PLACES + 1)).astype(np.int64))
@@ -128,7 +128,7 @@ def _best_cuts(values: Floats, cuts: int) -> list[int]:
 
 
 def _best(total: Floats, first: Ints, second: Ints) -> tuple[int, int]:
-    """Return the pair of cuts that explains most with stretches of sufficient length.
+    """Return the pair of cuts that explains most and whose stretches are long enough.
 
     total : sums of the values before each place, shape (value + 1,).
     """

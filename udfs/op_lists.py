@@ -1,4 +1,4 @@
-"""Ops of chosen rows as flat numpy arrays, and checks of lists of ops by the code that writes them.
+"""Ops of chosen rows as flat numpy arrays, and the checks of lists by the code that writes these lists.
 
 Chosen without a copy if all rows are, in order. The checks are the SQL gate's conditions, at numpy's speed.
 """
@@ -26,7 +26,7 @@ LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
 
 
 class _Flat(NamedTuple):
-    """Ops of all rows, concatenated. first_op : int, shape (row + 1,); where the ops of each row begin."""
+    """Ops of all rows, one row after the other; first_op : int, shape (row + 1,), where each row begins."""
 
     first_op: Ints
     lists: dict[str, npt.NDArray[Any]]
@@ -93,7 +93,7 @@ def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8]
 
 
 def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists | None:
-    """Return the concatenated lists of a few table rows; None if lists of one row differ in length.
+    """Return the joined lists of a few table rows; None if the lists of one row differ in length.
 
     Batch by batch, so that no column of a large unit is copied whole. Ops as codes.
     """
@@ -125,7 +125,7 @@ def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists
 
 
 def _of_lists(values: pa.Array, first: Ints, lengths: Ints, *, are_ops: bool) -> npt.NDArray[Any]:
-    """Concatenate the values of some lists; adjacent lists are copied together."""
+    """Join the values of some lists; lists that are adjacent are copied together."""
     ends = first + lengths
     breaks = np.flatnonzero(first[1:] != ends[:-1])
     begin = [int(first[0]), *first[breaks + 1].tolist()]
@@ -161,7 +161,7 @@ def _flatten(table: pa.Table) -> _Flat:
 
 
 def _choose(flat: _Flat, rows: Ints) -> _Flat:
-    """Return the ops of some rows, in the order of these rows; views if all rows are chosen."""
+    """Return the ops of some rows, in the order of the rows; without a copy if all rows are chosen."""
     if len(rows) == len(flat.first_op) - 1 and (np.diff(rows) == 1).all():
         return flat
     first_op, at = kept_ops(flat.first_op, rows)
@@ -188,7 +188,7 @@ def op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
 
 
 def arrays_valid(table: Table, rows: pa.Table) -> bool:
-    """Return whether all numeric lists obey the bounds of their columns and the equal lengths of `alike`.
+    """Return whether lists of numbers obey their columns' bounds, and those in `alike` have equal lengths.
 
     The rest of what must hold is Table.expectations_of_scalars.
     """

@@ -1,4 +1,4 @@
-"""Compare two runs of a job, callable without Spark: which ops, stages and hosts make one of them slower.
+"""Compare two runs of a job, without Spark: which ops, stages and hosts make one of the runs slower.
 
 `divided([read_run(rows, manifest)], [read_run(other_rows, other_manifest)]).by_op_type`
 """
@@ -36,7 +36,7 @@ _UNKNOWN: Final = "host not logged"
 
 
 class ReadRun(NamedTuple):
-    """A run, or one day of a run, that is ready to be replayed."""
+    """A run, or one day of it, that is ready for a replay."""
 
     rows: ReplayedRows
     layout: Layout
@@ -44,7 +44,7 @@ class ReadRun(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """Difference of two runs' replayed step times, split by groups of ops; seconds per step.
+    """Difference of the replayed step times of two runs, by groups of ops; in seconds per step.
 
     match       : of which ops the times were compared.
     first_s, second_s : T of the first run and of the second.
@@ -66,7 +66,7 @@ class Divided(NamedTuple):
 def read_run(
     rank_steps: pa.Table, manifest: Mapping[str, object], settings: SimulationSettings | None = None
 ) -> ReadRun:
-    """Read a unit as custom_scenario.replay_scenarios does; raise the same errors."""
+    """Read a unit as custom_scenario.replay_scenarios does, with the same errors."""
     how = settings or SimulationSettings()
     with garbage_collection_paused():
         choice = chosen(rank_steps, manifest, how)
@@ -74,7 +74,7 @@ def read_run(
 
 
 def divided(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> Divided:
-    """Split the slowdown of the second run against the first by op type, stage and host.
+    """Split by how much the second run is slower than the first, by op type, stage and host.
 
     first, second : units of one layout each.
     """
@@ -109,14 +109,14 @@ def divided(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> Divided:
 
 
 def _match(layout: Layout, other: Layout) -> Match:
-    """Return the finest attributes by which ops of two layouts can be compared."""
+    """Return the finest attributes by which the ops of two layouts can be compared."""
     if (layout.pp_size, layout.vpp_size) != (other.pp_size, other.vpp_size):
         return Match.OP_TYPES
     return Match.WORKERS if layout.dp_size == other.dp_size else Match.STAGES
 
 
 def _largest(change_s: Floats, names: Sequence[str]) -> tuple[Ints, list[str]]:
-    """Keep the groups that change most and merge the rest; return new group numbers and names.
+    """Keep the groups that change most and merge all others; return new group numbers and names.
 
     What does not change is put with any: its times are the same.
     """
@@ -131,7 +131,7 @@ def _largest(change_s: Floats, names: Sequence[str]) -> tuple[Ints, list[str]]:
 
 
 def _hosts(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> tuple[list[Ints], list[str]]:
-    """Return the host number of each op for each block of the second run, and the names of the hosts.
+    """Return the host number of each op for each block of the second run, and names of the hosts.
 
     A host says which one had its workers in the first run, where that was one other.
     """
@@ -154,7 +154,7 @@ def _host_names(workers: WorkerRows) -> npt.NDArray[np.str_]:
 
 
 def _label(host: str, here: npt.NDArray[np.str_], before: npt.NDArray[np.str_]) -> str:
-    """Return the name of a host, with the name of the host that it replaced."""
+    """Return the name of a host, and of the host that was in its place before."""
     was = {str(each) for each in before[here == host]} - {_UNKNOWN}
     return f"{host} (was {was.pop()})" if len(was) == 1 and was != {host} else host
 

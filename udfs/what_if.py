@@ -1,4 +1,4 @@
-"""The what-if simulation of one unit, callable without Spark.
+"""The what-if simulation of one unit, without Spark.
 
 Rows of rank_steps in, rows of the result tables out: `simulate_job(rows, manifest)["job_slowdown"]`.
 """
@@ -67,7 +67,7 @@ def simulate_job(
 
 
 def _refused(refused: Refused, facts: Row, settings: SimulationSettings) -> dict[str, pa.Table]:
-    """Return the result tables of a unit that is not replayed."""
+    """Return the result tables of a unit that cannot be replayed."""
     return empty_results(job_row(facts, settings.text, refused.status, refused.detail) | refused.left_out)
 
 
@@ -135,7 +135,7 @@ def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> 
 
 
 def _gap(found: WhatIf, rows: ReplayedRows) -> str | None:
-    """Find where no op runs in steps that take longer than their replay; None if no gap explains that."""
+    """Find where no op runs in steps that take longer than their replay; None if no gap explains the time."""
     recorded = found.recorded
     gap = gap_of(recorded.gaps, recorded.actual_s, found.times.recorded)
     if gap is None:
@@ -169,7 +169,7 @@ def _what_is_unknown(clocks: Clocks, rows: ReplayedRows) -> str:
 
 @contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Pause garbage collection within a block: the objects have no cycles, and collections cause outliers."""
+    """Pause garbage collection within a block, because the objects have no cycles and pauses are long."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Run all benchmarks (`make bench`); with --write-baseline, save the results for later comparison.
+"""Run all benchmarks (`make bench`); with --write-baseline, also save the results as the new baseline.
 
 `python -m tests.benchmarks --against OTHER` compares the simulator alone with that of another checkout.
 """

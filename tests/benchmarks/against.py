@@ -1,4 +1,4 @@
-"""Compare CPU times of this checkout's simulator with those of other checkouts, on the same jobs.
+"""Compare the CPU times of this checkout's simulator with those of other checkouts, on the same jobs.
 
     python -m tests.benchmarks --against OTHER [OTHER ...]
 
@@ -44,7 +44,7 @@ def jobs() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
 
 
 def compare(others: list[Path]) -> None:
-    """Print one line per job, with and without diagnosis: milliseconds here, ratios to other checkouts."""
+    """Print one line per job, with and without diagnosis: times here and there [ms], and ratios of these."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as open_until_done:
         names = []
         for name, rank_steps, manifest in jobs():

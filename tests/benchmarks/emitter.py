@@ -1,4 +1,4 @@
-"""Measure what the emitter costs a training job, in host time: `python -m tests.benchmarks.emitter`.
+"""Measure how much host time the emitter costs a training job: `python -m tests.benchmarks.emitter`.
 
 In time of an op, and of a loop of realistic length whose ops wait as for a GPU; and in bytes on the disk.
 """
@@ -28,7 +28,7 @@ EVERY: Final = 10
 
 
 def cost_us(train: Callable[[int], None], steps: range) -> float:
-    """Median time that recording takes in a step, by the number of ops in the step. [us]"""
+    """Median time that recording takes in a step, divided by the number of ops in the step. [us]"""
     costs = []
     for number in steps:
         began = time.perf_counter_ns()
@@ -38,7 +38,7 @@ def cost_us(train: Callable[[int], None], steps: range) -> float:
 
 
 def ops_alone(writer: RankLogWriter) -> None:
-    """Print the cost of a recorded and an unrecorded op, for a recorder alone and for Megatron's timers."""
+    """Print what one op costs if recorded and if not, with a recorder alone and with Megatron's timers."""
     with Recorder(writer, every=1000, burst=STEPS) as recorder:
         timers = RankLogTimers(None, recorder)
 
@@ -68,7 +68,7 @@ def busy_s(step: Callable[[], None]) -> float:
 
 
 def loop_with_waits(writer: RankLogWriter) -> None:
-    """Print what a recorder that records one step in EVERY costs a loop whose ops wait for each other.
+    """Print what recording one step in EVERY costs a training loop whose ops wait for each other.
 
     Steps of both take turns, and medians count: the machine may be busy with other things.
     """
@@ -102,7 +102,7 @@ def loop_with_waits(writer: RankLogWriter) -> None:
 
 
 def main() -> None:
-    """Print all costs, and the size of one step's log line in bytes, plain and compressed."""
+    """Run the command: print all costs, and the bytes of a step's log line, plain and compressed."""
     with tempfile.TemporaryDirectory() as landing:
         ops_alone(RankLogWriter(landing, Run("j", "ops", dp_size=1), Rank(0, 0)))
         for is_packed in (False, True):

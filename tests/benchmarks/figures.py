@@ -26,7 +26,7 @@ BASELINE: Final = Path(__file__).with_name("baseline.json")
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure of a benchmark.
+    """One figure that a benchmark has measured.
 
     name     : what ran, on what.
     ops      : how many ops it worked on.
@@ -82,7 +82,7 @@ def yardstick_ms() -> float:
 
 
 def median_ms(work: Callable[[], object], repeats: int = REPEATS) -> tuple[float, float]:
-    """Median time of `work`, and of the yardstick that runs before each repeat of it. [ms]"""
+    """Median time of `work`, and of the yardstick that runs before each repetition of `work`. [ms]"""
     work()
     times, yards = [], []
     for _ in range(repeats):
@@ -140,7 +140,7 @@ class Peak:
         self.driver, self.together = max(self.driver, driver), max(self.together, jvm + workers + driver)
 
     def _sampled(self, process: psutil.Process) -> float:
-        """Return the highest resident memory of a process so far [MiB], and note its CPU time."""
+        """Return a process's highest resident memory so far [MiB], and keep its CPU time."""
         used = process.cpu_times()
         self.cpu_s[process.pid] = used.user + used.system
         found = _HIGHEST.search(Path(f"/proc/{process.pid}/status").read_text())
@@ -160,7 +160,7 @@ def _is_forking(child: psutil.Process, driver: int) -> bool:
 
 @contextmanager
 def watched(process: int | None = None) -> Iterator[Peak]:
-    """Sample the memory of a process and of its children in the background until the block ends."""
+    """In the background, sample the memory of a process and of its children until the block ends."""
     peak, done = Peak(process=process or getpid()), threading.Event()
 
     def watch() -> None:

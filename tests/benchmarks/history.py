@@ -51,7 +51,7 @@ def generate(landing: Path, days: int, jobs: int, ops: int) -> None:
 
 
 def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
-    """Measure each phase of a backfill, with planning and gates [s]; ratio: exponent of growth with days."""
+    """Time each phase of a backfill, planning and gates included [s]; ratio: exponent of growth with days."""
     before: tuple[int, float] | None = None
     for share in SHARES:
         shutil.rmtree(settings.paths.warehouse, ignore_errors=True)
@@ -71,7 +71,7 @@ def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterato
 
 
 def nights(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
-    """Time the last night in a warehouse of one day and in one of all days; ratio: second to first."""
+    """Time the last night after one day and after all days of history; ratio: second time to first."""
     other = {"warehouse": f"{settings.paths.warehouse}-of-a-day"}
     alone = settings.model_copy(update={"paths": settings.paths.model_copy(update=other)})
     day = first_days(all_days)[-1:]
@@ -92,7 +92,7 @@ def _night(spark: SparkSession, settings: Settings, day: Sequence[date]) -> Meas
 
 
 def queries(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
-    """Time every named query over the whole history, median of five runs; ratio: to the limit of 3 s."""
+    """Time every named query over the whole history, as median of five; ratio: to the limit of 3 s."""
     Warehouse(spark, settings.paths.warehouse).register_views()
     for name, query in QUERIES.items():
         seconds = []

@@ -41,7 +41,7 @@ SHAPE: Final = JobShape(dp_size=4, pp_size=4, microbatches=32, steps=40)
 
 
 def figures() -> Iterator[Figure]:
-    """Time a warm night's phases, its simulation and the kernel, as ratios to a UDF that does nothing."""
+    """Time a warm night's phases, its simulation and the kernel, in ratio to a UDF that does nothing."""
     root = Path(tempfile.mkdtemp(prefix="night-benchmark-"))
     try:
         ops = _generate(root / "landing")
@@ -91,7 +91,7 @@ def through_udf(
     function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: str | pa.Schema,
 ) -> None:
-    """Pass the rows that the simulation reads through a UDF whose output is dropped."""
+    """Send the rows that the simulation reads through a UDF, and drop its output."""
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     columns = schema if isinstance(schema, str) else from_arrow_schema(schema)
     tasks = _tasks(spark, settings, days, partitions)
@@ -99,7 +99,7 @@ def through_udf(
 
 
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read and count rows, and do nothing else with them."""
+    """Read and count the rows."""
     for task in tasks_in(batches):
         for unit in rows_of_units(*task):
             yield pa.RecordBatch.from_pydict({"rows": pa.array([unit.rows.num_rows], pa.int64())})

@@ -42,7 +42,7 @@ GENERATED: Final = {
 
 
 def figures() -> Iterator[Figure]:
-    """Time each trace, without and with diagnosis, as a ratio to the yardstick measured beside it."""
+    """Time each trace without and with diagnosis, in ratio to the yardstick that is measured beside it."""
     for name, rank_steps, manifest in traces():
         ops = len(rank_steps["op"].combine_chunks().values)
         for what, settings in (("simulate_job", SIMULATED_ALONE), ("with diagnosis", SimulationSettings())):
@@ -51,7 +51,7 @@ def figures() -> Iterator[Figure]:
 
 
 def traces() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
-    """Return published and generated traces, with rows in the order of the stored table."""
+    """Return published and generated traces, with rows in the order of the stored tables."""
     for name in published.NAMES:
         yield name, published.rank_steps(TRACES, name), published.manifest(TRACES, name)
     for name, shape in GENERATED.items():
@@ -66,7 +66,7 @@ def generated(shape: JobShape) -> tuple[pa.Table, dict[str, Any]]:
 
 
 def growth() -> Iterator[Figure]:
-    """Measure time per op at 0.5, 5 and 50 million ops, for more steps or dp ranks, and the peak memory."""
+    """Measure time per op at 0.5, 5 and 50 million ops, of more steps or more dp ranks, and peak memory."""
     base, manifest = generated(BASE)
     for axis in ("step", "dp_rank"):
         took: dict[int, float] = {}
@@ -86,7 +86,7 @@ def growth() -> Iterator[Figure]:
 def multiplied(
     rows: pa.Table, manifest: dict[str, Any], axis: str, times: int
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """Copy a job to more steps or dp ranks; rows are ordered by (pp_rank, step, dp_rank), in one chunk."""
+    """Copy a job to more steps or dp ranks; rows are in one chunk, ordered by (pp_rank, step, dp_rank)."""
     stages, width = manifest["pp_size"], manifest["dp_size"]
     per_stage = rows.num_rows // stages
     copies = [_shifted(rows, axis, number, width, manifest["world_size"]) for number in range(times)]
@@ -101,7 +101,7 @@ def multiplied(
 
 
 def _shifted(rows: pa.Table, axis: str, number: int, width: int, ranks: int) -> pa.Table:
-    """One copy of the job with later step numbers or with further dp ranks."""
+    """Return one copy of the job with later step numbers, or with other dp ranks."""
     shifts = {"step": {"step": 1_000_000}, "dp_rank": {"dp_rank": width, "rank": ranks}}[axis]
     for name, shift in shifts.items():
         values = rows[name].to_numpy() + np.int32(shift * number)
@@ -110,7 +110,7 @@ def _shifted(rows: pa.Table, axis: str, number: int, width: int, ranks: int) -> 
 
 
 def _large(base: pa.Table, manifest: dict[str, Any]) -> Figure:
-    """Simulate a job of 20 million ops by the UDF in a separate process, which reports its peak memory."""
+    """Simulate a job of 20 million ops by the UDF, in a separate process that reports its peak memory."""
     rows, facts = multiplied(base, manifest, "step", LARGE_TIMES)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.arrow"
@@ -137,7 +137,7 @@ def peak_mib() -> float:
 
 
 def large_unit(path: str, manifest: str) -> None:
-    """Simulate one unit as Spark's Python workers do; print its time, the yardstick and peak memory."""
+    """Simulate one unit as Spark's Python workers do; print its time, the yardstick's, and peak memory."""
     started = time.perf_counter()
     with pa.ipc.open_file(path) as file:
         rows = file.read_all().select(SIMULATED_COLUMNS)

@@ -1,4 +1,4 @@
-"""Time commands over a folder, a store, and a store that answers 20 ms later; count their requests.
+"""Time commands over a folder, a store, and a store whose answers take 20 ms more; count their requests.
 
 `python -m tests.benchmarks.stores` runs the demo's nights and what people do upon them, `--units 500` a night
 of that many tiny units repeatedly. `--requests FILE` keeps every request, to see what they are for.
@@ -38,7 +38,7 @@ _HEAD: Final = "| command | where | s | CPU s | requests | logs | driver MB | JV
 
 @dataclass(frozen=True)
 class Place:
-    """Paths of a landing and a warehouse, and the settings with which a command reaches them."""
+    """Where a landing and a warehouse are, and the settings by which a command reaches them."""
 
     name: str
     root: str

@@ -1,4 +1,4 @@
-"""Simulate jobs with the code of the checkout on PYTHONPATH; `tests.benchmarks.against` starts it.
+"""Simulate jobs by the checkout that is on PYTHONPATH, as tests.benchmarks.against asks.
 
 Reads lines "NAME 0" or "NAME 1", with diagnosis, and answers each with the CPU time that simulate_job took.
 Imports nothing of the tests: another checkout may have other ones.
@@ -15,7 +15,7 @@ from udfs.what_if import SimulationSettings, simulate_job
 
 
 def answer(folder: Path) -> None:
-    """Read job names from standard input; simulate each job and print its CPU time. [s]"""
+    """Read names of jobs from standard input; simulate each job, and print its CPU time. [s]"""
     jobs = {}
     for path in folder.glob("*.arrow"):
         with pa.ipc.open_file(path) as file:

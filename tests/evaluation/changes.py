@@ -1,4 +1,4 @@
-"""Evaluate `straggler changes` on jobs of many days, of which some get a fault on some day.
+"""Evaluate `straggler changes` on jobs of many days; some of these jobs get a fault on one of the days.
 
 `python -m tests.evaluation.changes --seed S` prints the tables. Each day has draws of its own, and GPUs whose
 speeds are drawn anew. The truth of a fault is the very same days without it. Seeds 0 to 99,999 are for
@@ -35,7 +35,7 @@ OF_DAY: Final = 2**32
 
 
 def steady(seed: int, days: int, most_ops: int) -> Row | None:
-    """Count reported changes of a job without any fault; None if a day is not analysed."""
+    """Count the changes that are reported for a job without any fault; None if a day is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     plan = replace(plan, mechanisms=[_always(each) for each in plan.mechanisms])
     points = _points([plan] * days, seed)
@@ -54,7 +54,7 @@ def steady(seed: int, days: int, most_ops: int) -> Row | None:
 
 
 def meets(seed: int, days: int, most_ops: int) -> Row | None:
-    """Report how well the day on which a fault begins is found; None if no fault is drawn or not analysed."""
+    """Report how exactly a fault's first day is found; None without a fault, or with a day unanalysed."""
     plan = sample_job(seed, most_ops=most_ops)
     faults = [_always(each) for each in plan.mechanisms if each.cause is not None]
     if not faults:
@@ -110,7 +110,7 @@ def _named(found: Sequence[Change]) -> str:
 
 
 def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
-    """Tables of false alarms and of how well faults are found."""
+    """Tables of false alarms, and of how many faults are found and on which day."""
     alarms = {
         "jobs": len(quiet),
         **{f"{name} [%]": 100 * quiet[name].mean() for name in ("step time", "lost", "a cause")},
@@ -147,7 +147,7 @@ def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Evaluate the detection of changes."""
+    """Run the command line: evaluate how well changes are found."""
     how = {"days": args.days, "most_ops": args.most_ops}
     judged, last = zip(
         *(drawn(partial(judge, **how), args.seed, args.jobs) for judge in (steady, meets)), strict=True

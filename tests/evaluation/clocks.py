@@ -1,4 +1,4 @@
-"""Evaluate the correction of clocks: the same jobs with wrong clocks and with right clocks.
+"""Evaluate the correction of clocks on jobs that are simulated with wrong clocks and with right clocks.
 
 `python -m tests.evaluation.clocks --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
 1,000,000 on are kept for evaluation.
@@ -36,7 +36,7 @@ WRONG: Final = 5e-3
 
 @dataclass(frozen=True)
 class Answer:
-    """Results of one unit; the slowdown is nan if the unit was not analysed."""
+    """Results of one unit; its slowdown is nan if the unit was not analysed."""
 
     status: str
     slowdown: float
@@ -140,7 +140,7 @@ def summary(rows: pd.DataFrame) -> Mapping[str, float]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Evaluate the correction of clocks."""
+    """Run the command line: evaluate the correction of clocks."""
     judged: list[Row] = []
     seed = args.seed
     while len(judged) < args.jobs:

@@ -1,4 +1,4 @@
-"""Evaluate intervals of savings: a tenth of a day's steps is logged, and the truth covers all steps.
+"""Evaluate intervals of savings: a tenth of a day's steps is logged, and the true saving is over all steps.
 
 `python -m tests.evaluation.coverage --seed S` prints the tables. Each job has one fault, of any size and
 window, and the nuisances of sampled jobs. Its log has every tenth step, steps drawn at random, or bursts of
@@ -49,7 +49,7 @@ DESIGNS: Final = ("even", "random", "bursts")
 
 
 def judge(of: str, seed: int, part: int) -> Row | None:
-    """Judge the interval of a job with a fault of this class; None if not analysed or the cause not named."""
+    """Judge the interval of a job with a fault of this class; None if not analysed or its cause not named."""
     rng = child_rng(seed, of)
     shape = _shape(rng)
     setting = Setting(shape, sample_workload(seed, shape), DAY, own_hosts(shape, JobIdentity()))
@@ -93,7 +93,7 @@ def _shape(rng: np.random.Generator) -> JobShape:
 
 
 def _fault(of: str, rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a fault of a class; None if the layout allows none or the fault's cause is of another class."""
+    """Draw a fault of a class; None if the layout allows none, or if the fault's cause has another class."""
     fault = FAULTS[CLASSES[of]](rng, setting)
     is_wanted = isinstance(fault, SickHost) == (of == "host")
     return fault if is_wanted else None
@@ -109,7 +109,7 @@ def _logged(design: str, rng: np.random.Generator, part: int) -> list[int]:
 
 
 def tables(judged: pd.DataFrame) -> list[Section]:
-    """Tables of how often intervals contain the truth, by class, by logged steps, and for sums."""
+    """Tables of how often intervals contain the true saving, by class, by logged steps, and for sums."""
     columns = {
         "jobs": ("seed", "size"),
         "inside [%]": ("inside", percent),
@@ -163,14 +163,14 @@ def sums(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def _groups(jobs: int) -> NDArray[np.int64]:
-    """Assign jobs at random to sums, one job from each round; shape (sum, job)."""
+    """Assign jobs to sums at random, so that each sum has one job of each round; shape (sum, job)."""
     rng, whole = np.random.default_rng(jobs), jobs // TOGETHER * TOGETHER
     rounds = [rng.permutation(jobs)[:whole].reshape(-1, TOGETHER) for _ in range(ROUNDS)]
     return np.concatenate(rounds)
 
 
 def student_squared(few: pd.Series) -> pd.Series:
-    """Square of Student's 95 % quantile for 1 / few degrees of freedom, as the SQL of sums computes it."""
+    """Square of Student's 95 % quantile for 1 / few degrees of freedom, by the formula in the SQL of sums."""
     a, b, c, d = STUDENT
     return a + b * few / (1 - c * few + d * few**2)
 

@@ -1,4 +1,4 @@
-"""Evaluate what an engineer saves who follows the drain and mitigation lists, or fix_first, every morning.
+"""Evaluate what is saved by following the lists of drain and mitigations, or of fix_first, every morning.
 
 `python -m tests.evaluation.decisions --seed S` prints the tables. Each morning an engineer may drain some
 hosts, and change some jobs. All have the same fleet, and do the same where they choose the same: what drains
@@ -108,7 +108,7 @@ def _chosen(
 
 
 def changed(job: FleetJob, row: Mapping[str, Any]) -> FleetJob:
-    """Return a job with a mitigation in place of the fault it treats; unchanged if it has no such fault."""
+    """Return a job with a mitigation in place of the fault that it treats; unchanged without such a fault."""
     mitigation, mechanisms = row["mitigation"], job.plan.mechanisms
     of_cause = [each for each in mechanisms if each.cause == CAUSE_OF[mitigation]]
     if not of_cause:
@@ -125,12 +125,12 @@ def changed(job: FleetJob, row: Mapping[str, Any]) -> FleetJob:
 
 
 def judged(world: World, most: Mornings) -> dict[str, Course]:
-    """Run each policy on the same fleet."""
+    """Run each policy on equal copies of one fleet."""
     return {name: follow(world, policy, most) for name, policy in POLICIES.items()}
 
 
 def tables(found: Mapping[str, Course]) -> list[Section]:
-    """Tables of GPU-hours by policy, and of the changes made to jobs."""
+    """Tables of the GPU-hours of a fleet under each policy, and of the changes that were made to its jobs."""
     rows = [
         {
             "policy": name,
@@ -167,7 +167,7 @@ def tables(found: Mapping[str, Course]) -> list[Section]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Measure the GPU-hours that each list saves a generated fleet when it is followed every morning."""
+    """Run the command line: measure how many GPU-hours are saved by following each list every morning."""
     world = World(args.seed, args.jobs, args.days, args.most_ops)
     gpu_hours = sum(24 * job.shape.world_size * len(job.days) for job in world.fleet.jobs)
     heading = (

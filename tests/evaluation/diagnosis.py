@@ -1,4 +1,4 @@
-"""Evaluate the diagnosis on generated jobs with known truth, and on faults injected into published traces.
+"""Evaluate the diagnosis on generated jobs with known causes, and on published traces with injected faults.
 
 Seeds 0 to 99,999 are for tuning. Seeds from 1,000,000 on are reserved for evaluation: a change of the
 diagnosis must not look at their single jobs.
@@ -92,7 +92,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate(args: Arguments, traces: Sequence[Path], diagnose: Diagnose) -> Evaluated:
-    """Judge generated jobs as the arguments request, and faults injected into published traces.
+    """Judge as many generated jobs as the arguments ask for, and published traces with injected faults.
 
     The same seeds give the same answers, whatever the number of processes.
 
@@ -121,7 +121,7 @@ def _judge(task: tuple[int, Variant], diagnose: Diagnose, most_ops: int) -> list
 
 
 def heading(found: Evaluated, args: Arguments) -> str:
-    """State which seeds were used, and whether for tuning or for reporting."""
+    """State which seeds were used, and whether they serve for tuning or for reporting."""
     last = args.seed + args.jobs - 1
     last_used = max([last, *found.healthy.seed])
     used = f"{args.jobs} generated jobs of seeds {args.seed} to {last}"

@@ -1,4 +1,4 @@
-"""Evaluate `straggler diff` on pairs of equal runs, and on pairs of which one run has a fault.
+"""Evaluate `straggler diff` on pairs of equal runs, and on pairs in which only one run has a fault.
 
 `python -m tests.evaluation.differences --seed S` prints the tables. Two equal runs have the same plan and
 other draws. A slower run has one fault more than the other; the truth is the very same run without it. Seeds
@@ -63,7 +63,7 @@ def equal(seed: int, most_ops: int, confidence: float) -> Row | None:
 
 
 def slower(seed: int, most_ops: int, confidence: float) -> Row | None:
-    """Compare a run with the same run plus a fault; None if no fault is drawn or a run is not analysed."""
+    """Compare a run with itself plus a fault; None if no fault is drawn or a run is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     faults = [each for each in plan.mechanisms if each.cause is not None]
     if not faults:
@@ -92,7 +92,7 @@ def slower(seed: int, most_ops: int, confidence: float) -> Row | None:
 
 
 def _true(plan: JobPlan) -> float:
-    """True slowdown of a run by a fault, as a share of its step time without the fault."""
+    """True slowdown by the fault, as a share of the run's step time without the fault."""
     simulation = Simulation(plan)
     with_it, without = (simulation.step_us(simulation.timeline(each)).mean() for each in ((), {0}))
     return float(with_it / without) - 1
@@ -125,7 +125,7 @@ def _largest(parts: Sequence[Part]) -> str:
 
 
 def _of_ops(found: Found, fault: Mechanism) -> bool | None:
-    """Return whether the largest part lies on the fault's stage; None for a link or a fault without stage."""
+    """Return whether the fault's stage has the largest part; None for a link or a fault without a stage."""
     stage = None if fault.cause == "communication" else getattr(fault, "pp_rank", None)
     stages = [part for part in found.parts if part.of == "stage"]
     return None if stage is None or not stages else _largest(stages) == f"stage {stage}"

@@ -1,4 +1,4 @@
-"""Evaluate the view drain on generated fleets, against simpler lists and chance.
+"""Evaluate the view drain on generated fleets, in comparison with simpler lists and with chance.
 
 `python -m tests.evaluation.drain --seed S` prints the tables. Hosts of generated jobs are slow for one to
 three days, for weeks, or again and again. Each morning a policy may drain some hosts: healthy spares serve
@@ -33,7 +33,7 @@ STATES: Final = "SELECT host, state, probability, expected_gpu_hours, expected_l
 
 
 def follow(world: World, name: str, most: int | Mapping[int, int], rng: np.random.Generator) -> Course:
-    """Each morning, drain the first hosts of a list that are still in use.
+    """Each morning, drain the first hosts of a list, unless they were drained before.
 
     name : of LISTS; else hosts are drawn
     most : how many each morning, or by day; of other days none
@@ -58,7 +58,7 @@ def follow(world: World, name: str, most: int | Mapping[int, int], rng: np.rando
 
 
 def _predicted(course: Course, day: int) -> Rows:
-    """Expected losses of hosts beside their true cost if no host is drained from now on."""
+    """Expected losses by hosts, and what these hosts truly cost if no host is drained from now on."""
     world, found = course.world, []
     jobs = {host: job for job in course.jobs.values() for host in job.hosts}
     ahead = range(day + 1, day + 1 + TERMS.days)
@@ -83,7 +83,7 @@ def _predicted(course: Course, day: int) -> Rows:
 
 
 def judged(world: World, most: int, seed: int) -> dict[str, Course]:
-    """Run each policy on the same fleet."""
+    """Run each policy on equal copies of one fleet."""
     own = follow(world, "drain", most, child_rng(seed, "own"))
     as_many = Counter(since - 1 for since in own.drained.values())
     return {
@@ -96,7 +96,7 @@ def judged(world: World, most: int, seed: int) -> dict[str, Course]:
 
 
 def tables(found: Mapping[int, Mapping[str, Course]]) -> list[Section]:
-    """Tables of GPU-hours by policy and fleet, and of expected against true savings."""
+    """Tables of GPU-hours by policy and fleet, and of expected savings beside true ones."""
     rows = pd.DataFrame(
         {"policy": name, "fleet": seed, "drains": len(course.drained), "false drains": course.false,
          "returned": course.returned, "cost": course.cost, "net": course.returned - course.cost}

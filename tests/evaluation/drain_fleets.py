@@ -1,4 +1,4 @@
-"""Generated fleets whose hosts are slow for a while; draining and changing jobs alters later days.
+"""Generated fleets with hosts that are slow for a while; later days depend on drained hosts and changed jobs.
 
 The noise of a job repeats after a few days. So units that run alike are simulated once, and a fleet of many
 jobs over many days is cheap.
@@ -59,13 +59,13 @@ class Unit:
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """Key of everything that a unit's results depend on."""
+        """Key of all facts on which a unit's results depend."""
         identity = self.plan.identity
         return identity.job_id, self.plan.seed, tuple(self.plan.mechanisms), identity.hosts
 
 
 class World:
-    """One fleet under any actions; units with equal content are simulated only once."""
+    """A fleet that takes any actions; units of equal content are simulated only once."""
 
     def __init__(self, seed: int, jobs: int, days: int, most_ops: int) -> None:
         self.days = days
@@ -163,7 +163,7 @@ def layers_of(plan: JobPlan, rng: np.random.Generator) -> Sequence[float]:
 
 
 def _is_asked(plan: JobPlan) -> bool:
-    """Return whether a job has several hosts and results, and no worker that spans two hosts."""
+    """Return whether a job has several hosts, has results, and has no worker on two hosts."""
     shape = plan.shape
     is_on_one = shape.tp_size * shape.cp_size <= GPUS_PER_HOST
     return is_on_one and shape.hosts >= LEAST_HOSTS and shape.steps >= LEAST_STEPS and not plan.lost_ranks
@@ -189,7 +189,7 @@ def _spells(host: str, days: int, rng: np.random.Generator) -> list[SickSpell]:
 
 
 class Warehouse:
-    """Tables of the days so far with their views; only the tables in ASKED have rows."""
+    """Tables of all days so far, with their views; only the tables in ASKED have rows."""
 
     def __init__(self) -> None:
         self._connection = duckdb.connect(":memory:")

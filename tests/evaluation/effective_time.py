@@ -1,4 +1,4 @@
-"""Evaluate effective time on generated runs that start, save checkpoints, fail and continue.
+"""Evaluate effective time on generated runs, which start, save checkpoints, fail and continue.
 
 `python -m tests.evaluation.effective_time --seed S` prints the tables. Only some steps of a run are recorded,
 in bursts, so that the errors contain that of the sample. Seeds 0 to 99,999 are for tuning, those from
@@ -45,7 +45,7 @@ _WORST: Final = ("failures", "silent", "steps", "true_ettr", "error_ettr", "erro
 
 
 def draw_habits(rng: np.random.Generator, steps: int, step_s: float) -> RunHabits:
-    """Draw how often a run starts, saves and fails, scaled to its `steps` of `step_s` each."""
+    """Draw how often a run starts, saves and fails, in proportion to its `steps` of `step_s` each."""
     whole_s = steps * step_s
     return RunHabits(
         startup_s=whole_s * rng.uniform(0.005, 0.05),
@@ -62,7 +62,7 @@ def draw_habits(rng: np.random.Generator, steps: int, step_s: float) -> RunHabit
 
 
 def judge(seed: int, most_ops: int = 10_000) -> Row:
-    """Draw a run; return its status, and for each part its true share of the GPU-hours and the error."""
+    """Draw a run; return its status, and the true share and the error of each part of its GPU-hours."""
     drawn = sample_job(seed, days=BURSTS_APART, most_ops=most_ops)
     steps = drawn.shape.steps * BURSTS_APART
     simulation = Simulation(replace(drawn, shape=replace(drawn.shape, steps=steps)))
@@ -100,7 +100,7 @@ def judge(seed: int, most_ops: int = 10_000) -> Row:
 
 
 def _split(simulation: Simulation, step_s: Floats) -> dict[str, float]:
-    """Time of all steps once without any cause, and the time that stragglers and late starts add. [s]"""
+    """Time of all steps, each run once, without any cause; and what stragglers and late starts add. [s]"""
     late = simulation.places_of({"launch_delay"})
     causes = simulation.places_of(FIXABLE_CAUSES)
     fixed_s, punctual_s = (
@@ -116,13 +116,13 @@ def _split(simulation: Simulation, step_s: Floats) -> dict[str, float]:
 
 
 def _sampled(rank_steps: pa.Table, plan: JobPlan) -> pa.Table:
-    """Rows of the recorded steps: every BURSTS_APART-th burst is recorded."""
+    """Rows of the recorded steps, which are those of every BURSTS_APART-th burst."""
     numbers = [number for step, number in enumerate(plan.step_numbers) if step // BURST % BURSTS_APART == 0]
     return rank_steps.filter(pc.is_in(rank_steps["step"], pa.array(numbers, pa.int64())))
 
 
 def by_part(judged: pd.DataFrame) -> pd.DataFrame:
-    """One row for ETTR and one per part of the GPU-hours: its true share, and the errors of that share."""
+    """One row for ETTR and for each part of the GPU-hours, with its true share and its errors."""
     rows = []
     for name in ("ettr", *PARTS, FIXED):
         error = 100 * judged[f"error_{name}"]

@@ -13,7 +13,7 @@ from jobs.synthetic.simulation import child_rng
 
 @dataclass(frozen=True)
 class Exchanged(PackedSequences):
-    """The same sequences after dp ranks have exchanged whole microbatches within each step.
+    """The same sequences after dp ranks have exchanged some microbatches within each step.
 
     experts : how the router loads experts with their tokens, which move with them; None: evenly
     seed    : of the job
@@ -37,7 +37,7 @@ class Exchanged(PackedSequences):
     def _move_experts(
         self, experts: ExpertImbalance, conditions: Conditions, order: NDArray[np.int64]
     ) -> None:
-        """Move each microbatch's load on experts to the place that the microbatch has now."""
+        """Move the expert load of each microbatch to the place at which the microbatch runs now."""
         place, alone = conditions.place, Conditions(conditions.place, conditions.workload)
         experts.change(alone, child_rng(self.seed, f"{type(experts).__name__} 0"))
         for chunk in np.unique(place.chunk[place.computes]):

@@ -1,4 +1,4 @@
-"""Evaluate exposed communication against reruns of the same jobs with the communication at zero duration.
+"""Evaluate exposed communication by reruns of the same jobs in which communication takes no time.
 
 `python -m tests.evaluation.exposed --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
 1,000,000 on are kept for evaluation.
@@ -34,7 +34,7 @@ NOTE: Final = "The table shows errors of exposed_s, in per cent of the recorded 
 
 
 def judge(seed: int, most_ops: int = 15_000) -> list[Row]:
-    """Compare each row of a drawn job with a rerun without the row's ops; no rows if it is not analysed."""
+    """Compare each row of a drawn job with a rerun without the row's ops; no rows for a job not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     simulation = Simulation(plan)
     job = recorded_job(simulation)
@@ -70,20 +70,20 @@ def _true_s(simulation: Simulation, op_type: str, pp_rank: int) -> float:
 
 
 def true_exposed_s(simulation: Simulation, rows: Rows) -> float:
-    """Ground truth: mean step time minus that of a rerun with some ops at zero duration. [s]"""
+    """True exposed time: mean step time minus that of a rerun in which these ops take no time. [s]"""
     whole, without = (simulation.timeline(), timeline_in_no_time(simulation, rows))
     return float((simulation.step_us(whole) - simulation.step_us(without)).mean()) / 1e6
 
 
 def timeline_in_no_time(simulation: Simulation, rows: Rows) -> Timeline:
-    """Rerun a job as it ran, with some of its ops at zero duration."""
+    """Run a job again as it ran, but with some of its ops in no time."""
     busy_us, delay_us = simulation.times_us()
     busy_us[rows] = 0.0
     return simulation._events.run(busy_us, delay_us)
 
 
 def by(judged: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """Errors grouped by the values of some columns."""
+    """Return the errors, grouped by the values of some columns."""
     sized = judged.assign(size=judged.error.abs())
     columns_of = {
         "rows": ("error", "size"),

@@ -1,4 +1,4 @@
-"""Substitutes for the diagnosis that return results chosen by a test."""
+"""Replacements for the diagnosis that return what a test wants."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

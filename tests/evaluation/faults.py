@@ -1,4 +1,4 @@
-"""Test assumptions about hosts that fail again: the prior of drain, and the test of host_record.
+"""Test what drain and host_record assume about hosts that fail again, on a log of faults.
 
 `python -m tests.evaluation.faults --log fault_trace.json` reads a list of events, each with node_id,
 event_time in days, and event_type fault_start or fault_end. The public one has 584 faults of 400 hosts over
@@ -30,7 +30,7 @@ FIRST: Final = date(2026, 1, 1)
 
 
 class Fault(NamedTuple):
-    """One fault of a host, in days since the log began; a start while the host is down is not a new fault."""
+    """One fault of a host, in days since the log began; it includes faults that begin during this one."""
 
     host: str
     start: float
@@ -38,7 +38,7 @@ class Fault(NamedTuple):
 
 
 class Quiet(NamedTuple):
-    """How long a host was up after its n-th fault, and whether a new fault ended that time."""
+    """How long a host stayed up after its n-th fault, and whether a new fault ended that time."""
 
     faults: int
     days: float
@@ -63,7 +63,7 @@ def read(path: Path) -> list[Fault]:
 
 
 def quiet_times(faults: Sequence[Fault], until: float) -> Iterator[Quiet]:
-    """Return how long hosts were up after each repair."""
+    """Return how long each host stayed up after each of its repairs."""
     for place, fault in enumerate(faults):
         number = sum(each.host == fault.host for each in faults[: place + 1])
         following = faults[place + 1] if place + 1 < len(faults) else None
@@ -74,7 +74,7 @@ def quiet_times(faults: Sequence[Fault], until: float) -> Iterator[Quiet]:
 
 
 def chances(times: Sequence[Quiet]) -> pd.DataFrame:
-    """Daily probability of the next fault, by earlier faults and days since the repair."""
+    """Daily probability of another fault, by number of earlier faults and days since the last repair."""
     rows = []
     for name, is_meant in (("one", lambda n: n == 1), ("more", lambda n: n > 1), ("any", lambda _: True)):
         chosen = [each for each in times if is_meant(each.faults)]
@@ -88,7 +88,7 @@ def chances(times: Sequence[Quiet]) -> pd.DataFrame:
 
 
 def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> set[str]:
-    """Hosts that host_record finds slow beyond chance, if a week is a job whose failing hosts are slow."""
+    """Hosts that host_record finds slow beyond chance, if a week is a job in which failing hosts are slow."""
     slow = {(int(each.start // WEEK), each.host) for each in faults}
     struck = sorted({week for week, _ in slow if week < weeks})
     rows = [
@@ -103,7 +103,7 @@ def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> 
 
 
 def recurrence(faults: Sequence[Fault], hosts: int, until: float, draws: int, seed: int) -> pd.DataFrame:
-    """Hosts that the test names in the whole log and in its first half, and its rate of false names."""
+    """Hosts named on the whole log and its first half, and the share of random logs in which any is named."""
     names = sorted({each.host for each in faults})
     names += [f"never {number}" for number in range(hosts - len(names))]
     rng, rows = np.random.default_rng(seed), []
@@ -124,7 +124,7 @@ def _moved(faults: Sequence[Fault], hosts: Sequence[str]) -> list[Fault]:
 
 
 def later(faults: Sequence[Fault], hosts: int, until: float) -> pd.DataFrame:
-    """Faults in the second half of the log, by faults in the first half."""
+    """Number of faults in the second half of the log, by number of faults in the first half."""
     early, late = (
         pd.Series([each.host for each in faults if (each.start < until / 2) == is_early]).value_counts()
         for is_early in (True, False)

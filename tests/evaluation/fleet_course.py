@@ -1,4 +1,4 @@
-"""Simulate a fleet day by day while hosts are drained and jobs are changed."""
+"""Simulate a fleet day by day; hosts are drained and jobs are changed between days."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -12,7 +12,7 @@ TERMS: Final = DrainTerms()
 
 @dataclass
 class Course:
-    """A fleet under a policy, with savings and costs of its actions. [GPU-hours]
+    """A fleet under a policy, with the savings and the costs of the policy's actions. [GPU-hours]
 
     returned : by drains, and by changes of jobs
     drained, changed : hosts, and jobs with what was done, by the first day on which that holds
@@ -34,7 +34,7 @@ class Course:
         self.jobs = {job.job_id: job for job in self.world.fleet.jobs}
 
     def run(self, day: int) -> list[FleetJob]:
-        """Simulate a day: count savings, append rows, and return the jobs that ran."""
+        """Simulate a day: count what was saved, append rows to the tables, and return the jobs that ran."""
         world, serving = self.world, [job for job in self.jobs.values() if day in job.days]
         found = [world.results(job, day) for job in serving]
         self.warehouse.add({name: [each[name] for each in found] for name in ASKED} if found else {})

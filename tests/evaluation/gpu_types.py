@@ -1,4 +1,4 @@
-"""Evaluate the cost of mixed GPU types on generated jobs, beside the same jobs with equal GPUs.
+"""Evaluate the cost of mixed GPU types on generated jobs, and on the same jobs with equally fast GPUs.
 
 python -m tests.evaluation.gpu_types --jobs 200 --seed 5000
 """
@@ -28,7 +28,7 @@ MOST_OPS = 60_000
 
 
 class Judged(NamedTuple):
-    """One evaluated job: the truth, the result, and the errors of the result's figures.
+    """One evaluated job: the true figures, the figures found, and the errors of these.
 
     true, found, flag : by cause; share of T_actual, whether it was said to hold, why not to trust it
     saved_error       : of mixed_hardware's time_saved_fraction
@@ -55,7 +55,7 @@ def jobs(count: int, seed: int) -> Iterator[JobPlan]:
 
 
 def judge(plan: JobPlan) -> Judged | None:
-    """Analyse a job with mixed GPU types; None if not analysed, or if fewer than two types are replayed."""
+    """Analyse a job with mixed GPU types; None if it is not analysed, or under two types are replayed."""
     simulation = Simulation(plan)
     job = recorded_job(simulation)
     found = simulate_job(job.rank_steps, job.manifest)
@@ -98,7 +98,7 @@ def _factor_errors(types: dict[str, dict[str, Any]], mixed: MixedTypes) -> list[
 
 
 def alike(plan: JobPlan) -> JobPlan:
-    """The same job with the stated GPU types, all equally fast."""
+    """Return the same job with the stated GPU types, of which all are equally fast."""
     *others, mixed = plan.mechanisms
     assert isinstance(mixed, MixedTypes)
     equal = MixedTypes(mixed.types, dict.fromkeys(mixed.factors, (1.0, 1.0)))

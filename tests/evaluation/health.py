@@ -1,4 +1,4 @@
-"""Evaluate explanations by health checks on fleets whose hosts become sick, with and without reports.
+"""Evaluate how health checks explain slow hosts, on fleets whose hosts become sick, reported or not.
 
 `python -m tests.evaluation.health --seed S` prints the tables. Jobs run, are recorded and simulated; health
 is written as lines, read, folded and put beside the culprits found. Seeds 0 to 99,999 are for tuning, those
@@ -44,7 +44,7 @@ _US: Final = timedelta(microseconds=1)
 
 
 class Spell(NamedTuple):
-    """The steps of a job in which a host is sick; `begins` is None if that was before the first step."""
+    """A host's sickness on one day; `begins` is None if the host was sick before the first step."""
 
     host: str
     log_date: date
@@ -90,7 +90,7 @@ def drawn_fleet(seed: int, days: int, jobs: int) -> Fleet:
 def _unit(
     rng: np.random.Generator, day: date, number: int, hosts: list[str]
 ) -> tuple[pa.Table, Spell | None]:
-    """Simulate one job on one day; return its causes and the period of sickness that it contains."""
+    """Simulate one job on one day; return its causes, and its host's sickness on that day if it has any."""
     seed, is_sick = int(rng.integers(1 << 30)), rng.random() < 0.5
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
     begins = midnight + timedelta(hours=rng.uniform(1, 12))
@@ -123,7 +123,7 @@ def _step_starts(rank_steps: pa.Table) -> dict[int, int]:
 
 
 def _telling(rng: np.random.Generator, spell: Spell) -> Iterator[bytes]:
-    """Lines of a sick host's failing check, which begins in one of three ways; none if it has no check."""
+    """Lines of a check that fails on a sick host, beginning in one of three ways; none without a check."""
     if spell.kind == "missing":
         return
     early_s = (
@@ -139,7 +139,7 @@ def _telling(rng: np.random.Generator, spell: Spell) -> Iterator[bytes]:
 def _unrelated(
     rng: np.random.Generator, day: date, host: str, lines: list[bytes]
 ) -> tuple[str, str, datetime]:
-    """Add failing checks that have nothing to do with slowness, as often as those that do."""
+    """Add checks that fail without any slowness, as often as those that fail with it."""
     check = str(rng.choice([*_TELLING, *_IDLE]))
     begin = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(hours=rng.uniform(0, 23.9))
     end = min(begin + timedelta(hours=float(np.exp(rng.uniform(-4, 2.5)))), _midnight_after(day))
@@ -150,7 +150,7 @@ def _unrelated(
 def _lines(
     rng: np.random.Generator, host: str, check: str, begin: datetime, end: datetime
 ) -> Iterator[bytes]:
-    """Events of a check: its start and end, only its start, samples, or ten events a second."""
+    """Lines for a failing check: its start and end, only its start, samples, or ten events a second."""
     way = rng.integers(4)
     if way == 0:
         states = [(begin, "starts"), (end, "ends")]
@@ -188,7 +188,7 @@ def _ingested(lines: list[bytes]) -> pa.Table:
 
 
 def judge(seed: int, days: int = 4, jobs: int = 6) -> tuple[list[Row], Row]:
-    """Draw a fleet; return a row for each culprit on a sick host, and counts of named checks."""
+    """Draw a fleet; return a row for each sick host, and how many checks are named, and how many wrongly."""
     fleet = drawn_fleet(seed, days, jobs)
     log_dates = sorted({spell.log_date for spell in fleet.spells})
     evidence = cause_evidence(by_day(fleet.health), fleet.causes, fleet.hosts, log_dates, 14).to_pylist()
@@ -228,7 +228,7 @@ def judge(seed: int, days: int = 4, jobs: int = 6) -> tuple[list[Row], Row]:
 
 
 def judged_fleets(first: int, fleets: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Recall by the way in which health checks begin, and precision over all fleets."""
+    """Recall by the way in which a check begins to fail, and precision over all fleets."""
     results = [judge(seed) for seed in range(first, first + fleets)]
     spells = pd.DataFrame([row for rows, _ in results for row in rows])
     found = spells[spells.is_found]

@@ -1,4 +1,4 @@
-"""Inject faults into recorded traces; a fault's cost is the change of step time that it alone causes.
+"""Inject faults into recorded traces; a fault costs what it alone changes in the step time.
 
 Faults whose fix keeps the work, imbalances of stages and of data, are put in without adding work: what some
 computes gain, the others lose. So a perfect fix gives back the step time before.
@@ -27,7 +27,7 @@ STRENGTHS: Final = 10
 
 @dataclass(frozen=True)
 class Struck:
-    """A recording with an injected fault; `cells` are the slow workers of a fault that slows workers."""
+    """A recording with an injected fault; `cells` are the workers that the fault slows, if it slows any."""
 
     recording: Recording
     cells: frozenset[Cell] = frozenset()
@@ -71,7 +71,7 @@ def slow_dp_rank(recording: Recording, excess: float, rng: np.random.Generator) 
 
 
 def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Multiply some microbatches by 1 + excess on all stages; shorten the step's others to compensate."""
+    """Multiply some microbatches by 1 + excess on all stages; shorten the step's others by the same total."""
     computes = recording.computes()
     numbers, of_compute = np.unique(recording.microbatch[computes], return_inverse=True)
     lanes = recording.duration_s.shape[1:]
@@ -83,7 +83,7 @@ def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Gener
 
 
 def longer_last_stage(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Multiply computes of the last stage by 1 + excess; shorten those of other stages to compensate."""
+    """Multiply computes of the last stage by 1 + excess, and shorten those of others by the same total."""
     del rng
     computes = recording.computes()
     is_last = recording.stage[computes] == recording.layout.pp_size - 1
@@ -93,7 +93,7 @@ def longer_last_stage(recording: Recording, excess: float, rng: np.random.Genera
 
 
 def pauses(recording: Recording, length: float, rng: np.random.Generator) -> Struck:
-    """In some steps, lengthen one forward-compute of one worker by `length` median forward-computes."""
+    """In some steps, one worker pauses in one forward-compute, for `length` median forward-computes."""
     forwards = recording.computes(ot.FORWARD_COMPUTE)
     duration_s = recording.duration_s.copy()
     for step in np.flatnonzero(_some_steps(recording, rng)):
@@ -103,7 +103,7 @@ def pauses(recording: Recording, length: float, rng: np.random.Generator) -> Str
 
 
 def slow_link(recording: Recording, extra: float, rng: np.random.Generator) -> Struck:
-    """Lengthen some forward transfers of one worker, at both ends, by `extra` median forward-computes."""
+    """Lengthen some forward transfers of a worker, at both ends, by `extra` median forward-computes."""
     layout = recording.layout
     dp_rank, pp_rank = int(rng.integers(layout.dp_size)), int(rng.integers(layout.pp_size - 1))
     duration_s = recording.duration_s.copy()
@@ -115,7 +115,7 @@ def slow_link(recording: Recording, extra: float, rng: np.random.Generator) -> S
 
 
 def late_data(recording: Recording, share: float, rng: np.random.Generator) -> Struck:
-    """In some steps, delay one dp rank's first forward-compute by a share of the mean step time."""
+    """In some steps, one dp rank starts its first forward-compute late, by a share of the mean step time."""
     first = recording.computes(ot.FORWARD_COMPUTE, stage=0)[0]
     dp_rank = int(rng.integers(recording.layout.dp_size))
     delay_s = recording.delay_s.copy()
@@ -154,7 +154,7 @@ def _some_steps(recording: Recording, rng: np.random.Generator) -> Mask:
 def _shifted(
     recording: Recording, computes: Ints, is_heavy: Mask, excess: float, axes: tuple[int, ...]
 ) -> Recording:
-    """Stretch the heavy computes and shrink the others by one factor, so that the sum over `axes` stays.
+    """Stretch the heavy computes and shrink all others by one factor, so that the sum over `axes` stays.
 
     is_heavy : shape (compute, step, dp_rank), as are the axes
     """

@@ -39,7 +39,7 @@ class DiagnosedJob:
 
     @property
     def asked(self) -> list[str]:
-        """Return the causes for which the diagnosis must have a row.
+        """Return the causes for which job_causes must have a row.
 
         A cause that only some logs can show is asked for only where there is an answer.
         """
@@ -51,7 +51,7 @@ class DiagnosedJob:
         return any(self.answer(cause)["flag"] is not None for cause in {*self.asked, *self.causes})
 
     def answer(self, cause: str) -> Row:
-        """Columns predicted, is_cause and flag; a cause without a row counts as no saving and no label."""
+        """The columns predicted, is_cause and flag; a cause without a row saves nothing and is not named."""
         row = self.causes.get(cause, {})
         saved = row.get("time_saved_fraction")
         return {
@@ -61,7 +61,7 @@ class DiagnosedJob:
         }
 
     def worst_cells(self, cause: str, dp_size: int, pp_size: int) -> frozenset[Cell]:
-        """Workers of the worst culprit, where null stands for all workers; empty if no culprit is named."""
+        """Workers of the worst culprit, where null means every rank or stage; empty if no culprit exists."""
         culprits = self.causes.get(cause, {}).get("culprits") or []
         below = [each for worst in culprits[:1] for each in worst.get("workers") or ()]
         if below:
@@ -75,7 +75,7 @@ class DiagnosedJob:
 
 
 def diagnosed(diagnose: Diagnose, rank_steps: pa.Table, manifest: Mapping[str, object]) -> DiagnosedJob:
-    """Diagnose a job; a refused trace counts as an answer without causes."""
+    """Diagnose a job; if its trace is refused, it counts as an answer without causes."""
     try:
         tables = diagnose(rank_steps, manifest)
     except TraceError:
@@ -95,7 +95,7 @@ FIGURES: Final = ("slowdown", "slow_worker_share", "last_stage_share", "forward_
 
 @dataclass(frozen=True)
 class Variant:
-    """A job as drawn, with some of its conditions changed.
+    """A job as drawn, but with some of its conditions changed.
 
     noise : standard deviation of the log of any op's time; None: as drawn
     steps : recorded steps; None: as drawn. Windows are then opened, because most begin after so few.
@@ -133,12 +133,12 @@ VARIANTS: Final = (
 def judge_job(
     seed: int, variant: Variant = USUAL, diagnose: Diagnose = simulate_job, most_ops: int = 150_000
 ) -> list[Row]:
-    """Draw a job and judge its diagnosis; most_ops : approximate upper limit of recorded ops."""
+    """Draw a job and judge its diagnosis; most_ops : about the largest number of recorded ops."""
     return judge_plan(variant.of(sample_job(seed, most_ops=most_ops)), variant.name, diagnose)
 
 
 def judge_plan(drawn: JobPlan, variant: str = USUAL.name, diagnose: Diagnose = simulate_job) -> list[Row]:
-    """Simulate and diagnose a job, and simulate it again without each cause.
+    """Simulate and diagnose a job, and simulate it again without each of its causes in turn.
 
     returns  : one row per cause, with what was predicted and what is true of it as fractions of the actual
                step time, and the job's own columns in each. is_detectable: False if a communication fault in
@@ -169,13 +169,13 @@ def judge_plan(drawn: JobPlan, variant: str = USUAL.name, diagnose: Diagnose = s
 
 
 def healthy_seeds(first: int, number: int) -> list[int]:
-    """Yield seeds from `first` on whose jobs have no fault."""
+    """Yield the seeds from `first` on that draw a job without a fault."""
     healthy: Iterator[int] = (seed for seed in count(first) if sample_job(seed).kind == "healthy")
     return list(islice(healthy, number))
 
 
 def is_hidden(mechanism: Mapping[str, Any], shape: JobShape) -> bool:
-    """Return whether a communication fault leaves no healthy transfers to compare with.
+    """Return whether a communication fault leaves no healthy transfers for comparison.
 
     So if it struck in all steps, and hit whole collectives of the dp ranks, or the only link.
     """
@@ -190,7 +190,7 @@ def _opened(mechanism: Mechanism) -> Mechanism:
 
 
 def _is_located(found: DiagnosedJob, truth: Truth, shape: JobShape) -> bool | None:
-    """Return whether all workers of the worst culprit belong to the costliest mechanism.
+    """Return whether all workers of the worst culprit have the fault that costs most.
 
     None if the slow workers of the job cost too little to be judged.
     """

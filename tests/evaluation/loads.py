@@ -1,4 +1,4 @@
-"""Evaluate the cause data_loading on jobs that record data loads, and on the same jobs without loads.
+"""Evaluate the cause data_loading on jobs whose logs have data-loads, and on the same jobs without these.
 
 `python -m tests.evaluation.loads --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
 1,000,000 on are kept for evaluation.
@@ -23,7 +23,7 @@ CAUSE: Final = "data_loading"
 
 
 def judge(seed: int, most_ops: int = 60_000) -> list[Row]:
-    """Judge a job with its data loads and without; column `variant` says which."""
+    """Judge a job with its data-loads and without them; column `variant` says which."""
     plan = sample_job(seed, most_ops=most_ops)
     return [*judge_plan(with_loads(plan), WITH_LOADS), *judge_plan(plan, WITHOUT)]
 
@@ -50,7 +50,7 @@ def sections(judged: pd.DataFrame) -> list[Section]:
 
 
 def by_cause(judged: pd.DataFrame) -> pd.DataFrame:
-    """Scores of each cause over all jobs, with data loads and without."""
+    """Scores of each cause over all jobs, with their data-loads and without."""
     parts = []
     for logs, rows in judged.groupby("variant", sort=False):
         scores = score.by_cause(rows)

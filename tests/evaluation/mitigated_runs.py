@@ -1,4 +1,4 @@
-"""Rerun jobs with a mitigation in place, as the truth for tests.evaluation.mitigations.
+"""Rerun jobs with a mitigation in place; the reruns are the truth for tests.evaluation.mitigations.
 
 The second run has the same draws and does what the plan of the mitigation says: the layers that were advised;
 microbatches exchanged by their true work; sequences packed evenly; collections of the same lengths behind
@@ -53,7 +53,7 @@ class PlannedCollections(UnsynchronisedGc):
     planned_steps: int = 1
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Spread the mean pause of a collection over all steps, because few collections are recorded."""
+        """Spread the mean pause of a common collection over all steps, since few steps have a collection."""
         place, before_s = conditions.place, conditions.added_s.copy()
         super().change(conditions, rng)
         lengths_s = conditions.added_s - before_s
@@ -72,7 +72,7 @@ PlannedCollections.__name__ = UnsynchronisedGc.__name__  # draws go by the name:
 
 @dataclass(frozen=True)
 class ExchangedGpus(UnlikeGpus):
-    """The same healthy workers with the slow GPUs exchanged for ones of usual speed.
+    """The same workers, but with GPUs of usual speed in place of some slow ones.
 
     exchanged : places of the new ones
     """
@@ -80,7 +80,7 @@ class ExchangedGpus(UnlikeGpus):
     exchanged: Sequence[Cell] = ()
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Scale the computes of the replicas that remain."""
+        """Scale the computes of all workers as drawn, except those of the exchanged GPUs."""
         before = conditions.factor.copy()
         super().change(conditions, rng)
         for dp_rank, pp_rank in self.exchanged:
@@ -122,7 +122,7 @@ class Run(NamedTuple):
 
 
 def step_s(plan: JobPlan) -> float:
-    """Mean step time of a run with some of its faults. [s]"""
+    """Mean step time of a run by its plan. [s]"""
     return float(_steps_us(Simulation(plan)).mean()) / 1e6
 
 
@@ -167,7 +167,7 @@ INSTEAD: Final[dict[str, Callable[[Run], tuple[Mechanism, ...]]]] = {
 
 
 def _changed_s(mitigation: str, run: Run) -> float:
-    """Mean step time of a job with the proposed mitigation. [s]"""
+    """Mean step time of the job with the mitigation that was proposed. [s]"""
     return step_s(run.with_instead(*INSTEAD[mitigation](run)))
 
 
@@ -186,7 +186,7 @@ def _host_exchanged(run: Run) -> float:
 
 
 def _replica_removed(run: Run) -> float:
-    """Time for the same number of samples when one replica is removed. [s]"""
+    """Time for as many samples as before if one replica is removed. [s]"""
     simulation, replicas = Simulation(run.plan), run.plan.shape.dp_size
     if run.advice is None:
         return step_s(run.plan)
@@ -225,7 +225,7 @@ def _overlapped(run: Run) -> float:
 
 
 class Case(NamedTuple):
-    """One mitigation of the evaluation, with the fault that it treats.
+    """A mitigation that is evaluated, with the fault that it treats.
 
     fault    : cause of which the trouble is drawn
     kinds    : names of the mechanisms that the mitigation is for; none: all of the cause

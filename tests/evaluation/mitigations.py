@@ -1,4 +1,4 @@
-"""Evaluate predicted savings of mitigations: draw jobs with a fault and rerun them with the mitigation.
+"""Evaluate what mitigations are predicted to save: draw jobs with a fault, and rerun them mitigated.
 
 `python -m tests.evaluation.mitigations --seed S` prints the tables; mitigated_runs says how the second run is
 made. Checkpoint intervals are judged over many runs that fail as often. Seeds 0 to 99,999 are for tuning,
@@ -43,7 +43,7 @@ SURE: Final = 1.0
 
 
 def judge(seed: int, mitigation: str, most_ops: int) -> Row | None:
-    """Draw a job with the fault and compare predicted with true saving; None without fault or analysis."""
+    """Draw a job with the fault, and compare its predicted with its true saving; None if one is missing."""
     if mitigation == CHECKPOINTS:
         return _judge_checkpoints(seed)
     case, plan = CASES[mitigation], sample_job(seed, most_ops=most_ops)
@@ -85,18 +85,18 @@ def _row(seed: int, mitigation: str, answer: Mitigation | None, true: float, *, 
 
 
 def _is_apart(other: Mechanism, trouble: Mechanism) -> bool:
-    """Return whether the job's other fault belongs to a different cause."""
+    """Return whether the job's other fault has a different cause."""
     return other.cause != trouble.cause
 
 
 @cache
 def _healthy() -> GeneratedJob:
-    """Return a job whose steps contain no information about checkpoints."""
+    """Return a job whose steps are healthy, as only its events concern checkpoints."""
     return recorded_job(Simulation(JobPlan(JobShape(dp_size=2, steps=10), seed=1)))
 
 
 def _judge_checkpoints(seed: int) -> Row:
-    """Simulate a run that fails at random many times, with its own checkpoint interval and with the best."""
+    """Simulate a run with random failures many times, at its own checkpoint interval and at the best one."""
     rng = child_rng(seed, "checkpoints")
     steps_s = np.full(int(rng.integers(2_000, 8_000)), log_uniform(rng, 2.0, 20.0))
     save_s, failures = log_uniform(rng, 5.0, 120.0), int(rng.integers(2, 13))
@@ -121,7 +121,7 @@ def _judge_checkpoints(seed: int) -> Row:
 
 
 def _run_s(habits: RunHabits, steps_s: np.ndarray[Any, np.dtype[np.float64]], between_s: float) -> float:
-    """Mean time of runs with random failures, on average one per `work` of this length. [s]"""
+    """Mean time of runs with random failures, one per `work` on average. [s]"""
     steps, step_s, every = len(steps_s), float(steps_s[0]), habits.save_every
     idle_s = habits.outage_s + habits.startup_s + habits.slow_first_s
     total_s, done = np.full(RUNS, habits.startup_s + habits.slow_first_s), np.zeros(RUNS)
@@ -136,7 +136,7 @@ def _run_s(habits: RunHabits, steps_s: np.ndarray[Any, np.dtype[np.float64]], be
 
 
 def tables(judged: pd.DataFrame) -> list[Section]:
-    """Table of the errors of each mitigation's predicted saving, with the largest error."""
+    """Table of errors of predicted savings by mitigation, and each mitigation's largest error."""
     key = ["mitigation", "alone"]
     answered = judged.groupby(key).answered.mean().mul(100).rename("answered [%]")
     sized = judged.assign(size=judged.error.abs(), near=judged.error.abs() <= NEAR)

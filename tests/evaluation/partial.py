@@ -1,4 +1,4 @@
-"""Evaluate the bounds on the slowdown of jobs without transfers, by removing transfers from complete jobs.
+"""Evaluate the bounds of the slowdown without transfers, by removing the transfers of complete jobs.
 
 `python -m tests.evaluation.partial --jobs 400`
 """
@@ -42,7 +42,7 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Bounds after removing transfers, with right and with wrong clocks, and the place of the largest gap."""
+    """Bounds found without transfers, with right and with wrong clocks, and where the largest gap is."""
 
     job: Job
     bounds: tuple[float, float]
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     largest: tuple[str, int, int] | None
 
     def holds(self, low: float, high: float) -> bool:
-        """Return whether the slowdown of the complete job lies within the given bounds."""
+        """Return whether the complete job's slowdown lies within the bounds."""
         return low <= self.job.slowdown <= high
 
     @property
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
 
     @property
     def moved(self) -> float:
-        """Largest relative change of a bound between right and wrong clocks."""
+        """Largest relative change of a bound from right to wrong clocks."""
         return max(abs(a / b - 1.0) for a, b in zip(self.on_clocks, self.bounds, strict=True))
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
 
 
 def drawn(seed: int, kind: str) -> Job | None:
-    """Draw a job; None if it has no pipeline or is not analysed even with its transfers."""
+    """Draw a job; None without a pipeline, or if the job is not analysed even with its transfers."""
     if kind == GENERATED:
         return _generated(seed)
     found = draw(seed, kind)
@@ -107,7 +107,7 @@ def on_other_clocks(rank_steps: pa.Table, seed: int) -> pa.Table:
 
 
 def judged(job: Job, seed: int) -> Outcome:
-    """Remove a job's transfers and compare the bounds with the slowdown of the complete job."""
+    """Remove the transfers of a job, and compare the bounds with the complete job's slowdown."""
     stripped, facts = without_transfers(job.rank_steps), job.manifest | {"transfers": Transfers.ABSENT}
     bounds = []
     largest = None

@@ -1,4 +1,4 @@
-"""Evaluate the swing of power on generated jobs with dense sampling, and on pairs with known phases.
+"""Evaluate the swing of power on generated jobs, against dense sampling, and on pairs with known phases.
 
 `python -m tests.evaluation.power --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
 1,000,000 on are kept for evaluation.
@@ -55,7 +55,7 @@ class Truth(NamedTuple):
 
 
 def truth(simulation: Simulation) -> Truth:
-    """Count the computing workers at each sampled moment of every step, by true clocks."""
+    """Return the share of computing workers at sampled moments of the step, by true clocks."""
     timeline, place = simulation.timeline(), simulation.place
     rows = place.rows(*COMPUTING)
     began_us = timeline.start_us[place.recorded].min(axis=(0, 2))
@@ -81,7 +81,7 @@ def truth(simulation: Simulation) -> Truth:
 
 
 def power_row(plan: JobPlan) -> Row | None:
-    """The job's row of job_power; None if it has none."""
+    """Return the job's row of job_power; None if it has no such row."""
     job = recorded_job(Simulation(plan))
     try:
         rows = simulate_job(job.rank_steps, job.manifest, SimulationSettings(diagnosed=False))[JOB_POWER]
@@ -111,7 +111,7 @@ def judge(seed: int, most_ops: int = 15_000) -> Row | None:
 
 
 def judge_pair(seed: int, most_ops: int = 5_000) -> Row | None:
-    """Draw two jobs with one plan and different noise; return whether they are found to be in phase.
+    """Draw two jobs of one plan with different noise; return whether the simulator finds them in phase.
 
     None where one has no result, or too few steps.
     """
@@ -163,7 +163,7 @@ def judge_pair(seed: int, most_ops: int = 5_000) -> Row | None:
 
 
 def _peak_error(row: Row | None, true: Truth, plan: JobPlan, beat_s: float) -> float:
-    """Error of a job's estimated power peak, in periods of the dominant component."""
+    """Error of the time of a job's power peak, in periods of the dominant component."""
     if row is None or row["peak_us"] is None:
         return np.nan
     first, last = plan.step_numbers[0], plan.step_numbers[-1]
@@ -188,7 +188,7 @@ def _pair(rows: list[Row], world_size: int) -> "pa.Table | None":
 
 
 def by_record(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row over all jobs and one per way of recording; shares are percentages of the workers."""
+    """One row over all jobs, and one per way of recording; shares are in percent of the workers."""
     parts = {"all": rows, **dict(list(rows.groupby("records")))}
     return pd.DataFrame({"jobs that record": name, **_errors(part)} for name, part in parts.items())
 
@@ -208,7 +208,7 @@ def _errors(rows: pd.DataFrame) -> Mapping[str, float]:
 
 
 def by_relation(pairs: pd.DataFrame) -> pd.DataFrame:
-    """One row for each relation between two jobs."""
+    """One row for each way in which two jobs are related."""
     columns = {
         "pairs": ("seed", "size"),
         "with a phase": ("has_phase", "sum"),

@@ -50,7 +50,7 @@ def read_published(folder: Path) -> Published:
 
 
 def injections(folders: Sequence[Path]) -> list[Injection]:
-    """List every fault with every strength for every trace."""
+    """List every combination of a fault, a strength and a published trace."""
     return [
         Injection(folder, fault, strength)
         for folder in folders
@@ -60,7 +60,7 @@ def injections(folders: Sequence[Path]) -> list[Injection]:
 
 
 def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
-    """Inject a fault into a trace and compare the new diagnosis with the one before.
+    """Inject a fault into a trace, and compare the diagnosis with that of the trace without it.
 
     The places it strikes are drawn from fixed seeds. Fractions are of the actual step time with the fault.
     true         : step time that the fault costs
@@ -102,7 +102,7 @@ def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
 
 @cache
 def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, DiagnosedJob]:
-    """The trace without a fault, as durations and delays, with its mean step time [s] and its diagnosis."""
+    """Durations and delays of a trace without an injected fault, its mean step time [s] and its diagnosis."""
     trace = read_published(folder)
     recording = read_recording(trace.rank_steps, trace.manifest).without_waiting()
     answers = diagnosed(diagnose, recording.rank_steps(), trace.manifest)
@@ -110,7 +110,7 @@ def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, Diagnos
 
 
 def injection_scores(judged: pd.DataFrame) -> pd.DataFrame:
-    """One row per trace and fault and one over all, beside the target values."""
+    """One row per trace and fault, and one over all, beside the values that they should have."""
     groups = list(judged.groupby(["trace", "fault"], sort=False))
     made = []
     for (trace, fault), rows in [*groups, (("all", "all"), judged)]:
@@ -135,7 +135,7 @@ def injection_scores(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def injection_list(judged: pd.DataFrame) -> pd.DataFrame:
-    """List injections that were missed, labelled too early or labelled otherwise, largest errors first."""
+    """List the injections that were missed, named too early or named otherwise, largest errors first."""
     rows = judged[judged.is_missed | judged.is_early | (judged.false_labels != "")]
     rows = rows.assign(error=rows.predicted - rows.true)
     rows = rows.sort_values("error", key=np.abs, ascending=False)

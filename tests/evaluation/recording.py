@@ -23,7 +23,7 @@ from udfs.simulate.rank_rows import replayed_rows
 
 @dataclass(frozen=True)
 class Recording:
-    """Recorded ops of a job in which all steps and dp ranks ran the same ops in the same order.
+    """Recorded ops of a job in which all steps and dp ranks run the same ops in the same order.
 
     duration_s : shape (op, step, dp_rank); transfers in a rendezvous. [s]
     delay_s    : same shape; launch delays. [s]
@@ -63,7 +63,7 @@ class Recording:
         )
 
     def without_waiting(self) -> "Recording":
-        """Return the same job with only those launch delays that cannot be waiting.
+        """Return the same job, but with only those launch delays that cannot be waiting for another op.
 
         Of each stage's first forward-compute, and of ops but recvs that wait for nothing. All others are in
         real traces mostly waits for what the graph does not have. Kept, they would leave no slack that a
@@ -76,7 +76,7 @@ class Recording:
         return self.changed(delay_s=np.where(is_kept[:, None, None], self.delay_s, 0.0))
 
     def times_s(self) -> tuple[Floats, Floats]:
-        """Starts and ends of all ops, shape (op, step, dp_rank), from the start of the step. [s]"""
+        """Starts and ends of all ops relative to the start of the step, shape (op, step, dp_rank). [s]"""
         ends_s = replay(self.graph, self.duration_s[:, None], self.delay_s[:, None])[:, 0]
         starts_s = self.delay_s.copy()
         for op, sources in enumerate(self.graph.waits_for):

@@ -30,13 +30,13 @@ class Section:
 
 
 def percent(column: "pd.Series[bool]") -> float:
-    """Percentage of true values among those that are not null."""
+    """Percentage of the true values among all values that are not null."""
     known = column.dropna()
     return 100 * float(known.astype(float).mean()) if len(known) else float("nan")
 
 
 def drawn(judge: Callable[[int], Row | None], seed: int, rows: int) -> tuple[pd.DataFrame, int]:
-    """Judge seeds in turn until enough of them give a row; return the rows and the last seed."""
+    """Judge one seed after the other until enough of them give a row; return the rows and the last seed."""
     found: list[Row] = []
     while len(found) < rows:
         row = judge(seed)

@@ -1,4 +1,4 @@
-"""Score answers by class of job: errors of the saved fraction, labels, and calibration."""
+"""Score answers of the diagnosis by class of job: errors of savings, names of causes, and calibration."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ Frame = pd.DataFrame
 
 @dataclass(frozen=True)
 class JobClass:
-    """Answers that are judged together, with their targets, or None where no target is set.
+    """Answers that are judged together, with their target values; None where no target is set.
 
     mae, p95   : errors, as fractions of the actual step time
     jobs_share : part of all jobs that the class is to hold
@@ -64,7 +64,7 @@ CALIBRATION_EDGES: Final = (-1.0, 0.0, 0.005, 0.015, 0.025, 0.035, 0.05, 0.1, 0.
 
 
 def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> dict[str, float]:
-    """Compare labels with the truth: counts, precision, recall, and F1; nan where a ratio has no cases."""
+    """Compare named causes with true ones: counts, precision, recall, F1; nan for a ratio without cases."""
     flagged, holds = np.asarray(predicted, bool), np.asarray(true, bool)
     both = (flagged & holds, flagged & ~holds, ~flagged & holds)
     hits, false, missed = (int(each.sum()) for each in both)
@@ -79,7 +79,7 @@ def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> dict[str, f
 
 
 def by_class(answers: Frame) -> Frame:
-    """One row per class over all causes together, beside the targets."""
+    """One row per class, with all causes together, beside the target values."""
     every_job = answers.seed.nunique()
     rows = []
     for each in CLASSES.values():
@@ -116,7 +116,7 @@ def by_cause(answers: Frame) -> Frame:
 
 
 def healthy_labels(answers: Frame) -> Frame:
-    """Labels by cause on jobs without a fault, where the truth has no cause either."""
+    """Causes named on jobs without a fault, each of which is a false name."""
     wrong, jobs = answers[answers.is_cause & ~answers.is_true], answers.seed.nunique()
     labelled = {"any": wrong.seed.nunique()}
     labelled |= {cause: int((wrong.cause == cause).sum()) for cause in answers.cause.unique()}
@@ -127,7 +127,7 @@ def healthy_labels(answers: Frame) -> Frame:
 
 
 def located(answers: Frame) -> Frame:
-    """Count the jobs with a true slow worker whose worst-ranked worker is truly slow."""
+    """Count the jobs with a true slow worker, and those of them whose worst culprit is truly slow."""
     rows = []
     for each in CLASSES.values():
         inside = answers[each.holds(answers) & (answers.cause == "slow_worker") & answers.is_true]
@@ -148,7 +148,7 @@ def located(answers: Frame) -> Frame:
 
 
 def calibration(answers: Frame) -> Frame:
-    """Mean true saving in bins of the predicted saving; the first and last bins are open."""
+    """Mean true saving by bins of the predicted saving; the first and the last bin have no outer limit."""
     edges = np.array(CALIBRATION_EDGES)
     place = np.clip(np.searchsorted(edges, answers.predicted, side="left") - 1, 0, len(edges) - 2)
     bins = [answers[place == number] for number in range(len(edges) - 1)]
@@ -164,7 +164,7 @@ def calibration(answers: Frame) -> Frame:
 
 
 def sensitivity(usual: Frame, variants: Mapping[str, Frame], names: tuple[str, ...]) -> Frame:
-    """Score the same jobs under other conditions, with the resulting loss of F1."""
+    """Score the same jobs under changed conditions, with the loss of F1 by each change."""
     rows = []
     for name in names:
         each = CLASSES[name]
@@ -185,7 +185,7 @@ def sensitivity(usual: Frame, variants: Mapping[str, Frame], names: tuple[str, .
 
 
 def indicators(answers: Frame) -> Frame:
-    """Precision, recall and F1 of indicators and of the diagnosis, over all jobs and over straggling jobs.
+    """Precision, recall and F1 of the paper's indicators and of the diagnosis, on all and on straggling jobs.
 
     An indicator never says that a cause holds where the job does not straggle.
     """
@@ -207,7 +207,7 @@ def indicators(answers: Frame) -> Frame:
 
 
 def wrong_labels(answers: Frame) -> Frame:
-    """List answers with a wrong label, largest errors first."""
+    """List answers that name a wrong cause or miss one, largest errors first."""
     return worst(answers[answers.is_cause != answers.is_true], len(answers))
 
 

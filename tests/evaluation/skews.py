@@ -1,4 +1,4 @@
-"""Clocks of hosts that are wrong by an offset, a drift or a jump, which only the recorded times show."""
+"""Clocks of hosts that are wrong by an offset, a drift or a jump, and that change only recorded times."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -37,7 +37,7 @@ class HostClocks(Mechanism):
     cause: ClassVar[str | None] = None
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Set the hosts' clocks, without any random draw."""
+        """Set the clocks of hosts, without any random draw."""
         del rng
         hosts = np.array(conditions.place.hosts_of_cells())
         step = np.arange(conditions.place.shape.steps)
@@ -94,6 +94,6 @@ SKEWS: Final[dict[str, Drawing]] = {
 
 
 def draw_clocks(rng: np.random.Generator, hosts: Sequence[str], steps: int, skew: str = "") -> HostClocks:
-    """Draw wrong clocks for a job's hosts, in one of the ways of SKEWS, or in any of them if unnamed."""
+    """Draw wrong clocks for a job's hosts by one of SKEWS, which is drawn as well if it is not given."""
     chosen = skew or str(rng.choice(list(SKEWS)))
     return HostClocks(tuple(SKEWS[chosen](rng, hosts, steps)))

@@ -1,4 +1,4 @@
-"""Some jobs have the same log and different slowdowns, so that no replay can know the slowdown."""
+"""Two jobs can have the same log and different slowdowns, so that no replay can know the slowdown."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def with_a_heavy_stage() -> Times:
 
 
 def test_when_data_came_that_a_call_hides_changes_the_slowdown_and_not_the_log() -> None:
-    """The arrival of data during a blocking call changes the slowdown, but not the log."""
+    """When data arrive during a blocking call changes the slowdown, but not the log."""
     times = with_a_heavy_stage()
     pipeline = Pipeline(JOB, times)
     pipeline.run()

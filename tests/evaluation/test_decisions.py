@@ -1,4 +1,4 @@
-"""Test what an engineer does each morning under a policy, and what that saves."""
+"""An engineer does each morning what a policy prescribes, and the fleet saves what that should save."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Equal runs show no difference, and a fault in one of two runs is found with its cause."""
+"""Equal runs show no difference, and a fault in only one of two runs is found with its cause."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Test the ground truth of exposed communication, and the simulator's error against it."""
+"""The true exposed communication is right, and the simulator's is close to it."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.support.random_jobs import EXACT, PAIR
 
 
 def test_ops_of_no_length_are_what_is_left_out() -> None:
-    """A gather of 10 ms and a scatter of 20 ms that nothing overlaps are exposed in full."""
+    """If nothing overlaps a gather of 10 ms and a scatter of 20 ms, both are exposed in full."""
     simulation = Simulation(JobPlan(PAIR, [], seed=1, workload=EXACT))
     place = simulation.place
     rows = place.rows("params-all-gather"), place.rows("params-all-gather", "grads-reduce-scatter")
@@ -19,7 +19,7 @@ def test_ops_of_no_length_are_what_is_left_out() -> None:
 
 
 def test_a_row_is_near_the_run_without_its_ops() -> None:
-    """The simulator's exposed time is close to the step time saved by a rerun without the ops."""
+    """The simulator's exposed time is close to the step time that a rerun without the ops saves."""
     judged = judge(7009, most_ops=3_000)
     assert not judged[0]["is_batched"]
     assert {row["of"] for row in judged} >= {"all", "each stage", "forward-pp-comm"}
@@ -28,7 +28,7 @@ def test_a_row_is_near_the_run_without_its_ops() -> None:
 
 
 def test_the_directions_of_calls_share_the_time() -> None:
-    """If a recv blocks, a send in its call counts as blocking too, and both directions share the time."""
+    """If a recv blocks, a send of its call blocks too, and the exposed time of each direction is right."""
     judged = judge(303014, most_ops=3_000)
     assert judged[0]["is_batched"]
     error = {row["of"]: row["error"] for row in judged if row["of"].endswith("pp-comm")}

@@ -1,4 +1,4 @@
-"""The evaluation finds a cost for mixed GPU types, and none for equal GPUs."""
+"""The evaluation finds that mixed GPU types cost time, and that equally fast ones cost none."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Injecting no fault leaves a trace unchanged, and each injected fault has its exact cost."""
+"""If no fault is injected, a trace stays the same; if one is, it has its exact cost."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -143,7 +143,7 @@ def test_pauses_and_a_slow_link_add_to_some_ops() -> None:
 
 @pytest.mark.parametrize("number", range(len(FAULTS)), ids=lambda number: FAULTS[number].name)
 def test_what_is_judged_of_a_published_trace(published_traces: Path, number: int) -> None:
-    """Injections are judged by the increase of the reported saving, so a constant excess cancels."""
+    """Injections are judged by how much more saving is reported, so that the trace's own loss cancels."""
     folder = trace_folders(published_traces)[1]
     task = next(each for each in injections([folder]) if (each.fault, each.strength) == (number, 7))
     cause = FAULTS[number].cause

@@ -12,7 +12,7 @@ from tests.support.random_jobs import EXACT, PAIR, PAIR_STEP_S, generate_job
 
 
 def test_the_truth_of_a_step_without_noise() -> None:
-    """Without noise, the true share of computing workers follows from the lengths of a step's ops."""
+    """Without noise, the true share of computing workers follows from the lengths of ops in a step."""
     found = truth(Simulation(JobPlan(PAIR, workload=EXACT)))
     at = (np.arange(BINS) + 0.5) / BINS * PAIR_STEP_S
     computes = ((at > 0.01) & (at < 0.31)) | (at > PAIR_STEP_S - 0.005)

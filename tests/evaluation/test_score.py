@@ -33,7 +33,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def answers(*rows: dict[str, Any]) -> pd.DataFrame:
-    """Answers about jobs 0, 1, ... unless stated otherwise, labelled from a saving of 2.5 % on."""
+    """Answers about jobs 0, 1, ..., unless stated otherwise; a saving from 2.5 % on is named as a cause."""
     made = []
     for seed, row in enumerate(rows):
         full = {"seed": seed, **DEFAULTS, **row}

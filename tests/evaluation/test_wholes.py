@@ -1,4 +1,4 @@
-"""The predicted saving of faster roles agrees with the truth on generated wholes."""
+"""The savings predicted for faster roles agree with the truth, on generated jobs of several roles."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Evaluate the predicted saving of faster roles against reruns of the whole with a faster role.
+"""Evaluate the savings predicted for faster roles, by reruns of jobs of several roles (wholes).
 
 `python -m tests.evaluation.wholes --jobs N --seed S` prints the tables. Seeds 0 to 99,999 are for tuning,
 those from 1,000,000 on are kept for evaluation.
@@ -30,7 +30,7 @@ SCENARIOS: Final = {"if_fixed": False, "if_ideal": False, "if_twice_as_fast": Tr
 
 
 def judge(seed: int) -> list[Row]:
-    """Draw a whole; return the prediction and truth for each role, or None if a trace is refused."""
+    """Draw a whole; return prediction and truth for each role, or None if a trace is refused."""
     whole = sample_whole(seed)
     try:
         effects = answered(whole)
@@ -49,13 +49,13 @@ def judge(seed: int) -> list[Row]:
 
 
 def _kind(whole: WholeSimulation) -> str:
-    """Return whether the first roles wait for the last roles of the previous iteration."""
+    """Return whether the first roles wait for the last roles of the iteration before."""
     runs_ahead = not any(run.waits_for_before for run in whole.runs)
     return "first roles run ahead" if runs_ahead else "one iteration after the other"
 
 
 def answered(whole: WholeSimulation) -> list[dict[str, Any]]:
-    """Rows of role_effect for a whole, as a night computes them; raises TraceError for a refused job."""
+    """Return role_effect rows of a whole, as a night computes them; raises TraceError for a refused job."""
     steps: list[Row] = []
     runs: list[Row] = []
     for job in whole.recorded():
@@ -80,7 +80,7 @@ def _simulated(job: GeneratedJob) -> tuple[list[Row], Row]:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind of whole and scenario: number of roles, true saving, and errors of the prediction."""
+    """One row per kind of whole and scenario: number of roles, true saving, and errors of the predictions."""
     found = []
     for (kind, some), name in product(rows.groupby("wholes"), SCENARIOS):
         said, true = some[f"said_{name}"].astype(float), some[f"true_{name}"]
@@ -101,7 +101,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def right_role(rows: pd.DataFrame) -> float:
-    """Percentage of wholes in which the reported best role to speed up is truly the best."""
+    """Percentage of wholes in which the role named as best to speed up truly saves most."""
     by_seed = rows.groupby("seed")
     said = rows.loc[by_seed["said_if_twice_as_fast"].idxmax().to_numpy(), "role"].to_numpy()
     true = rows.loc[by_seed["true_if_twice_as_fast"].idxmax().to_numpy(), "role"].to_numpy()

@@ -1,4 +1,4 @@
-"""Find which transfer of a call shows its true length: the last that became ready (model, section 2)."""
+"""Find the transfer of a call that shows its own length: the last that became ready (model, section 2)."""
 
 from collections.abc import Mapping, Sequence
 from math import isnan, nan
@@ -14,7 +14,7 @@ Transfers = set[tuple[int, int]]
 
 
 def put_usual(graphs: Mapping[int, StepGraph], recorded: dict[int, dict[int, float]]) -> None:
-    """Keep the length of a call's last ready transfer, and give the others at most their usual time.
+    """Keep the length of the transfer of a call that was ready last; limit the others to their usual time.
 
     Of members that were ready together one does: that whose data arrived clearly last, or that of the clearly
     slower link, or each in turn. It is the slower one, and says nothing of the usual.
@@ -42,7 +42,7 @@ def put_usual(graphs: Mapping[int, StepGraph], recorded: dict[int, dict[int, flo
 
 
 def _calls(graph: StepGraph, recorded: Mapping[int, float]) -> list[tuple[list[int], list[int]]]:
-    """Return the members of each call by op type, and the members that became ready last."""
+    """Return by op type the members of each call, and those members that became ready last."""
     found = []
     for call in graph.calls:
         ready = {op: graph.ops[op].end_s - recorded[op] for op in call}
@@ -52,7 +52,7 @@ def _calls(graph: StepGraph, recorded: Mapping[int, float]) -> list[tuple[list[i
 
 
 def _slower(graph: StepGraph, recorded: Mapping[int, float], call: list[int]) -> int:
-    """Return the member that counts as slower if all members of a call became ready together."""
+    """Return the member that counts as slower if all members of a call were ready at the same time."""
     place = {op: number for link in graph.links for number, pair in enumerate(link) for op in pair}
     calls = _calls(graph, recorded)
     recv_of = {op: recv for link in graph.links for send, recv in link for op in (send, recv)}
@@ -72,7 +72,7 @@ def _slower(graph: StepGraph, recorded: Mapping[int, float], call: list[int]) ->
 
 
 def _clearly_longest(times: Sequence[float]) -> int | None:
-    """Index of a time far above all others; None if there is none, or if a time is unknown."""
+    """Index of the time that is far above all others; None without one, or if a time is unknown."""
     *_, second, longest = sorted(times)
     if any(map(isnan, times)) or longest <= CLEARLY * max(second, 0.0):
         return None

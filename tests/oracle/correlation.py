@@ -1,4 +1,4 @@
-"""Correlate forward and backward times of the same microbatches (model, section 5, robust form)."""
+"""Correlate the forward and the backward times of the same microbatches (model, section 5, robust form)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ CONSTANT = 1e-12
 
 
 def forward_backward_correlation(ops: Sequence[Op]) -> float | None:
-    """Compute the median over workers of Pearson's r, each over the worker's (step, microbatch, chunk).
+    """Median over workers of Pearson's r between a worker's forward and backward times of microbatches.
 
     Workers with fewer than two pairs, or with constant durations, have no r; None where no worker has one.
     """

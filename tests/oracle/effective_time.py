@@ -15,9 +15,9 @@ ENDS = ("failure", "stop")
 
 
 class Try:
-    """The events of one attempt, of which the step number of a doubtful last event is not used.
+    """Events of one attempt; if its last event is doubtful, the step number of that event is not used.
 
-    A wait for GPUs is one too, without work.
+    A wait for GPUs is an attempt as well, without work.
     """
 
     def __init__(self, events: list[Event]) -> None:
@@ -31,7 +31,7 @@ class Try:
 
     @property
     def work(self) -> list[Event]:
-        """Events of the attempt from its first step on."""
+        """Events of the attempt from its first recorded step on."""
         if self.kinds[0] in (*ENDS, SUBMITTED):
             return []
         if self.kinds[0] not in STARTS:
@@ -50,7 +50,7 @@ class Try:
         return kind != "first_step" if self.work else kind != "step"
 
     def marks(self, *, is_doubted: bool) -> list[tuple[float, int]]:
-        """(time, step) of the attempt's working events, up to the first event that ends it."""
+        """(time, step) of the events of an attempt that works, up to the first event that ends it."""
         found: list[tuple[float, int]] = []
         for event in self.work:
             is_last = event is self.events[-1]
@@ -92,7 +92,7 @@ class Try:
 
 
 def cut(span: Span, window: Span) -> Span:
-    """Intersection of two spans; it may be empty, with its end before its start. [s]"""
+    """Intersection of two spans; if it is empty, its end may lie before its start. [s]"""
     return max(span[0], window[0]), min(span[1], window[1])
 
 
@@ -102,7 +102,7 @@ def end(event: Event) -> float:
 
 
 def lasts(event: Event) -> float:
-    """Duration for which training stands still because of an event. [s]"""
+    """Time for which training stands still because of an event. [s]"""
     return float((event.get("duration_us") or 0) / 1e6) if event["event"] in STILL else 0.0
 
 
@@ -152,7 +152,7 @@ def parts(
 
 
 def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], list[Span], int]:
-    """Split events into attempts, outages and waits for GPUs, and count contradictory events.
+    """Split events into attempts, outages and waits for GPUs, and count events that contradict others.
 
     A wait since minus infinity belongs to a start without a submission.
     """
@@ -197,7 +197,7 @@ def is_contrary(event: Event, now: Try | None, last_end: float) -> bool:
 
 
 def leave(before: Try | None, event: Event, outages: list[Span], queues: list[Span]) -> None:
-    """Add the outage or the wait for GPUs that ends with an event that begins an attempt."""
+    """Add the outage, or the wait for GPUs, that ends when an event begins a new attempt."""
     at = event["at_us"] / 1e6
     last = None if before is None else before.kinds[-1]
     if before is not None and last == "failure":
@@ -212,7 +212,7 @@ def leave(before: Try | None, event: Event, outages: list[Span], queues: list[Sp
 
 
 def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> Span:
-    """Time in the window of an attempt's kept steps, and of its lost steps. [s]"""
+    """Time that an attempt worked on steps that were kept, and on steps that were lost, in a window. [s]"""
     attempt = tries[place]
     marks = attempt.marks(is_doubted=attempt.is_doubted)
     later = [step for each in tries[place + 1 :] if (step := each.begins_with()) is not None]
@@ -241,12 +241,12 @@ def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> S
 
 
 def stalls(attempt: Try, *kinds: str) -> list[Span]:
-    """Spans in which training stood still; checkpoints count from the first step on. [s]"""
+    """Spans in which training stood still; checkpoints count only from the first step on. [s]"""
     still = [each for each in attempt.events if each["event"] in (kinds or STILL)]
     counted = [each for each in still if each["event"] != "checkpoint" or each in attempt.work]
     return [(each["at_us"] / 1e6, end(each)) for each in counted]
 
 
 def shared(span: Span, window: Span) -> float:
-    """Duration of the intersection of two spans. [s]"""
+    """Length of the intersection of two spans. [s]"""
     return max(0.0, min(span[1], window[1]) - max(span[0], window[0]))

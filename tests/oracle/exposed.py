@@ -1,4 +1,4 @@
-"""Compute exposed communication by one replay per step and set of ops (udfs/README.md, last chapter)."""
+"""Compute exposed communication with a separate replay for each step and set of ops (udfs/README.md)."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Compute the cost of GPU types by replays, with one type as recorded and all computes at top speed."""
+"""Compute the cost of GPU types by replays: one type as recorded, or all computes as on the fastest type."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -11,7 +11,7 @@ COMPUTES = ("forward-compute", "backward-compute")
 
 
 class TypesCost(NamedTuple):
-    """Slowdowns by GPU type; None if the type of a host is unknown.
+    """Slowdowns by GPU type; None instead of a type if that of a host is unknown.
 
     slowdown  : S_type. ideal_s: mean compute, by type and op type. [s]
     fastest_s : mean step time with the computes of each type divided by its factor, all else as recorded. [s]

@@ -31,7 +31,7 @@ FORMS: dict[str, tuple[bool, Callable[[str], Callable[[list[float]], float]]]] =
 
 
 def ideals(durations: Iterable[tuple[Kind, float]], form: str) -> dict[Kind, float]:
-    """Ideal duration of each op type on each stage; pooled ideals are the same on all stages. [s]"""
+    """Ideal duration of each op type on each stage; ideals of the whole job are equal on all stages. [s]"""
     within_stage, typical_of = FORMS[form]
     together: dict[Kind, list[float]] = defaultdict(list)
     kinds = set()

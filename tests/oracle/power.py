@@ -54,7 +54,7 @@ def power(ops: Sequence[Op], workers: int) -> Power:
 
 
 def complete_steps(ops: Sequence[Op], layout: Layout) -> list[Op]:
-    """Return the ops of the steps that all workers recorded."""
+    """Return the ops of those steps that all workers recorded."""
     workers: dict[int, set[tuple[int, int]]] = defaultdict(set)
     for op in ops:
         workers[op.step].add((op.dp_rank, op.pp_rank))
@@ -62,7 +62,7 @@ def complete_steps(ops: Sequence[Op], layout: Layout) -> list[Op]:
 
 
 def _of_step(ops: Sequence[Op], workers: int) -> list[float]:
-    """Share of each bin: busy time in the bin, over number of workers times bin length, at most 1."""
+    """Share of each bin: busy time of all workers in it, by number of workers and bin length, at most 1."""
     began = min(op.start_s for op in ops)
     bin_s = (max(op.end_s for op in ops) - began) / BINS
     share = []
@@ -77,7 +77,7 @@ def _of_step(ops: Sequence[Op], workers: int) -> list[float]:
 
 
 def _component(share: Sequence[float], number: int) -> complex:
-    """Twice the Fourier coefficient of the share over one period, with bins taken at their middle."""
+    """Twice the Fourier coefficient of the share over a period, where each bin counts at its middle."""
     turns = [number * (place + 0.5) / BINS for place in range(BINS)]
     turned = (value * cmath.exp(-2j * math.pi * turn) for value, turn in zip(share, turns, strict=True))
     return sum(turned) * 2 / BINS
@@ -97,7 +97,7 @@ def beat(steps: Sequence[int], began_s: Sequence[float]) -> tuple[float, float, 
 def in_phase(
     units: Sequence[tuple[float, float, float, float]],
 ) -> dict[tuple[int, int], tuple[float, float]]:
-    """Drift and phase difference of each pair in phase; units are (period, peak, first, last). [s]"""
+    """Return drift and phase difference of each pair of units in phase: (period, peak, first, last). [s]"""
     found = {}
     for one, (period, peak, first, last) in enumerate(units):
         for other in range(one + 1, len(units)):

@@ -21,7 +21,7 @@ def read_layout(manifest: Mapping[str, Any]) -> Layout:
 
 
 def read_rank_steps(rank_steps: pa.Table) -> list[Op]:
-    """Read the ops of replayed ranks: for each worker and step the lowest (cp_rank, tp_rank) present.
+    """Read the ops of those ranks that are replayed: of each worker and step the lowest (cp_rank, tp_rank).
 
     rank_steps: one row per (step, rank) with array columns in microseconds, op as names or codes.
     """

@@ -1,4 +1,4 @@
-"""Input of the reference implementation: one record per op, and the sizes of the job."""
+"""Input of the reference implementation: a record for each op, and the sizes of the job."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Sizes of the job from its manifest, its blocking op types, and its eager send types.
+    """Sizes of the job by its manifest, the op types that block a worker, and the sends that do not wait.
 
     beside : (stage, place in the worker's order) of transfers that ran beside the one before.
     idle   : (stage, op type, ordinal) of transfers that never moved anything, in any step.

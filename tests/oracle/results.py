@@ -1,4 +1,4 @@
-"""Compute all results of section 5 of the model by one replay per scenario and step."""
+"""Compute all results of the model's section 5 with a separate replay for each scenario and step."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -80,7 +80,7 @@ class Job:
         return replace(self, ideal_s=ideals(durations, form))
 
     def step_times(self, is_recorded: Callable[[Op], bool]) -> dict[int, float]:
-        """Replay with recorded durations where `is_recorded` holds, and ideal ones elsewhere. [s]"""
+        """Replay with recorded durations of ops that `is_recorded` chooses, and ideal ones of others. [s]"""
         times = {}
         for step, graph in self.graphs.items():
             durations = {

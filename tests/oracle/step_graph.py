@@ -1,4 +1,4 @@
-"""Build the graph of one step over all workers: dependencies, groups that start together, and order."""
+"""Build the graph of one step over all workers: what ops wait for, which start together, and their order."""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -41,13 +41,13 @@ class StepGraph:
 
     @property
     def with_peer(self) -> list[int]:
-        """Ops that meet other ops, or are the target of a buffered send."""
+        """Ops that meet other ops, and ops that a buffered send goes to."""
         met = [op for group in self.groups if len(group) > 1 for op in group]
         return [*met, *self.sent_by, *self.sent_by.values()]
 
     @property
     def links(self) -> list[list[list[int]]]:
-        """Send and recv pairs of each link, in order of start."""
+        """Pairs of a send and its recv by link, in order of start."""
         pairs = [group for group in self.groups if len(group) > 1] + [[s, r] for r, s in self.sent_by.items()]
         pairs = [pair for pair in pairs if self.ops[pair[0]].op_type.endswith("-send")]
         found: dict[Hashable, list[list[int]]] = defaultdict(list)
@@ -80,7 +80,7 @@ class StepGraph:
         return durations, clamped, buffered
 
     def launch_delays(self) -> tuple[dict[int, float], int]:
-        """Start of every op minus the latest end of what it waits for, at least 0; count the clamped. [s]"""
+        """Start of every op minus the latest end of its inputs; 0 and counted if 10 ms early or more. [s]"""
         delays, clamped = {}, 0
         for op, before in self.waits_for.items():
             ready = max((self.ops[other].end_s for other in before), default=self.start_s)
@@ -91,7 +91,7 @@ class StepGraph:
         return delays, clamped
 
     def replay(self, durations: dict[int, float], delays: Mapping[int, float] = NO_DELAYS) -> float:
-        """Step time if every op starts, after its delay, as soon as what it waits for has ended. [s]"""
+        """Step time if every op starts, after its delay, once all ops that it waits for have ended. [s]"""
         end: dict[int, float] = {}
         for group in self.groups:
             meets = [*group, self.sent_by[group[0]]] if group[0] in self.sent_by else group
@@ -105,7 +105,7 @@ class StepGraph:
 
 
 def with_sides(steps: Sequence[Sequence[Op]], layout: Layout) -> Layout:
-    """Find transfers held by their call, and transfers beside each other in over a twentieth of the rows."""
+    """Add to the layout which transfers their call holds back, and which coincide in over 5 % of the rows."""
     if not layout.blocking:
         return layout
     by_stage: dict[int, list[WorkerGraph]] = defaultdict(list)
@@ -186,7 +186,7 @@ def _groups(
 
 
 def _pairs(dp_rank: int, graphs: dict[tuple[int, int], WorkerGraph], layout: Layout) -> list[list[int]]:
-    """Pair the i-th real send of a stage with the i-th real recv of its neighbour, both directions."""
+    """Pair the i-th real send of a stage with the i-th real recv of its neighbour, in both directions."""
     pairs = []
     for direction, distance in (("forward", 1), ("backward", -1)):
         for pp_rank in range(layout.pp_size):
@@ -200,7 +200,7 @@ def _pairs(dp_rank: int, graphs: dict[tuple[int, int], WorkerGraph], layout: Lay
 
 
 def _in_replay_order(waits_for: dict[int, list[int]], groups: list[list[int]]) -> list[list[int]]:
-    """Sort groups so that each follows every group that its members wait for."""
+    """Sort groups of ops so that each comes after all groups that its members wait for."""
     group_of = {op: number for number, group in enumerate(groups) for op in group}
     needs = [{group_of[before] for op in group for before in waits_for[op]} for group in groups]
     needed_by: dict[int, list[int]] = defaultdict(list)

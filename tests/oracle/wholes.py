@@ -1,4 +1,4 @@
-"""Replay a whole of several roles, from section "Jobs of several roles" of udfs/README.md alone."""
+"""Replay a job of several runs, from section "Jobs of several roles" of udfs/README.md alone."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ Step = Mapping[str, Any]
 
 @dataclass
 class Answer:
-    """Results for a whole; times are in seconds, and instants count from the first start."""
+    """Results for a job of several runs; times are in seconds and count from the first start."""
 
     whole_s: float = 0.0
     waits_for: dict[str, set[str]] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Answer:
 
 
 class OracleWhole:
-    """Spans of a whole, one per role and iteration."""
+    """Spans of a job of several runs, one for each role and iteration."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps: dict[Span, dict[Run, list[Step]]] = defaultdict(lambda: defaultdict(list))
@@ -51,7 +51,7 @@ class OracleWhole:
         self.iterations = sorted({iteration for _, iteration in self.steps})
 
     def waits(self, later: str, earlier: str, *, before: bool) -> bool:
-        """Return whether a role waits for another in the same iteration or in the previous one."""
+        """Return whether a role waits for another role, in the same iteration or in the one before."""
         seen = False
         for iteration in self.iterations:
             one, other = (later, iteration), (earlier, iteration - before)
@@ -64,19 +64,19 @@ class OracleWhole:
         return seen
 
     def waited_for(self, span: Span) -> list[Span]:
-        """Return the spans that a span waits for."""
+        """Return the spans that the given span waits for."""
         role, iteration = span
         found = [(other, iteration) for other in self.roles if self.waits(role, other, before=False)]
         found += [(other, iteration - 1) for other in self.roles if self.waits(role, other, before=True)]
         return [each for each in found if each in self.steps]
 
     def gap(self, span: Span) -> float | None:
-        """Pause between the spans that a span waits for and its start; None if it waits for none. [s]"""
+        """Pause between the spans that a span waits for and its start; None if it waits for no span. [s]"""
         some = self.waited_for(span)
         return self.start[span] - max(self.end[each] for each in some) if some else None
 
     def stretches(self) -> list[list[Span]]:
-        """Spans of each series of consecutive iterations."""
+        """Spans of each stretch of consecutive iterations."""
         found: list[list[Span]] = []
         for iteration in self.iterations:
             if iteration - 1 not in self.iterations:
@@ -85,7 +85,7 @@ class OracleWhole:
         return found
 
     def time(self, factor: Callable[[str, Sequence[Step], Run], float]) -> float:
-        """Time of the whole if each run's steps are scaled by a factor. [s]"""
+        """Time of all iterations if the steps of each run take a factor of their time. [s]"""
         ends: dict[Span, float] = {}
 
         def end(span: Span) -> float:
@@ -131,7 +131,7 @@ SCENARIOS: Mapping[str, Callable[[Sequence[Step], float], float]] = {
 def scaled(
     role: str, factor: Callable[[Sequence[Step], float], float], lost: Mapping[Run, float]
 ) -> Callable[[str, Sequence[Step], Run], float]:
-    """Return the factors of all runs' steps if one role is faster."""
+    """Return the factors for all runs' steps if the steps of one role are faster."""
     return lambda each, steps, run: factor(steps, lost[run]) if each == role else 1.0
 
 

@@ -65,7 +65,7 @@ class WorkerGraph:
             self._edge(before, after)
 
     def _in_order(self) -> list[int]:
-        """Computes, blocking transfers, and other transfers in the calls of blocking ones, by start.
+        """Computes, blocking transfers, and the transfers issued in one call with these, sorted by start.
 
         An op without duration comes before others with the same start.
         """
@@ -125,11 +125,11 @@ class WorkerGraph:
         return found
 
     def _chunk_in_model(self, compute: int | None) -> int | None:
-        """Chunk number of a compute within the model; None for a transfer without a matching compute."""
+        """Chunk number of a compute, counted over all stages; None for a transfer that matches no compute."""
         return None if compute is None else self.ops[compute].model_chunk * self.layout.pp_size + self.pp_rank
 
     def _match_sends(self, direction: str) -> None:
-        """Let the k-th send wait for the k-th compute; sends of the model's last chunk have no peer."""
+        """Let the k-th send wait for the k-th compute; sends of the model's last chunk are without peer."""
         sends, computes = self._of(f"{direction}-send"), self._of(f"{direction}-compute")
         self._chain(sends)
         if computes:
@@ -147,7 +147,7 @@ class WorkerGraph:
         self.real_sends[direction] = [s for s in sends if self._chunk_in_model(matched.get(s)) != last]
 
     def _match_recvs(self, direction: str) -> None:
-        """Let the k-th compute wait for the k-th recv, and that recv for compute k - 1."""
+        """Let the k-th compute wait for the k-th recv, and this recv for the compute before that compute."""
         recvs, computes = self._of(f"{direction}-recv"), self._of(f"{direction}-compute")
         self._chain(recvs)
         if computes:
@@ -170,12 +170,12 @@ class WorkerGraph:
         self.real_recvs[direction] = [r for r in recvs if self._chunk_in_model(matched.get(r)) != first]
 
     def _those_that_move(self, computes: list[int], end: int, transfers: int) -> list[int]:
-        """Drop computes at an end of the model if exactly the remaining computes have transfers."""
+        """Drop the computes at one end of the model if exactly the others have a transfer each."""
         inner = [compute for compute in computes if self._chunk_in_model(compute) != end]
         return inner if inner and len(inner) == transfers else computes
 
     def _hold_first_backward_transfers(self) -> None:
-        """Make the first backward transfers wait for the compute two places before the first backward."""
+        """Let the first backward transfers wait for the compute two places before the first backward."""
         backwards = self._of("backward-compute")
         place = self.computes.index(backwards[0]) - 2 if backwards else -1
         if place >= 0:
@@ -207,7 +207,7 @@ class WorkerGraph:
                 self._edge(load, forward)
 
     def _is_in_turn(self, place: int, loads: Sequence[int], forward: int | None) -> bool:
-        """Return whether a load began only after the compute before its forward had ended."""
+        """Return whether the load of a forward began only after the compute before this forward had ended."""
         if forward is None or forward == self.computes[0]:
             return False
         before_s = self.ops[self.computes[self.computes.index(forward) - 1]].end_s
@@ -224,7 +224,7 @@ class WorkerGraph:
                 self._edge(gather, first_forward[chunk])
 
     def _add_tail(self) -> None:
-        """Chain the ops after the last compute, in one of three orders by how gradients are reduced."""
+        """Chain the ops after the last compute, in one of three orders, by how gradients are reduced."""
         before_reduce = self._of("layernorm-grads-all-reduce")
         if self.pp_rank in (0, self.layout.pp_size - 1):
             before_reduce += self._of("embedding-grads-all-reduce")

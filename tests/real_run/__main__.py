@@ -1,4 +1,4 @@
-"""Train small models in processes that really wait for each other, and replay the emitter's logs.
+"""Train small models in processes that really wait for each other, and replay the logs of the emitter.
 
 In every other step one worker is slowed by a known factor, so that healthy and slowed steps see the same
 machine. The replay of the slowed steps with the slow worker mended must take as long as the healthy ones did.
@@ -49,7 +49,7 @@ HERE: Final = Path(__file__).parent
 
 
 class Outcome(NamedTuple):
-    """Replay results of a job's healthy and slowed steps; times are in seconds."""
+    """Replay results of a job's healthy and of its slowed steps; times are in seconds."""
 
     job: str
     healthy_s: float
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     discrepancy: float
 
     def failures(self) -> list[str]:
-        """Return descriptions of the results that are out of bounds."""
+        """Return a description of each result that is out of bounds."""
         wrong = {
             "step time": abs(self.mended_s / self.healthy_s - 1) > STEP_ERROR,
             "factor": abs(self.factor / FACTOR - 1) > FACTOR_ERROR,
@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
 
 
 def ops_once(rank_steps: pa.Table, chunks: int, *, is_sharded: bool) -> bool:
-    """Return whether each rank-step has each forward and backward of each chunk or unit exactly once.
+    """Return whether each rank-step has one forward and one backward per microbatch of each chunk or unit.
 
     is_sharded : then each unit gathers its parameters and reduces its gradients once, too
     """

@@ -1,4 +1,4 @@
-"""Train with Megatron's 1F1B and a slow worker of one of three kinds; check its name and saving."""
+"""Train by Megatron's 1F1B with a worker slow in one of three ways; check what the diagnosis names."""
 
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ HERE: Final = Path(__file__).parent
 
 
 class Fault(NamedTuple):
-    """How a worker is slowed, and what must be named; first_step None means every other step."""
+    """How a worker is slowed, and what must be named; if first_step is None, every other step is slow."""
 
     arguments: tuple[str, ...]
     cause: str
@@ -52,11 +52,11 @@ class FaultOutcome(NamedTuple):
 
     @property
     def off(self) -> float:
-        """Relative error of the step time with the fault's cause fixed, against that of healthy steps."""
+        """Error of the step time with the fault's cause fixed, relative to the step time of healthy steps."""
         return self.mended_s / self.healthy_s - 1
 
     def failures(self) -> list[str]:
-        """Return descriptions of the results that are out of bounds."""
+        """Return the names of the results that are out of bounds."""
         fault, worst = RUNS[self.run], self.worst or {}
         wrong = {
             "step time": abs(self.off) > STEP_ERROR,
@@ -91,7 +91,7 @@ def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[FaultOu
 
 
 def outcome(run: str, landing: Path) -> FaultOutcome:
-    """Compare the run's step time after the fix with its healthy steps."""
+    """Compare the step time of the run with its fault fixed with that of its healthy steps."""
     (folder,) = landing.glob(f"log_date=*/job_id={run}/run_id=r0")
     rank_steps, manifest = read_run(folder)
     every = simulate_job(rank_steps, manifest)["step_slowdown"].sort_by("actual_step_s")

@@ -1,4 +1,4 @@
-"""Train with Megatron's 1F1B and a link that is slow in every other step, and replay the log.
+"""Train by Megatron's 1F1B with a link that is slow in every other step, and replay the log.
 
 The link and its direction must be named, by either end, and nothing where no link is slow. The manifest
 states which transfers block, as the emitter writes it; the discrepancy without them is there beside.
@@ -35,7 +35,7 @@ HERE: Final = Path(__file__).parent
 
 
 class LinkOutcome(NamedTuple):
-    """Replay results of a run; times are in seconds, and shares are of the recorded step time.
+    """Replay results of a run; times are in seconds, and shares relate to the recorded step time.
 
     wanted : stages and op types of the two ends of the slow link; none where none is slow.
     named  : that of the culprit that lost most; None where no cause holds, or no worker is slow.
@@ -52,12 +52,12 @@ class LinkOutcome(NamedTuple):
 
     @property
     def off(self) -> float:
-        """Relative error of the step time with the link fixed, against that of healthy steps."""
+        """Error of the step time with the link fixed, relative to the step time of healthy steps."""
         return self.mended_s / self.healthy_s - 1
 
     @property
     def is_good(self) -> bool:
-        """Return whether the replay is close enough, and the right link and direction are named."""
+        """Return whether the step time is close enough, and the right link and direction are named."""
         is_near = abs(self.off) <= HEALTHY_ERROR and self.discrepancy <= HEALTHY_ERROR
         return is_near and (self.named in self.wanted if self.wanted else self.named is None)
 
@@ -90,7 +90,7 @@ def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[LinkOut
 
 
 def quiet_steps(every: pa.Table, is_slowed: pa.Array) -> tuple[float, pa.Array]:
-    """Mean time of quiet healthy steps [s], and the quiet steps of both kinds.
+    """Mean time of healthy steps that load does not disturb [s], and such steps of both kinds.
 
     What else the machine does makes steps longer, never shorter: the fastest of each kind are quiet.
 
@@ -103,7 +103,7 @@ def quiet_steps(every: pa.Table, is_slowed: pa.Array) -> tuple[float, pa.Array]:
 
 
 def ends_of(run: str) -> frozenset[End]:
-    """Return both ends of the link that is slow in a run; empty if none is."""
+    """Both ends of the link that is slow in a run; empty if no link is."""
     late_ms, direction = RUNS[run]
     if late_ms == "0":
         return frozenset()
@@ -112,7 +112,7 @@ def ends_of(run: str) -> frozenset[End]:
 
 
 def outcome(run: str, landing: Path) -> LinkOutcome:
-    """Compare the run's step time after the fix with its healthy steps."""
+    """Compare the step time of the run with its link fixed with that of its healthy steps."""
     (folder,) = landing.glob(f"log_date=*/job_id={run}/run_id=r0")
     rank_steps, manifest = read_run(folder)
     every = simulate_job(rank_steps, manifest)["step_slowdown"].sort_by("actual_step_s")

@@ -1,4 +1,4 @@
-"""Make a link between two stages slow in one direction: its data arrive some time after the send."""
+"""Make a link between two stages slow in one direction: data arrive some time after they were sent."""
 
 import functools
 import time
@@ -12,7 +12,7 @@ MOST_MESSAGES: Final = 100_000
 
 
 class SlowLink(NamedTuple):
-    """A slow link behind `stage`, forward from that stage or backward to it.
+    """A slow link between `stage` and the next stage, either forward to the next or backward from it.
 
     late_s : how much later data arrive in slowed steps. [s]
     """
@@ -31,13 +31,13 @@ class SlowLink(NamedTuple):
 
 
 def shared_times(dp_size: int) -> list[Any]:
-    """Shared memory for the send time of each message of each replica; made before processes fork."""
+    """Shared memory for the time at which each replica sent each message, made before processes fork."""
     context = get_context("fork")
     return [context.Array("d", MOST_MESSAGES, lock=False) for _ in range(dp_size)]
 
 
 def install(link: SlowLink, stage: int, sent_s: Any, is_slow: Callable[[], bool]) -> None:
-    """Make this stage's receives on the link wait until the data may have arrived."""
+    """Make the receives of this stage wait on the slow link until data would have arrived."""
     holder: Any = getattr(p2p_communication, "P2PCommunicator", p2p_communication)
     communicate = holder._communicate  # what all transfers go through
     sent, received = (

@@ -1,4 +1,4 @@
-"""Train by torch.distributed.pipelining (dp x 2 stages), DDP or FSDP2, and log by hooks."""
+"""Train by torch.distributed.pipelining (dp x 2 stages), by DDP or by FSDP2, and log by hooks."""
 
 import argparse
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ STAGES = 2
 
 
 def build_pipeline(options: argparse.Namespace, stage: int, recorder: Recorder) -> Step:
-    """Run 1F1B, or interleaved 1F1B with several chunks, and reduce gradients at the end."""
+    """Run 1F1B, or interleaved 1F1B if there are several chunks, and reduce gradients at the end."""
     mesh = torch.distributed.init_device_mesh("cpu", (STAGES, options.dp), mesh_dim_names=("pp", "dp"))
     group, replicas = mesh["pp"].get_group(), mesh["dp"].get_group()
     layers = [TimedLayer(FORWARD_S / options.chunks) for _ in range(options.chunks)]
@@ -52,7 +52,7 @@ def build_pipeline(options: argparse.Namespace, stage: int, recorder: Recorder) 
 
 
 def build_replica(options: argparse.Namespace, _stage: int, recorder: Recorder) -> Step:
-    """Accumulate the gradients of some microbatches, and reduce them after the last microbatch."""
+    """Accumulate the gradients of some microbatches, and reduce gradients after the last one."""
     seconds = 6 * FORWARD_S / options.microbatches  # much longer than gloo's collectives, which hide nowhere
     model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), *(TimedLayer(seconds) for _ in range(2)))
     if options.fsdp:
@@ -78,7 +78,7 @@ def build_replica(options: argparse.Namespace, _stage: int, recorder: Recorder) 
 
 
 def optimizer_of(parameters: Iterable[Any], recorder: Recorder) -> Step:
-    """Make an optimizer and return its step as a recorded op."""
+    """Make an optimizer, and return its step as an op that is recorded."""
     optimizer = torch.optim.SGD(parameters, lr=0.01)
 
     def update() -> None:

@@ -1,4 +1,4 @@
-"""Parts shared by the training scripts: layers of known duration, the loop over steps, and processes."""
+"""What the training scripts share: layers of known duration, the loop over steps, and processes."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ Step = Callable[[], None]
 
 
 class _Timed(torch.autograd.Function):  # type: ignore[misc]  # torch is not in this environment
-    """A linear map that lasts for a fixed time, so that load on the machine hardly changes it."""
+    """A linear map that takes a fixed time, so that other load on the machine hardly changes it."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Any, weight: Any, seconds: float) -> Any:
@@ -50,7 +50,7 @@ def _sleep(until: float) -> None:
 
 
 class TimedLayer(torch.nn.Module):  # type: ignore[misc]  # torch is not in this environment
-    """A linear layer whose forward takes `seconds` times the process's pace in this step.
+    """A linear layer whose forward takes `seconds` times the pace of its process in this step.
 
     pause_s  : what one forward of the step takes longer
     until    : how many forwards run before that one
@@ -99,7 +99,7 @@ def arguments() -> argparse.ArgumentParser:
 def train(
     options: argparse.Namespace, stages: int, build: Callable[[int, Recorder], Step], *, begins: bool = True
 ) -> None:
-    """Train in processes connected by gloo, one of which is slowed in every other step.
+    """Train in processes that gloo connects, one of which is slowed in every other step.
 
     build  : makes the model of a stage, lets the recorder follow it, and returns what runs one step
     begins : whether steps are to be begun here, not by the hooks

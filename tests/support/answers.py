@@ -1,4 +1,4 @@
-"""Answer views and queries over tables that a test states, with the engine of the commands."""
+"""Answer SQL over tables that a test states, by the views and the engine that the commands use."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ Stated = Mapping[str, Sequence[Mapping[str, Any]] | pa.Table]
 
 
 def answer(sql: str, tables: Stated) -> list[Row]:
-    """Return the rows of a question over the given tables and their views; all other tables are empty."""
+    """Return the rows that answer SQL over the given tables and their views; all other tables are empty."""
     reads = mentioned(sql)
     with duckdb.connect(":memory:") as connection:
         connection.execute(WHOLE)

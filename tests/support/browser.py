@@ -1,4 +1,4 @@
-"""Run Debian's Chromium without a screen, for tests and screenshots."""
+"""Run Debian's Chromium without a screen, for tests and for screenshots."""
 
 import base64
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Make an archive of the classes that Spark loads, which halves the CPU time to start test JVMs.
+"""Make an archive of the classes that Spark loads, so that test JVMs need half the CPU time to start.
 
     python -m tests.support.class_archive
 

@@ -46,7 +46,7 @@ def cluster(folder: Path, workers: int, cores: int) -> Iterator[Cluster]:
 
 
 def _start(stack: ExitStack, folder: Path, name: str, port: int, *arguments: str) -> int:
-    """Start a daemon that ends with the stack; returns its process id once it listens."""
+    """Start a daemon that ends with the exit stack; return its process id once it listens."""
     environment = {"PATH": os.environ["PATH"], "JAVA_HOME": str(find_java_home()), "SPARK_LOCAL_IP": HOST}
     log = stack.enter_context((folder / f"{name}-{port}.log").open("wb"))
     spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
@@ -75,7 +75,7 @@ def _wait_for(port: int) -> None:
 
 
 def overlay(folder: Path, spark: str = "") -> Path:
-    """Settings for a small cluster on this machine."""
+    """Settings for a small cluster on this machine, in addition to the project's."""
     file = folder / "overlay.toml"
     file.write_text(
         f'extends = "cluster"\n[spark]\n{spark}[spark.conf]\n"spark.driver.host" = "{HOST}"\n'

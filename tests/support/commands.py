@@ -1,4 +1,4 @@
-"""Start the project's commands as a user would, from an environment without preparation."""
+"""Start the project's commands as a user would, without any preparation of the environment."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ days fills that, continues uncompiled, and may die of it.
 def start(
     command: Sequence[str], folder: Path = PROJECT, exported: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end in a folder, with only a few environment variables."""
+    """Run a command to its end in a folder, with almost no environment variables."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     environment = {**inherited, "SPARK_SUBMIT_OPTS": SHORT_LIVED, **(exported or {})}
     return subprocess.run(
@@ -40,5 +40,5 @@ def spark_submit(*arguments: str) -> list[str]:
 
 
 def arguments_of(command: Command, argv: Sequence[str]) -> dict[str, Any]:
-    """Return a command's environment; raises click.UsageError for wrong arguments."""
+    """Return the values of a command's parameters; raises click.UsageError for wrong arguments."""
     return command.make_context(command.name, list(argv)).params

@@ -1,4 +1,4 @@
-"""A hand-made diagnosis with culprits of every kind, and rows of a fitting unit."""
+"""A hand-made diagnosis with culprits of every kind, and the rows of a unit to which it belongs."""
 
 from math import nan
 from typing import Any, Final
@@ -56,7 +56,7 @@ def cause(
     flag: int = NO_FLAG,
     evidence: Evidence = NO_EVIDENCE,
 ) -> CauseFound:
-    """Return one cause, which holds if it saves at least 2.5 %."""
+    """Return one cause; it is named (`is_cause`) if it saves at least 2.5 % of the step."""
     return CauseFound(saved, attributed, saved >= 0.025, flag, culprits, evidence)
 
 
@@ -78,7 +78,7 @@ DIAGNOSIS: Final = Diagnosis(
 
 
 def unit_rows() -> list[dict[str, Any]]:
-    """Return ten equal steps of two stages and two replicas, with each worker on a separate host."""
+    """Return ten equal steps of two stages and two replicas, with a separate host for each worker."""
     both: list[Ops] = [
         [
             ("forward-compute", 0, 1),

@@ -241,12 +241,12 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def table_rows(name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> pa.Table:
-    """Return one row per mapping in `changes`: the table's valid row with the mapping's columns changed."""
+    """Return one row per mapping in `changes`: the table's valid row with these columns changed."""
     return pa.Table.from_pylist([{**ROWS[name], **change} for change in changes], TABLES[name].arrow_schema)
 
 
 def frame(spark: SparkSession, name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> DataFrame:
-    """Return one row per mapping in `changes`: the table's valid row with the mapping's columns changed."""
+    """Return one row per mapping in `changes`: the table's valid row with these columns changed."""
     table = TABLES[name]
     rows = [{**ROWS[name], **change} for change in changes]
     values = [tuple(row.get(column) for column in table.column_names) for row in rows]

@@ -1,4 +1,4 @@
-"""Results of a few units and of earlier days that together use every rule of the revision.
+"""Results of a few units, and of earlier days, to which every rule of the revision applies at least once.
 
 They lie in tests/data/golden/revision.json, so that no change of the simulator or of other tests' examples
 changes them. `python -m tests.support.golden_revision` writes them anew, and with them the digest changes.
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 def golden_revision() -> dict[str, pa.Table]:
-    """Return the units' rows of job_causes after revision by history."""
+    """Return the units' rows of job_causes after they are revised by history."""
     stored: dict[str, list[Row]] = json.loads(_ROWS.read_text(encoding="utf-8"))
     days = {
         name: [row | {"log_date": date.fromisoformat(row["log_date"])} for row in rows]
@@ -44,7 +44,7 @@ def golden_revision() -> dict[str, pa.Table]:
     causes = results[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
 
     def replay(wanted: UsualTransfers) -> dict[Unit, list[Row]]:
-        """Return rows as stored, except for the saving of usual transfers, because the units have no ops."""
+        """Return rows as stored, without savings by usual transfer times, because the units have no ops."""
         faster = {"time_saved_fraction": _REPLAYED, "attributed_fraction": _REPLAYED}
         return {
             unit: [

@@ -1,4 +1,4 @@
-"""Small units of every status and cause, whose results must not change within a simulator version.
+"""Small units of every status and cause, whose results may change only with the simulator's version.
 
 They lie in tests/data/golden, so that a change of the generator that once made them changes no digest.
 Units with columns that logs gained later lie in separate files, with separate digests: those of older
@@ -99,7 +99,7 @@ def _drawn() -> Iterator[GoldenUnit]:
 
 
 def _later() -> Iterator[GoldenUnit]:
-    """Units with data loads, GPU types, run events, or iterations of steps."""
+    """Units whose logs have data-loads, GPU types, run events or iterations."""
     slow = SlowReads(0.4, 0.1)
     yield _unit("data_loading", job_on_hosts(replace(_SHAPE, loads_data=True), slow))
     yield _unit("loads in turn", job_on_hosts(replace(_SHAPE, loads_data=True, loads_in_turn=True), slow))
@@ -125,7 +125,7 @@ def _later() -> Iterator[GoldenUnit]:
 
 
 def _parts() -> Iterator[GoldenUnit]:
-    """Units whose logs show only part of a job: some of its ranks, or only its step times."""
+    """Units whose logs show only part of a job: the ops of some ranks, or step times without ops."""
     small = job_on_hosts(replace(_SHAPE, dp_size=2, microbatches=2))
     one = _changed(small, lambda row: None if row["dp_rank"] else row)
     yield _unit("some_ranks", one, source_format="kineto-dp")
@@ -138,7 +138,7 @@ def _parts() -> Iterator[GoldenUnit]:
 
 
 def _mistaken() -> Iterator[GoldenUnit]:
-    """Units with mistakes of their producer, which the simulator must name."""
+    """Units whose producers made a mistake, which the simulator must name."""
     small = job_on_hosts(replace(_SHAPE, dp_size=1, microbatches=2))
     yield _unit("implausible_times", _changed(small, lambda row: _in_milliseconds(_in_milliseconds(row))))
     yield _unit("exchanged stages", _changed(small, lambda row: row | {"pp_rank": 1 - row["pp_rank"]}))
@@ -153,7 +153,7 @@ def _unit(name: str, job: GeneratedJob, manifest: Row | None = None, **more: obj
 
 
 def _changed(job: GeneratedJob, change: Callable[[Row], Row | None]) -> GeneratedJob:
-    """Apply `change` to each row; None drops the row."""
+    """Return the unit with `change` applied to each row; a row is dropped if `change` returns None."""
     rows = [change(row) for row in job.rank_steps.to_pylist()]
     rows_left = pa.Table.from_pylist([row for row in rows if row is not None], schema=job.rank_steps.schema)
     return GeneratedJob(rows_left, job.manifest)

@@ -1,4 +1,4 @@
-"""A landing that is written while it is watched: a generated job's steps, line by line."""
+"""A landing that grows while a test watches it, by lines of a generated job."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -28,7 +28,7 @@ class GrowingRun:
         (self.folder / "job.json").write_bytes((written / "job.json").read_bytes())
 
     def log_to(self, step: int, *, with_half_a_line: bool = True) -> None:
-        """Log the steps before this one on all ranks; the last rank is half a line behind."""
+        """On each rank, log the lines of the steps before `step`, and then half of the line of `step`."""
         for name, lines in self.lines.items():
             half = lines[step][: len(lines[step]) // 2] if with_half_a_line and step < len(lines) else b""
             (self.folder / name).write_bytes(b"".join(lines[:step]) + half)

@@ -1,4 +1,4 @@
-"""A small history to fill, damage and fill again, with its landing and its tables."""
+"""A small history of days, with its landing and its warehouse, that tests fill, damage and fill again."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ Rows = list[dict[str, Any]]
 
 
 class KilledError(Exception):
-    """Simulates the sudden end of the process."""
+    """Simulates that the process ends suddenly."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class History:
         return Path(self.settings.paths.warehouse)
 
     def with_settings(self, **simulation: object) -> "History":
-        """Return the same folders with other simulation settings."""
+        """Return the same history with other settings of the simulation."""
         changed = self.settings.simulation.model_copy(update=simulation)
         return History(self.spark, self.settings.model_copy(update={"simulation": changed}))
 
     def put(self, job_id: str, day: date, slow: float = 1.5, run_id: str = "r1") -> Path:
-        """Write a job-day whose last dp rank is slow; return its folder."""
+        """Write one day of a job, whose last dp rank is slow; return the day's folder."""
         identity = JobIdentity(job_id, run_id, fields={"gpu_hours": 96.0, "team": "language"})
         return write_rank_logs(self.landing, day, generate_job(SHAPE, [WeakGpu(1, 0, slow)], 7, identity))
 
@@ -100,13 +100,13 @@ class History:
     def fill(
         self, stages: Sequence[str] = PHASE_NAMES, job_ids: Sequence[str] = ()
     ) -> dict[str, set[tuple[str, str]]]:
-        """Do the planned work; return it as (day, job_id), by phase."""
+        """Do the work that a plan lists; return what was done as (day, job_id), by phase."""
         todo = self.plan(stages, job_ids)
         backfill.run(self.spark, self.settings, todo)
         return units_of(todo)
 
     def clear(self, name: str, also: Mapping[str, str] | None = None) -> None:
-        """Publish a table without rows, or without the rows of some partitions."""
+        """Publish a table without rows, or without the rows of the given partitions."""
         warehouse, table = Warehouse(self.spark, str(self.warehouse)), TABLES[name]
         rows = warehouse.rows(table) if name != RANK_STEPS else table.arrow_schema.empty_table()
         for column, value in (also or {}).items():
@@ -121,17 +121,17 @@ class History:
         return sorted(read.to_pylist(maps_as_pydicts="strict"), key=repr)
 
     def tables(self) -> dict[str, Rows]:
-        """Return all rows of all tables that contain data."""
+        """Return all rows of all tables that have rows."""
         return {name: self.rows(name) for name in DATA_TABLES}
 
     def told_by_a_store(self) -> dict[str, Rows]:
-        """Return all tables without columns that a store reports differently or not at all."""
+        """Return all tables without those columns that differ or are missing if the landing is in a store."""
         found = self.tables()
         found[SOURCE_FILES] = [row | dict.fromkeys(_OF_FILES) for row in found[SOURCE_FILES]]
         return found
 
     def versions(self) -> dict[str, int]:
-        """Return the number of commits to each table that was ever written."""
+        """Return the number of commits to each table that has been written."""
         found = {}
         for name in TABLE_NAMES:
             path = self.warehouse / name
@@ -141,7 +141,7 @@ class History:
 
 
 def another_version(patch: pytest.MonkeyPatch, phase: str) -> None:
-    """Give a phase another version for the rest of the test."""
+    """Change the version of a phase for the rest of the test."""
     patch.setitem(PHASES, phase, replace(PHASES[phase], version="0.0"))
 
 
@@ -172,14 +172,14 @@ def copy_of(history: History, root: Path) -> History:
 
 
 def published(spark: SparkSession, root: str | Path) -> dict[str, Rows]:
-    """Return all published rows of all tables of a warehouse in a fixed order."""
+    """Return all rows that a warehouse has published, table by table, in a fixed order."""
     warehouse = Warehouse(spark, str(root))
     found = {name: warehouse.read(TABLES[name]).toArrow() for name in PUBLISHED_TABLES}
     return {name: sorted(rows.to_pylist(maps_as_pydicts="strict"), key=repr) for name, rows in found.items()}
 
 
 def assert_same_tables(found: dict[str, Rows], wanted: dict[str, Rows]) -> None:
-    """Assert that tables are equal as sets of rows, with daily sums equal up to rounding."""
+    """Assert that two sets of tables have equal rows in any order, and daily sums that differ by rounding."""
     for name, rows in wanted.items():
         if name in FLEET_TABLES:
             assert _rounded(found[name]) == _rounded(rows), name
@@ -195,7 +195,7 @@ def _rounded(rows: Rows) -> Rows:
 
 
 def dying_at(name: str, day: date | None = None) -> Callable[..., None]:
-    """Return a substitute for Warehouse.replace that ends the process at one table or at fingerprints.
+    """Return a substitute for Warehouse.replace that ends the process when it would write the named table.
 
     day : only when it is written for this one
     """

@@ -1,11 +1,11 @@
-"""Pieces of work that end the process which does them."""
+"""Work for other processes that ends the process in which it runs."""
 
 import os
 import signal
 
 
 def work(piece: str) -> str:
-    """Return the piece in capitals, unless its name requests an error or a crash."""
+    """Return the work's name in capitals, unless the name requests an error or a crash."""
     if piece == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if piece == "exit":

@@ -64,7 +64,7 @@ def _write_step(trace: Trace, row: Mapping[str, Any], sizes: Mapping[str, int]) 
 def _actions(
     names: Sequence[str], labels: Sequence[tuple[int, int]], pp_rank: int, sizes: Mapping[str, int]
 ) -> list[str]:
-    """Return the action that launches each op; empty for transfers that move nothing."""
+    """Return the pipeline action that launches each op; empty for transfers without data."""
     found = []
     done: dict[str, int] = defaultdict(int)
     computes = {

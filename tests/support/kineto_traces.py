@@ -102,7 +102,7 @@ class Trace:
 
 
 class Durations(NamedTuple):
-    """Durations in a job without a pipeline: computes, local ops, and transfers after all have arrived.
+    """Durations of a job without a pipeline: computes, local ops, and transfers once all ranks are there.
 
     forward, backward : float64, shape (step, unit, dp_rank). [us]
     gather, reduce : shape (step, unit); the last unit to be reduced is unit 0. [us]
@@ -116,7 +116,7 @@ class Durations(NamedTuple):
     optimizer: Times
 
     def ideal(self) -> "Durations":
-        """Return ideal durations: means of computes, and medians of transfers."""
+        """Return ideal durations: the mean of computes and the median of transfers."""
         reduce = np.full_like(self.reduce, np.median(self.reduce[:, 1:]))
         reduce[:, 0] = np.median(self.reduce[:, 0])
         return Durations(
@@ -131,7 +131,7 @@ class Durations(NamedTuple):
 def random_durations(
     seed: int, *, is_sharded: bool, steps: int = 12, units: int = 4, ranks: int = 3
 ) -> Durations:
-    """Draw durations of a job with one slow rank; not sharded means DDP, without gathers."""
+    """Draw durations of a job with one slow rank; without `sharded`, gradients are reduced as by DDP."""
     rng = np.random.default_rng(seed)
 
     def times(mean_us: float, *shape: int) -> Times:
@@ -153,7 +153,7 @@ Timed = tuple[str, int, Times, Times]
 
 
 def replay(durations: Durations, step: int) -> list[Timed]:
-    """Replay a step by hand, with ops in the order of their launches."""
+    """Replay a step by plain loops, with ops in the order in which they were launched."""
     ops: list[Timed] = []
     computed, moved = np.zeros(durations.optimizer.shape[1]), np.zeros(durations.optimizer.shape[1])
     for unit, forward_us in enumerate(durations.forward[step]):
@@ -176,7 +176,7 @@ def replay(durations: Durations, step: int) -> list[Timed]:
 
 
 def slowdown(durations: Durations) -> float:
-    """Slowdown T / T_ideal by the replays by hand."""
+    """Slowdown T / T_ideal, from replays by hand."""
     steps = range(len(durations.optimizer))
     ideal = durations.ideal()
     times = [[replay(each, step)[-1][3].max() for step in steps] for each in (durations, ideal)]

@@ -1,4 +1,4 @@
-"""Two months of results with known headline figures, equal to the paper's where it states them.
+"""Two months of results whose headline figures are known, and equal those of the paper if it states them.
 
 400 runs, of which 200 are analysed; 85 of those straggle (42.5 %) and 10.4 % of their GPU-hours are wasted.
 Runs alternate between a day of January and one of February.
@@ -34,12 +34,12 @@ STEP_RATIOS: Final = (0.98, 0.99, 1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.02, 1.06)
 
 
 def waste_of(number: int) -> float:
-    """Waste of the run with this number: 20 runs waste 0.3, 65 waste 0.16, and all others little."""
+    """Return the waste of a run by its number: 0.3 for 20 runs, 0.16 for 65, and little for all others."""
     return 0.3 if number < 20 else 0.16 if number < STRAGGLING else LITTLE
 
 
 def day_of(number: int) -> date:
-    """Return the day of a run; every second run is in January."""
+    """Return the day of a run, which is in January for every second run."""
     return FEBRUARY if number % 2 else JANUARY
 
 
@@ -51,7 +51,7 @@ def job_slowdown() -> list[Row]:
 
 
 def jobs() -> list[Row]:
-    """Rows of jobs for the analysed runs, some of which state a team and pipelines."""
+    """Rows of jobs for the analysed runs; some of these rows state a team and a pipeline."""
     return [
         {
             "log_date": day_of(number),
@@ -78,7 +78,7 @@ def steps() -> list[Row]:
 
 
 def op_types() -> list[Row]:
-    """Rows of op_type_slowdown in which computes have half of the run's waste and communication none."""
+    """Rows of op_type_slowdown in which computes cause half of the run's waste, and communication none."""
     waste = {"forward-compute": 0.5, "grads-reduce-scatter": 0.0}
     return [
         {
@@ -111,7 +111,7 @@ def _analysed(number: int) -> Row:
 
 
 def _left_out(number: int, status: str) -> Row:
-    """A run that is not analysed, however slow it is."""
+    """A run that is not analysed, even if it is slow."""
     is_replayed = status in {"too_few_steps", "high_discrepancy"}
     times = _times(50.0, 10.0) | {"wasted_gpu_hours": GPU_HOURS / 2 * 0.8, "discrepancy": 0.5}
     return {
@@ -124,7 +124,7 @@ def _left_out(number: int, status: str) -> Row:
 
 
 def _times(simulated_s: float, ideal_s: float) -> Row:
-    """Columns of a unit's times that follow from its summed times."""
+    """Columns of a unit that follow from the sums of its step times."""
     return {
         "slowdown": simulated_s / ideal_s,
         "waste_fraction": 1 - ideal_s / simulated_s,

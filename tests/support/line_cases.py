@@ -1,4 +1,4 @@
-"""Valid and invalid rank log lines, each named by its defect, for tests of lines and of nights."""
+"""Valid and invalid lines of rank logs, each named after its defect, for several tests."""
 
 import json
 from typing import Any, Final, NamedTuple
@@ -46,7 +46,7 @@ def row(**changes: object) -> dict[str, Any]:
 
 
 class BadLine(NamedTuple):
-    """An invalid line, the reason for its rejection, and a part of the expected detail."""
+    """An invalid line, the reason for which it is rejected, and a part of the detail that must be given."""
 
     text: bytes
     reason: str
@@ -54,7 +54,7 @@ class BadLine(NamedTuple):
 
 
 def _in(name: str, value: str) -> bytes:
-    """Return the valid line with one value spelled in a way that json.dumps does not produce."""
+    """Return the valid line with one value in a spelling that json.dumps does not produce."""
     return line(**{name: "@"}).replace(b'"@"', value.encode())
 
 

@@ -1,4 +1,4 @@
-"""Generated jobs whose mitigations are compared with reruns of the mitigated job."""
+"""Generated jobs, the mitigations proposed for them, and their step times, for comparison with reruns."""
 
 from collections.abc import Sequence
 

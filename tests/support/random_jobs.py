@@ -1,4 +1,4 @@
-"""Jobs for tests of the simulator: a named one per feature of a layout, and random mixtures."""
+"""Jobs for tests of the simulator: one named job for each feature of a layout, and random mixtures."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -87,13 +87,13 @@ def generate_job(
     identity: JobIdentity | None = None,
     workload: Workload | None = None,
 ) -> GeneratedJob:
-    """Generate and record a job; equal arguments give equal rows, to the last bit."""
+    """Generate a job and record it; equal arguments give rows that are equal to the last bit."""
     plan = JobPlan(shape, mechanisms, seed, identity or JobIdentity(), workload or Workload())
     return recorded_job(Simulation(plan))
 
 
 def named_job(name: str | int, seed: int = 7) -> GeneratedJob:
-    """Generate the job of a layout, the job "disagreeing", or a random job by its seed."""
+    """Return the job of a named layout, the job "disagreeing", or the random job of a seed."""
     if isinstance(name, int):
         return random_job(name)
     if name == "disagreeing":
@@ -110,7 +110,7 @@ def _disagreeing_job() -> GeneratedJob:
 
 
 def random_job(seed: int) -> GeneratedJob:
-    """Generate a sampled job, cut to one to three steps and mostly a few thousand ops.
+    """Generate a random job, and keep one to three steps, mostly of a few thousand ops together.
 
     Some change their schedule between steps, lack an op in some lines, or have clocks that disagree more than
     the simulator lets pass; in some no time is noisy.
@@ -133,7 +133,7 @@ def random_job(seed: int) -> GeneratedJob:
 
 
 def with_early_optimizer(rank_steps: pa.Table, early_us: float) -> pa.Table:
-    """Make every optimizer start before its inputs have ended, with its end unchanged."""
+    """Start every optimizer before its inputs have ended, and leave its end as it is."""
     rows = rank_steps.to_pylist()
     for row in rows:
         for place, code in enumerate(row["op"]):
@@ -147,7 +147,7 @@ def with_early_optimizer(rank_steps: pa.Table, early_us: float) -> pa.Table:
 def without_ops(
     rank_steps: pa.Table, op_type: str, positions: Iterable[int], *, last_alone: bool = False
 ) -> pa.Table:
-    """Remove an op type from the rows at the given positions, as a profiler may miss ops.
+    """Remove an op type from the rows at the given positions, as if the profiler had missed the ops.
 
     last_alone : only the last of the type by start; once for each mention of a row
     """

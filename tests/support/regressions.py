@@ -1,4 +1,4 @@
-"""Inputs that the simulator once got wrong or could get wrong, each named after what is unusual."""
+"""Inputs that the simulator has got wrong, or easily could, each named after what is unusual in it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tests.udfs.lines import Ops, line, manifest, rank_steps
 
 
 def _op_that_may_end_a_step_before_replicas_meet() -> GeneratedJob:
-    """A replica's step may end with a send, recorded beyond the clip, for which no other op waits.
+    """A replica's step may end with a send, which is recorded beyond the clip and which no op waits for.
 
     Rows of replicas begin with that meeting: they must know the latest end until there. Send transfers of 49
     and 3 s, 26 s ideally; all else takes 1 s: T = 50, T_ideal = 27, for replica 0 alone 50, for replica 1 27.
@@ -29,19 +29,19 @@ def _op_that_may_end_a_step_before_replicas_meet() -> GeneratedJob:
 
 
 def _batched_send_of_a_single_microbatch() -> GeneratedJob:
-    """A batched send is recorded until its call's recv ends, longest with a single microbatch."""
+    """A batched send is recorded until its call's recv ends, which is late if there is one microbatch."""
     return generate_job(
         JobShape(dp_size=2, pp_size=3, microbatches=1, batched=True, steps=3), [], seed=7, workload=NOISY
     )
 
 
 def _more_replicas_than_are_compared_one_by_one() -> GeneratedJob:
-    """More than eight replicas, for which the latest start is found along an axis and not one by one."""
+    """With more than eight replicas, the latest start is computed along an array axis, not one by one."""
     return generate_job(JobShape(dp_size=9, pp_size=2, microbatches=2, steps=2), [], seed=31, workload=NOISY)
 
 
 def _op_type_that_one_step_lacks() -> GeneratedJob:
-    """The second of three steps lacks gc, and so is fully ideal in the scenario of gc."""
+    """The second of three steps has no gc, so that its ops are all ideal in the scenario of gc."""
     rows = generate_job(replace(USUAL, pp_size=2), [], seed=23, workload=NOISY)
     without = [place for place, step in enumerate(rows.rank_steps["step"].to_pylist()) if step == 1]
     return GeneratedJob(without_ops(rows.rank_steps, "gc", without, last_alone=True), rows.manifest)
@@ -53,13 +53,13 @@ def _noop_transfers_of_all_rows() -> GeneratedJob:
 
 
 def _noop_transfers_of_some_rows() -> GeneratedJob:
-    """Transfers that moved no data, of which two rows lack one: another graph with the same peers."""
+    """Of rows with transfers without data, two lack one, which gives another graph with the same peers."""
     job = _noop_transfers_of_all_rows()
     return GeneratedJob(without_ops(job.rank_steps, "forward-recv", [0, 9], last_alone=True), job.manifest)
 
 
 def _collectives_of_unequal_number() -> GeneratedJob:
-    """One replica lacks its last reduce-scatter and another its last two; the rest are matched."""
+    """One replica lacks its last reduce-scatter, and another its last two; all others have a partner."""
     job = generate_job(replace(USUAL, dp_size=3, pp_size=2, buckets=3), [], seed=13, workload=NOISY)
     rows = without_ops(job.rank_steps, "grads-reduce-scatter", [1, 4, 4, 11], last_alone=True)
     return GeneratedJob(rows, job.manifest)
@@ -88,7 +88,7 @@ def _recv_beyond_the_last_compute() -> GeneratedJob:
 
 
 def _transfer_clamp_in_a_late_step() -> GeneratedJob:
-    """In some of three steps, the last among them, a send ends 0.1 s before its recv begins."""
+    """In the first and the last of three steps, a send ends 0.1 s before its recv begins."""
     healthy: list[dict[str, Any]] = []
     for step in range(3):
         recv_s = 2.0 if step == 1 else 1.9
@@ -107,7 +107,7 @@ def _transfer_clamp_in_a_late_step() -> GeneratedJob:
 
 
 def _launch_delay_clamp_with_several_late_sources() -> GeneratedJob:
-    """A layernorm all-reduce starts before gc and reduce-scatter have ended, which counts as one clamp."""
+    """A layernorm all-reduce starts before gc and reduce-scatter end, which counts as a single clamp."""
     ops: Ops = [
         ("forward-compute", 0, 1),
         ("backward-compute", 1, 1),
@@ -136,7 +136,7 @@ def _launch_delay_clamps_of_every_step() -> GeneratedJob:
 
 
 def _pairs(step: int, dp_rank: int, times_s: list[tuple[float, float]]) -> dict[str, Any]:
-    """Return forwards and backwards in turn, with 0 s for a missing backward."""
+    """Return forwards and backwards in turn; a backward of 0 s is left out."""
     ops: Ops = []
     now_s = 0.0
     for microbatch, (forward_s, backward_s) in enumerate(times_s):
@@ -149,7 +149,7 @@ def _pairs(step: int, dp_rank: int, times_s: list[tuple[float, float]]) -> dict[
 
 
 def _correlation_of_workers_that_hardly_have_one() -> GeneratedJob:
-    """Of five workers, one varies within steps, one only from step to step, and one in one direction.
+    """Of five workers, one varies within steps, one only between steps, and one in only one direction.
 
     The third's forward always takes 0.7 s, whose computed mean differs in the last bit: not a variation.
     The fourth has one pair in the first step and none later, the fifth one in each of two steps.

@@ -1,4 +1,4 @@
-"""Compute durations, delays and replays by the model's definition, to compare with the faster kernel."""
+"""Compute durations, delays and replays by the model's definition, for comparison with the fast kernel."""
 
 import numpy as np
 
@@ -9,14 +9,14 @@ from udfs.kernel.recorded.trace import StepBlock
 
 
 def replayed_durations(block: StepBlock) -> Floats:
-    """Durations with transfers shortened to their rendezvous; shape (op, step, dp_rank). [s]"""
+    """Durations in which a transfer excludes the wait for its peer; shape (op, step, dp_rank). [s]"""
     duration_s = block.duration_s.copy()
     put_transfers(block.graph, block.start_s, block.start_s + block.duration_s, duration_s)
     return duration_s
 
 
 def launch_delays(block: StepBlock) -> Floats:
-    """Start of each op minus the latest end of what it waits for, at least 0. [s]"""
+    """Start of each op minus the latest end of its inputs; 0 instead if it is 10 ms early or more. [s]"""
     start_s, end_s = block.start_s, block.start_s + block.duration_s
     delay_s = start_s - start_s.min(axis=(0, 2))[:, None]
     for op, sources in enumerate(block.graph.waits_for):
@@ -26,7 +26,7 @@ def launch_delays(block: StepBlock) -> Floats:
 
 
 def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = None) -> Floats:
-    """End time of every op if each starts as soon as what it waits for has ended.
+    """Return the end of each op if it starts as soon as all ops that it waits for have ended.
 
     duration_s     : float64, shape (op, scenario, step, dp_rank); transfers in a rendezvous. [s]
     launch_delay_s : same shape; how much later each op starts. [s]

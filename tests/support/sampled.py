@@ -1,4 +1,4 @@
-"""Sampled jobs with features beyond generated fleets: data-loads, some of them slow, and GPU types."""
+"""Random jobs that have more features than generated fleets: data-loads, some of them slow, and GPU types."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,7 +21,7 @@ SLOWER: Final = ("A100", "L40S")
 
 @dataclass(frozen=True)
 class UnevenLoads(Mechanism):
-    """Data-loads of random length, as samples differ in size and caching.
+    """Data-loads of random length, because samples differ in size and only some are cached.
 
     Loads far beyond the rest are data_loading, their scatter is not.
 
@@ -31,7 +31,7 @@ class UnevenLoads(Mechanism):
     spread: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Multiply every data-load by a random factor of mean 1."""
+        """Multiply the length of every data-load by a random factor of mean 1."""
         rows = conditions.place.rows("data-load")
         logs = self.spread * rng.standard_normal((len(rows), *conditions.lanes))
         conditions.factor[rows] *= np.exp(logs - self.spread**2 / 2)
@@ -46,7 +46,7 @@ def _slow_loads(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 def with_loads(plan: JobPlan) -> JobPlan:
-    """Return the job with recorded data-loads for every microbatch on each worker.
+    """Return the job with a recorded data-load for every microbatch of each worker.
 
     A load takes 2 to 50 % of a forward-compute and scatters by 5 to 80 %, both log-uniform. Half of the jobs
     load ahead, half in turn with their computes.

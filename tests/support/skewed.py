@@ -1,4 +1,4 @@
-"""Jobs with wrong clocks: rows whose lines have shifted time zeros, and their results."""
+"""Jobs with wrong clocks: rows whose times are off as by these clocks, and the results for such rows."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -64,7 +64,7 @@ def simulated(
 
 
 def skews(rank_steps: pa.Table, seed: int) -> dict[str, dict[str, Course]]:
-    """Wrong clocks by kind of error; equal seeds choose equal hosts."""
+    """Return wrong clocks of hosts, by kind of error; equal seeds choose equal hosts."""
     rng = np.random.default_rng(seed)
     hosts, steps = hosts_of(rank_steps), began_us(rank_steps)
     bad = str(rng.choice(hosts))

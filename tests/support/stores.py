@@ -1,4 +1,4 @@
-"""Run moto's local S3 server in a separate process; it counts requests and can make them fail.
+"""Run moto's local S3 server in a separate process, count its requests, and make requests fail.
 
 It does not model throttling, eventual listings or sizes of responses; conditional puts it does.
 """
@@ -65,7 +65,7 @@ class Server:
 
     @property
     def client(self) -> Any:  # noqa: ANN401  # made at run time
-        """A client that is independent of the code under test."""
+        """An S3 client that does not use the code under test."""
         secret = {"aws_access_key_id": "tests", "aws_secret_access_key": "tests"}
         return boto3.client("s3", endpoint_url=self.url, region_name=_REGION, **secret)
 
@@ -78,7 +78,7 @@ class Server:
         return [Request(*each) for each in self._control({"take": True})]
 
     def spoil(self, *faults: int | str, pattern: str = ".", times: int = 1_000_000, every: int = 1) -> None:
-        """Make requests that match a method and a path fail with the given faults in turn, or stop doing so.
+        """Let requests with this method and path meet the given faults in turn; without faults, end that.
 
         A fault is a status or SLOW, DROPPED or LOST; among others, LOST is met by requests to read alone.
         every : one in this number of matching requests; 0: all requests, as soon as one matches
@@ -86,11 +86,11 @@ class Server:
         self._control({"faults": faults, "pattern": pattern, "times": times, "every": every})
 
     def delay(self, seconds: float) -> None:
-        """Delay every answer."""
+        """Delay every answer of the server."""
         self._control({"delay_s": seconds})
 
     def spoiled(self) -> list[int | str]:
-        """Faults that occurred since the last call of `spoil`."""
+        """Faults that requests have met since the last call of `spoil`."""
         return list(self._control({"spoiled": True}))
 
     def _control(self, said: Mapping[str, object]) -> Any:  # noqa: ANN401  # JSON
@@ -162,7 +162,7 @@ def _prefix(url: str) -> str:
 
 @dataclass
 class _Counting:
-    """Count, delay, fail or forward each request."""
+    """Counts each request, and delays it, fails it or passes it on."""
 
     app: Callable[..., Iterable[bytes]]
     taken: list[Request] = field(default_factory=list)

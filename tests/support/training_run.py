@@ -1,4 +1,4 @@
-"""Run two stages with three replicas as real processes that wait for each other and write rank logs."""
+"""Run two stages of three replicas as real processes that wait for each other and write rank logs."""
 
 import json
 import time
@@ -101,7 +101,7 @@ def _step(
 def _work(
     recorder: Recorder, direction: str, microbatch: int, compute_s: float, is_first: bool, peer: Connection
 ) -> None:
-    """Receive, compute and send as a stage does in one direction; a send returns once it is received."""
+    """Receive, compute and send in one direction, as a stage does; a send ends when its data are received."""
     if not is_first:
         _timed(recorder, f"{direction}-recv", lambda: peer.send_bytes(peer.recv_bytes()))
     with recorder.op(f"{direction}-compute", microbatch=microbatch):

@@ -1,4 +1,4 @@
-"""Compare result tables, and reorder rows of rank_steps as other writers may store them."""
+"""Compare result tables, and store rows of rank_steps in other orders and chunks, as other writers may."""
 
 import math
 from typing import Final

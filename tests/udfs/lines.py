@@ -43,7 +43,7 @@ def manifest(dp_size: int = 1, pp_size: int = 1, **more: int) -> dict[str, Any]:
 
 
 def crossed_stages(step: int) -> list[dict[str, Any]]:
-    """Two stages that each wait for the other's microbatch before they send: neither can start."""
+    """Two stages, each of which waits for the other's microbatch before it sends: neither can start."""
     first: Ops = [
         ("backward-recv", 0, 1),
         ("backward-compute", 1, 1),

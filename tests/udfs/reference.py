@@ -1,4 +1,4 @@
-"""Random layouts, and the comparison of results with the scalar reference, shared by tests."""
+"""Random layouts, and the comparison of results with those of the scalar reference, for several tests."""
 
 from dataclasses import fields
 from typing import Any, Final
@@ -62,7 +62,7 @@ def slow_job(shape: JobShape, seed: int) -> GeneratedJob:
 
 
 def assert_equal_results(found: dict[str, pa.Table], wanted: WhatIf) -> None:
-    """Assert that all figures equal the reference's, and that there are no other rows."""
+    """Assert that results and the reference have equal figures and the same rows."""
     (job,) = found["job_slowdown"].to_pylist()
     for name in (
         "slowdown",

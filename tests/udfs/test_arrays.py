@@ -1,4 +1,4 @@
-"""A writer's own audit of lists checks the same rules as the gate's SQL."""
+"""The code that writes lists checks them by the same rules as the SQL of the gate."""
 
 from typing import Any
 

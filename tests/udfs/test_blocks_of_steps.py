@@ -1,4 +1,4 @@
-"""A large unit is laid out and replayed by blocks of steps without any change of results."""
+"""If a large unit is laid out and replayed by blocks of steps, its results stay the same."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -67,7 +67,7 @@ def test_blocks_of_rows_stored_elsewhere(name: str, stored: Callable[[pa.Table],
 def test_how_many_steps_are_laid_out_at_a_time(
     share: float, blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A block holds about the wanted number of ops, and only whole steps."""
+    """A block has about as many ops as wanted, and only whole steps."""
     asked = []
     lay_out = ReplayedRows.stages
 
@@ -122,7 +122,7 @@ DEFECTS = {
 def test_a_defect_names_its_step(
     message: str, defect: Callable[[int], list[dict[str, Any]]], place: int, steps_together: int
 ) -> None:
-    """A defect's error names its step, wherever in the blocks that step lies."""
+    """A defect's error names the right step, in whichever block that step is."""
     lines = [
         row for number in range(9) for row in (defect if number == place else healthy)(100 + 10 * number)
     ]

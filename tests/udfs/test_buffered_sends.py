@@ -1,4 +1,4 @@
-"""Sends that end before their recv begins are buffered, or on two clocks perhaps a clock error."""
+"""Sends that end before their recv begins are buffered; if the ends have two clocks, these may be wrong."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_the_send_of_a_timeline_ends_as_it_did() -> None:
 
 
 def buffered(rows: pa.Table) -> pa.Table:
-    """Return the job with sends of at most 0.1 ms, independent of their recvs, on one host."""
+    """Return the job on one host, with sends of at most 0.1 ms that do not wait for their recvs."""
     lines = rows.to_pylist()
     for each in lines:
         each["host"] = "node-0"
@@ -69,7 +69,7 @@ def buffered(rows: pa.Table) -> pa.Table:
 
 
 def test_buffered_sends_delay_nothing() -> None:
-    """Replaying buffered sends takes as long as replaying sends that wait."""
+    """Buffered sends cause no delay: their replay takes as long as if the sends waited for their recvs."""
     job = named_job("usual")
     waiting = simulate_job(job.rank_steps, job.manifest)
     rows = buffered(job.rank_steps)
@@ -99,7 +99,7 @@ def test_buffered_sends_delay_nothing() -> None:
     ],
 )
 def test_sends_that_are_done_early_are_no_clocks(kind: str, seed: int) -> None:
-    """Sends that end early do not change the estimate of clocks, if each rank has its own host."""
+    """If each rank has its own host, sends that end early do not change the estimate of clocks."""
     job = draw(seed, kind)
     assert len(set(job.rank_steps["host"].to_pylist())) == job.job.pp * job.job.dp
     (found,) = simulate_job(job.rank_steps, job.manifest)["job_slowdown"].to_pylist()

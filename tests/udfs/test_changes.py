@@ -1,4 +1,4 @@
-"""Change points equal those of an exhaustive search and of ruptures, and are described correctly."""
+"""Change points equal those of an exhaustive search and of the package ruptures, and are described right."""
 
 from datetime import date, timedelta
 from itertools import combinations
@@ -22,7 +22,7 @@ from udfs.kernel.arrays import Floats
 
 
 def points(step_s: list[float], lost: list[dict[str, float]] | None = None, runs: str = "") -> list[Point]:
-    """Return one point per day; runs are named by letters."""
+    """Return one point per day; each letter of `runs` names the run of one day."""
     return [
         Point(
             Unit(date(2026, 1, 1) + timedelta(day), "llm", f"r{(runs or 'a' * len(step_s))[day]}"),
@@ -93,7 +93,7 @@ def test_no_other_split_leaves_less() -> None:
 
 
 def test_ruptures_finds_the_same_changes() -> None:
-    """PELT of ruptures finds the same changes in long series of up to six levels.
+    """PELT of the package ruptures finds the same changes in long series of up to six levels.
 
     What a change must explain is known beforehand.
     """
@@ -155,7 +155,7 @@ def test_what_changed_too_is_said() -> None:
 
 
 def test_what_comes_and_goes_is_uncertain_from_day_to_day() -> None:
-    """Losses that occur on three of ten days are changes only if each day's loss is well known."""
+    """If losses occur on three of ten days, they are changes only if the loss of each day is well known."""
     lost = [{"pause": 0.1 if day in (3, 4, 8) else 0.0} for day in range(10)]
     steady = points(wobbling([10.0] * 10), lost)
     assert {change.of for change in changes_of(steady)} == {OF_LOST, "pause"}

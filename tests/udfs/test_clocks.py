@@ -1,4 +1,4 @@
-"""Jobs with wrong clocks give the results of one clock, and right clocks change no bit."""
+"""Jobs with wrong clocks give the results of right clocks, and correcting right clocks changes nothing."""
 
 import math
 from dataclasses import replace
@@ -77,7 +77,7 @@ def test_clocks_that_are_off_change_nothing(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_good_clocks_change_no_bit(kind: str) -> None:
-    """Right clocks change no bit, however slow a stage, a host or a link is."""
+    """If clocks are right, results stay the same to the last bit, however slow a stage, host or link is."""
     job = table(kind, *SLOW)
     found = simulated(job.rank_steps, job.manifest)
     assert not found["is_clock_corrected"]
@@ -119,7 +119,7 @@ def _buffered(rank_steps: pa.Table) -> pa.Table:
 def test_a_process_that_always_leaves_a_collective_late_has_no_clock_ahead(
     late_us: float, *, is_buffered: bool
 ) -> None:
-    """A process that always leaves a collective late does not make its clock count as ahead."""
+    """If a process always leaves a collective late, its clock does not count as ahead because of that."""
     job = table("pipeline", *SLOW)
     rows = (_buffered(job.rank_steps) if is_buffered else job.rank_steps).to_pylist()
     for row in rows:
@@ -144,7 +144,7 @@ def test_clocks_that_nothing_joins_are_not_analysed() -> None:
 
 
 def test_one_host_has_one_clock_whatever_its_sends_say() -> None:
-    """Ranks of one host share a clock, so that no clock is estimated from their transfers."""
+    """Ranks of one host share a clock, so that transfers between them say nothing about clocks."""
     job = job_on_hosts(replace(PIPELINE, tp_size=1))
     buffered = _buffered(job.rank_steps)
     found = simulate_job(buffered, job.manifest)
@@ -216,7 +216,7 @@ def test_causes_stay_what_they_are() -> None:
 
 
 def test_clocks_that_are_off_anew_in_each_step_flag_what_hangs_on_them() -> None:
-    """Clocks that jump by 5 ms in each step put a flag on the causes that depend on them."""
+    """If clocks jump by 5 ms in each step, the causes that depend on clocks have a flag."""
     job = table("replicas")
     began, rng = began_us(job.rank_steps), np.random.default_rng(4)
     off_us = {host: rng.normal(0.0, 5 * MS, len(began)) for host in hosts_of(job.rank_steps)}
@@ -232,7 +232,7 @@ def test_clocks_that_are_off_anew_in_each_step_flag_what_hangs_on_them() -> None
 
 
 def test_streams_that_start_transfers_together_are_no_call() -> None:
-    """Transfers that start together on different streams are not one call, nor a clock error."""
+    """If transfers start together on different streams, they are not one call and show no clock error."""
     job = draw(65072, "streams")
     found = simulate_job(job.rank_steps, job.manifest)
     (unit,) = found["job_slowdown"].to_pylist()

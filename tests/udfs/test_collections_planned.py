@@ -1,4 +1,4 @@
-"""Planned garbage collection saves what a rerun with it saves, or gives a reason for no answer."""
+"""Planned garbage collection saves what a rerun with it saves; if it has no answer, a reason is given."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def test_how_often_a_worker_pauses_that_does(pauses: list[int], usual: float) ->
 
 
 def test_workers_that_never_pause_do_not_make_collections_rare() -> None:
-    """Collections are planned as often as the pausing worker needs, even if most workers never pause."""
+    """Collections are planned as often as the pausing workers need, even if most workers never pause."""
     pauses = GcOfOneWorker(pause_s=0.3, every_steps=2, spread=0.0)
     one = answer(found(pauses, shape=replace(SHAPE, steps=24)), COLLECTIONS)
     assert one.plan.startswith("collect on all workers together after every 3 steps (0.3 s")
@@ -55,7 +55,7 @@ def test_workers_that_never_pause_do_not_make_collections_rare() -> None:
 
 
 def test_pauses_that_are_no_collections_stay() -> None:
-    """Short stalls in 5 % of the forwards, which are no collections, stay after the mitigation."""
+    """Short stalls in 5 % of the forwards are no garbage collections, and stay after the mitigation."""
     pauses = UnsynchronisedGc(pause_s=0.3, every_steps=4)
     stalls = AllocatorStalls(stall_s=0.03, compute_share=0.05)
     true_s = step_s(PlannedCollections(**vars(pauses), planned_steps=4), stalls)
@@ -67,7 +67,7 @@ def test_pauses_that_are_no_collections_stay() -> None:
 
 
 def test_pauses_that_strike_most_uneven_microbatches_hide_their_work() -> None:
-    """Frequent pauses on most uneven microbatches leave the mitigations of data without an answer."""
+    """If pauses hit most microbatches of uneven work, the mitigations of data have no answer."""
     often = UnsynchronisedGc(pause_s=0.3, every_steps=3)
     hidden = found(SEQUENCES_OF_ALL, often, shape=replace(SHAPE, microbatches=2)).without
     assert {SEQUENCES, OVER_DP_RANKS, COLLECTIONS} <= set(hidden)
@@ -76,7 +76,7 @@ def test_pauses_that_strike_most_uneven_microbatches_hide_their_work() -> None:
 
 
 def test_of_one_microbatch_a_step_other_stages_tell_a_pause() -> None:
-    """With one microbatch a step, pauses are separated from data by other stages, but not by a single one."""
+    """With one microbatch a step, other stages show that a worker pauses; in a single stage nothing does."""
     pauses = UnsynchronisedGc(pause_s=0.3, every_steps=6)
     alone = replace(SHAPE, microbatches=1)
     one = answer(found(pauses, shape=alone), COLLECTIONS)
@@ -89,7 +89,7 @@ def test_of_one_microbatch_a_step_other_stages_tell_a_pause() -> None:
 
 
 def test_a_worker_that_is_slow_in_one_step_collects_nothing() -> None:
-    """A worker whose backwards are all long in one step does not count as collecting."""
+    """If all backwards of a worker are long in one step, they do not count as garbage collection."""
     row = judge(3400017, COLLECTIONS, 6_000)
     assert row is not None
     assert row["answered"]

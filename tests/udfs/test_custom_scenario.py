@@ -1,4 +1,4 @@
-"""Hand-made scenarios equal those that the simulation always answers, and a night's causes."""
+"""Custom scenarios give the results of the simulation's own, and causes fixed by hand those of a night."""
 
 import tracemalloc
 from typing import Any
@@ -80,7 +80,7 @@ def test_a_slow_microbatch_on_one_of_two_replicas(
 
 @pytest.mark.parametrize("ops_together", [20, 7])
 def test_a_step_alone_and_a_worker_that_moves_to_another_host_and_rank(ops_together: int) -> None:
-    """A scenario applies to a step alone, and to a worker that moves to another host and rank."""
+    """A scenario applies to one step alone, and to a worker that moves to another host and rank."""
     rows = rank_steps(
         replica(7, 0, 1, 5, host="a"),
         replica(7, 1, 5, 5, host="b"),
@@ -117,7 +117,7 @@ def test_ops_that_two_predicates_choose_count_once_in_all_together() -> None:
 
 
 def all_but(job: GeneratedJob, recorded: dict[Any, str]) -> dict[Any, float]:
-    """Slowdown if only the ops of a predicate keep their recorded times."""
+    """Slowdown if only the ops that a predicate chooses keep their recorded times."""
     found = replay_scenarios(job.rank_steps, job.manifest, [f"NOT ({text})" for text in recorded.values()])
     slowdown = {each.scenario: each.slowdown for each in found.answers}
     return {key: slowdown[f"NOT ({text})"] for key, text in recorded.items()}
@@ -173,7 +173,7 @@ def test_answers_are_measured_against_the_simulation(job: str | int, ops_togethe
 
 
 def test_a_unit_in_blocks_keeps_only_durations() -> None:
-    """A unit in blocks holds at most one array of durations and the ops of one type in memory."""
+    """If a unit is replayed in blocks, one array of durations and ops of one type at most are in memory."""
     job = generate_job(LONG, [], seed=3)
     peak_bytes = []
     for ops_together in (10**9, job.ops // LONG.steps):

@@ -1,4 +1,4 @@
-"""Data-loads form a stream beside the computes, and only their microbatch's forward waits for them."""
+"""Data-loads run beside the computes, and only the forward of their own microbatch waits for them."""
 
 from typing import Any
 
@@ -43,13 +43,13 @@ def test_of_several_chunks_the_first_waits_for_the_load() -> None:
 
 
 def test_a_load_is_of_its_chunk_where_that_has_the_microbatch() -> None:
-    """A load that names a chunk is awaited by that chunk's forward."""
+    """If a load names a chunk, the forward of that chunk waits for it."""
     chunks: Ops = [("forward-compute", 0, 1, 0, 0), ("forward-compute", 3, 1, 0, 1)]
     assert simulated([*chunks, ("data-load", 0, 3, 0, 1)])["simulated_step_s"] == 4.0
 
 
 def test_loads_run_one_after_the_other_and_wait_for_no_compute() -> None:
-    """Loads that run ahead follow each other, and wait for no compute."""
+    """Loads that run ahead wait for the load before them, and for no compute."""
     found = simulated(
         [("forward-compute", 0, 1, 7), ("data-load", 1, 2, 8), ("data-load", 3, 3, 9)],
     )
@@ -57,7 +57,7 @@ def test_loads_run_one_after_the_other_and_wait_for_no_compute() -> None:
 
 
 def test_loads_in_turn_with_computes_stay_between_them() -> None:
-    """Loads in turn with computes stay between them: 2 + 1 + 2 + 1 s in all."""
+    """Loads that take turns with computes stay between these: 2 + 1 + 2 + 1 s in all."""
     computes: Ops = [("forward-compute", 2, 1, 0), ("forward-compute", 5, 1, 1)]
     in_turn: Ops = [("data-load", 0, 2, 0), ("data-load", 3, 2, 1)]
     ahead: Ops = [("data-load", 0, 2, 0), ("data-load", 2.9, 2.1, 1)]
@@ -66,7 +66,7 @@ def test_loads_in_turn_with_computes_stay_between_them() -> None:
 
 
 def test_a_load_that_waited_for_the_load_before_it_runs_ahead() -> None:
-    """A load that starts when the previous load ends, long after a forward, runs ahead."""
+    """A load that starts when the load before it ends, long after a forward, is one that runs ahead."""
     computes: Ops = [("forward-compute", 0, 1, 0), ("forward-compute", 5, 1, 1), ("forward-compute", 6, 1, 2)]
     loads: Ops = [("data-load", 0, 4, 1), ("data-load", 4, 1, 2)]
     assert simulated([*computes, *loads])["simulated_step_s"] == 6.0
@@ -77,7 +77,7 @@ def test_loads_alone_are_replayed() -> None:
 
 
 def test_their_ideal_is_the_mean_and_their_slowdown_separate() -> None:
-    """The ideal of data-loads is their mean, and their slowdown is separate from other ops'."""
+    """The ideal of data-loads is their mean, and their slowdown is separate from that of other ops."""
     loads: Ops = [
         ("data-load", 0, 4, 0),
         ("data-load", 4, 0, 1),
@@ -91,7 +91,7 @@ def test_their_ideal_is_the_mean_and_their_slowdown_separate() -> None:
 
 
 def rows_with_other_microbatches(rank_steps_: pa.Table) -> pa.Table:
-    """Rows of which some number microbatches differently, or name loads differently."""
+    """Return rows of which some number microbatches in another way, or name loads in another way."""
     rows = rank_steps_.to_pylist()
     for number, row in enumerate(rows):
         row["microbatch"] = [each + 100 * (number % 2) for each in row["microbatch"]]

@@ -1,4 +1,4 @@
-"""Exposed communication equals timelines drawn by hand, and the scalar reference on random layouts."""
+"""Exposed communication is right for timelines drawn by hand, and by the reference for random layouts."""
 
 from dataclasses import astuple
 from typing import Any
@@ -57,7 +57,7 @@ def test_what_runs_beside_a_compute_is_hidden() -> None:
 
 
 def test_overlap_cannot_make_a_step_shorter_than_its_transfers_in_turn() -> None:
-    """The exposed time is at least what the transfers alone take one after the other."""
+    """A step's exposed time is at least the time of its transfers, run one after the other."""
     found = figures(two_stages(0.1, 3), manifest(pp_size=2))
     assert found[JOB] == close(6.0, 6.0, 0.0, 2.1)
 
@@ -81,7 +81,7 @@ def test_gathers_and_scatters_of_a_worker_are_one_stream() -> None:
 
 
 def test_what_takes_less_than_no_time_stays() -> None:
-    """Exposed time is never negative, even if one rank's clip ends before another's begins."""
+    """Exposed time is never negative, even if the clip of one rank ends before that of another begins."""
     first: Ops = [
         ("forward-compute", 0, 0.998), ("layernorm-grads-all-reduce", 0.998, 0.002),
         ("optimizer-clip-main-grad", 1, 0.001), ("optimizer", 1.001, 5),
@@ -103,7 +103,7 @@ def test_a_unit_without_communication_has_no_rows() -> None:
 
 
 def test_only_steps_that_have_an_op_type_count_for_it() -> None:
-    """Figures of an op type are means over all steps, though only some steps have that type."""
+    """The figures of an op type are means over all steps, even if only some steps have that type."""
     ops: Ops = [("forward-compute", 0, 1), ("optimizer-clip-main-grad", 1, 1)]
     rows = rank_steps(*(line(step, 0, 0, ops[: 2 - step]) for step in range(2)))
     assert figures(rows, manifest())["optimizer-clip-main-grad", -1] == close(0.5, 0.5, 0.0, 0.5)
@@ -120,7 +120,7 @@ def test_communication_is_what_the_model_calls_so() -> None:
 
 
 def assert_as_the_reference(rows: pa.Table, facts: dict[str, Any], layout: Layout | None = None) -> None:
-    """Compare with the reference; layout: the reference's with blocking types, None if nothing blocks."""
+    """Compare figures with the reference's, with its blocking types in `layout`; None if no type blocks."""
     found = figures(rows, facts | STREAMS if layout is None else facts)
     wanted = exposed_communication(read_rank_steps(rows), layout or read_layout(facts))
     assert found.keys() == wanted.keys()
@@ -142,7 +142,7 @@ def test_random_jobs_are_as_the_twin_has_them(shape: JobShape, seed: int) -> Non
 
 
 def test_workers_that_wait_for_their_transfers_hide_nothing() -> None:
-    """Workers that block in their transfers hide nothing, because nothing runs beside a transfer."""
+    """If workers block in their transfers, no communication is hidden, because nothing runs beside it."""
     first: Ops = [
         ("forward-compute", 0, 1, 0), ("forward-send", 1, 0.5),
         ("forward-compute", 1.5, 1, 1), ("forward-send", 2.5, 0.5),

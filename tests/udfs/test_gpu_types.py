@@ -1,4 +1,4 @@
-"""GPU types give hand-computed results, those of the reference, and none for fewer than two types."""
+"""With several GPU types, results equal those by hand and by reference; with one type, there are none."""
 
 from typing import Any, Final
 
@@ -81,7 +81,7 @@ def test_two_types_by_hand() -> None:
 def test_what_hides_behind_another_cause_has_its_part(
     slower_s: float, worker_s: float, parts_s: dict[str, float]
 ) -> None:
-    """Mixed GPU types hidden behind a slow worker, or hiding it, are attributed their part."""
+    """If mixed GPU types and a slow worker hide each other, the types still get their part of the loss."""
     rows = []
     for step in range(STEPS):
         for dp_rank, compute_s in enumerate((worker_s, 1.0, 1.0, 1.0, slower_s, slower_s)):
@@ -128,7 +128,7 @@ def test_of_too_many_types_those_of_most_workers_are_replayed() -> None:
 
 
 def test_other_units_are_compared_as_if_all_were_on_the_fastest_type() -> None:
-    """Baselines are stored as if all GPUs were of the fastest type, so that history is not misled."""
+    """A unit's baseline is as if all its GPUs had the fastest type, so that other units compare with it."""
     (plain,) = two_replicas(gpu_type="H100")["job_baseline"]
     types = {"node-0": FASTER, "node-1": SLOWER, "node-2": SLOWER}
     rows = [

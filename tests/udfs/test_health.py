@@ -1,4 +1,4 @@
-"""Test which health spans stand beside a culprit, and which explain it, on small fleets made by hand."""
+"""Which failed health checks are near a culprit, and which explain it, in small fleets made by hand."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -95,7 +95,7 @@ def lasting(at: float) -> dict[str, Any]:
 
 
 def over_days(one: Mapping[str, Any], *days: tuple[int, list[dict[str, Any]]]) -> list[tuple[float, float]]:
-    """Spans beside culprits of DAY as (lead_s, minutes before noon at which the culprit was first slow).
+    """Failed checks near culprits of DAY, as (lead_s, minutes before noon when the culprit became slow).
 
     days : replayed days of the run, by their distance from DAY, with the culprits named on them
     """
@@ -129,7 +129,7 @@ def over_days(one: Mapping[str, Any], *days: tuple[int, list[dict[str, Any]]]) -
 def test_a_culprit_is_slow_since_the_first_of_the_days_in_a_row(
     days: list[tuple[int, list[dict[str, Any]]]], since: float | None
 ) -> None:
-    """A culprit counts as slow since the first of consecutive days, which decides on its checks."""
+    """A culprit is slow since the first of several days in a row; checks are compared with that time."""
     wanted = [] if since is None else [(60.0, since)]
     began = NOON - minutes((since or 0) + 1)
     before = span(0, 0, log_date=began.date(), first_at=began, last_at=began, is_open=True)
@@ -153,7 +153,7 @@ def test_a_check_that_failed_a_day_later_does_not_explain_what_was_slow_before()
 
 
 def test_lift_and_chance_are_those_of_the_equations() -> None:
-    """Lift and chance equal those of the equations, for a rare and a frequent check."""
+    """For a rare and for a frequent check, lift and chance are those of the equations."""
     rest = [span(0, 1, host) for host in OTHERS[:2]]
     rest += [span(0, 1, OTHERS[2], check_name="rare")]
     rest += [span(0, 1, host, check_name="often") for host in OTHERS[:20]]
@@ -181,7 +181,7 @@ def test_what_fails_everywhere_explains_nothing_and_what_was_always_slow_takes_m
 
 
 def test_a_check_that_goes_on_for_days_is_one_coincidence_of_a_host() -> None:
-    """A check that goes on for days counts once per host in the probability of a coincidence."""
+    """For chance, a check that fails for days in a row on a host counts once."""
     before = DAY_BEFORE
     days = [span(-5, 60, log_date=day) for day in (before, DAY)] + [span(-5, 60, "other-1")]
     found = beside(*days, culprits=[slow(course="always")], trained=(before, DAY))

@@ -1,4 +1,4 @@
-"""The four ideals equal those of the reference, and differ as known in some cases."""
+"""Slowdowns under the four ideals equal those of the reference, and differ as known in some cases."""
 
 from functools import cache
 from pathlib import Path
@@ -47,7 +47,7 @@ def oracle_job(traces: Path, name: str) -> Job:
     ],
 )
 def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, published_traces: Path) -> None:
-    """The slowdowns of published traces depend on the ideal as known: ST's 1.18 becomes 1.01."""
+    """Slowdowns of published traces depend on the ideal as known: trace ST's falls from 1.18 to 1.01."""
     rows, facts = published.rank_steps(published_traces, name), published.manifest(published_traces, name)
     (job,) = simulate_job(rows, facts, SimulationSettings(ideal=ideal))["job_slowdown"].to_pylist()
     reference = oracle_job(published_traces, name).with_ideal(ideal)
@@ -72,7 +72,7 @@ def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, pu
 def test_random_layouts(
     shape: JobShape, seed: int, ideal: str, op_type: str, rows_hit: list[int], ops_together: int
 ) -> None:
-    """Random layouts give the reference's ideals, even if ranks and steps disagree."""
+    """For random layouts, ideals equal the reference's, even if ranks and steps have different ops."""
     job = slow_job(shape, seed)
     rows = without_ops(job.rank_steps, op_type, rows_hit)
     chosen = SimulationSettings(ideal=ideal, ops_together=ops_together)
@@ -81,7 +81,7 @@ def test_random_layouts(
 
 
 def stage(pp_rank: int, forwards_s: tuple[float, ...], slowest_s: float) -> dict[str, object]:
-    """A stage with forwards in turn and a clip of 1 s that starts with the slower stage."""
+    """A stage with forwards in turn, and a clip of 1 s, which starts once the slower stage is done."""
     ops: Ops = [
         ("forward-compute", sum(forwards_s[:place]), forward_s, place)
         for place, forward_s in enumerate(forwards_s)
@@ -103,7 +103,7 @@ def stage(pp_rank: int, forwards_s: tuple[float, ...], slowest_s: float) -> dict
 def test_a_stage_that_is_slower_by_design(
     ideal: str, forward_s: tuple[float, float], ideal_step_s: float, ops_together: int
 ) -> None:
-    """For a stage that is slower by design, ideals by stage give a smaller slowdown.
+    """If a stage is slower by design, an ideal for each stage gives a smaller slowdown than a common one.
 
     Pooled mean 18 / 6 = 3 and median (1 + 3) / 2 = 2; within stage 1 mean 5 and median 3. So S is 1.6,
     16 / 7, 1 and 1.6: under means, 0.6 of it is that the stages differ by design.

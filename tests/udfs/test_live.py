@@ -1,4 +1,4 @@
-"""Causes of runs in progress begin, continue and end as their windows show."""
+"""Causes in a run in progress begin, continue and end when its windows of steps show that."""
 
 from datetime import UTC, datetime
 

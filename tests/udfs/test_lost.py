@@ -1,4 +1,4 @@
-"""A unit's loss is divided among its causes, never negative, and always complete."""
+"""A unit's loss is divided among its causes without a remainder, and no part is negative."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ FIXABLE = len(CAUSES) - 1
 def rows(
     *attributed: float, are_causes: tuple[bool, ...] = (True,) * FIXABLE, beyond: float = 0.0
 ) -> list[dict[str, object]]:
-    """Rows of job_causes with the part attributed to each cause, in the order of CAUSES.
+    """Rows of job_causes in the order of CAUSES, with the given part of the loss attributed to each.
 
     beyond : what is slow beside all fixes, the time saved of what is unexplained.
     """
@@ -47,7 +47,7 @@ def test_a_unit_that_all_fixes_together_make_no_faster_loses_nothing() -> None:
 
 
 def test_what_no_cause_has_is_lost_beside_what_fixes_save_and_only_there() -> None:
-    """Loss beyond all fixes is unexplained loss, in addition to the loss that fixes save."""
+    """Loss that no fix saves is lost as "unexplained", in addition to the loss that fixes save."""
     found = lost_fractions(rows(0.3, 0.1, -0.2, beyond=0.0625))
     assert found == pytest.approx([0.15, 0.05, *[0.0] * (FIXABLE - 2), 0.0625], abs=1e-15)
     assert lost_fractions(rows(0.1, -0.3, beyond=0.25)) == [*[0.0] * FIXABLE, 0.25]

@@ -1,4 +1,4 @@
-"""Noise of a run's mean: its interval has the truth as often as it says, and is not widened by levels."""
+"""Intervals of a run's mean contain the truth as often as stated, and changes of level do not widen them."""
 
 from collections.abc import Callable
 from math import hypot
@@ -24,7 +24,7 @@ def steady(rng: np.random.Generator) -> tuple[Floats, Floats]:
 
 
 def carried(rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Each step carries 0.6 of the one before it."""
+    """Return step times whose noise carries over: 0.6 of the noise of a step stays in the next step."""
     noise = rng.normal(0.0, 0.8, STEPS + 50)
     for step in range(1, len(noise)):
         noise[step] += 0.6 * noise[step - 1]
@@ -44,7 +44,7 @@ def slow_for_a_while(rng: np.random.Generator) -> tuple[Floats, Floats]:
 
 
 def pausing(rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Three steps of a hundred are long, by 20 in the mean."""
+    """Return step times of which 3 in 100 are longer, by 20 in the mean, where noise has a deviation of 1."""
     pauses = rng.exponential(20.0, STEPS) * (rng.random(STEPS) < 0.03)
     return 10.0 + pauses + rng.normal(0.0, 1.0, STEPS), np.full(STEPS, 10.6)
 
@@ -61,7 +61,7 @@ def known(values: Floats, blocks: int = BLOCKS) -> Noise:
 
 
 def coverage(first: Draw, second: Draw, seed: int) -> tuple[float, float]:
-    """Part of the pairs of runs whose interval of 95 % has the true difference, and its mean half."""
+    """Share of pairs of runs whose 95 % interval contains the true difference, and its mean half width."""
     rng = np.random.default_rng(seed)
     inside, reaches = 0, []
     for _ in range(PAIRS):
@@ -90,7 +90,7 @@ def test_a_course_does_not_widen_the_interval(first: Draw, second: Draw) -> None
 
 
 def test_noise_of_independent_blocks_by_hand() -> None:
-    """Blocks of means -1, 1, 1, -1: their variance is 4 / 3, that of their mean 1 / 3."""
+    """Blocks with means -1, 1, 1, -1 have a variance of 4 / 3, and so their mean has one of 1 / 3."""
     values = np.array([9.0, 11.0, 11.0, 9.0])
     found = known(values, 4)
     assert found.error == pytest.approx((1 / 3) ** 0.5)
@@ -98,14 +98,14 @@ def test_noise_of_independent_blocks_by_hand() -> None:
 
 
 def test_a_change_anywhere_in_a_long_run_is_found_to_the_step() -> None:
-    """Steps are by far more than the places at which changes are sought first."""
+    """Changes are found to the step, even in a run of far more steps than the places searched first."""
     values = np.tile([0.0, 0.2], 2500)
     values[1237:3411] += 100.0
     assert known(values).error < 0.001
 
 
 def test_pauses_next_to_each_other_are_noise() -> None:
-    """Most values of a stretch show its level."""
+    """Pauses close to each other count as noise, because most steps between them are of the usual level."""
     values = np.tile([0.0, 0.2], 30)
     values[[20, 22]] += 30.0
     assert known(values).error > 0.5

@@ -1,4 +1,4 @@
-"""Scenarios, causes and timelines of a unit all replay the same rows of its tables."""
+"""Scenarios, causes and timelines of a unit all replay the same choice of its rows."""
 
 import math
 import re
@@ -36,7 +36,7 @@ Unit = tuple[dict[str, Any], pa.Table, SimulationSettings]
 
 
 def odd_units() -> Iterator[tuple[str, Unit]]:
-    """Units that are refused or partly left out, which what-if must treat as a night does."""
+    """Units that a night refuses or uses in part, and that what-if must treat in the same way."""
     job = generate_job(LONG, FAULTS, 4, workload=NOISY)
     usual = SimulationSettings()
     yield "a lost op", (job.manifest, without_ops(job.rank_steps, "forward-compute", [5]), usual)

@@ -1,4 +1,4 @@
-"""Op lists of a few rows are read, however their table is stored."""
+"""Lists of ops are read from a few rows, whatever way Arrow stores their table."""
 
 from itertools import pairwise
 

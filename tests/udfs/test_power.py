@@ -1,4 +1,4 @@
-"""The share of computing workers equals the scalar reference's, and a timeline drawn by hand."""
+"""The share of workers that compute is right by the scalar reference, and for a timeline drawn by hand."""
 
 from math import inf, pi, sin
 from typing import Any
@@ -38,7 +38,7 @@ def test_kernel_and_twin_speak_of_the_same() -> None:
 @pytest.mark.parametrize("how", TOGETHER, ids=["one by one", "together"])
 @pytest.mark.parametrize("name", NAMED)
 def test_random_jobs(name: str | int, how: SimulationSettings) -> None:
-    """Power of random jobs equals the reference's, by blocks of steps and if ranks and steps disagree."""
+    """Power of random jobs is the reference's, also by blocks and if ranks and steps have different ops."""
     job = named_job(name)
     found = simulate_job(job.rank_steps, job.manifest, how)
     (status,) = found[JOB_SLOWDOWN]["status"].to_pylist()
@@ -99,7 +99,7 @@ def test_a_step_drawn_by_hand() -> None:
 
 
 def test_steps_in_a_beat_have_a_peak_on_the_clock() -> None:
-    """Steps at regular intervals of 10 s have a peak time, counted from the middle step."""
+    """Steps at regular intervals of 10 s have the clock time of a peak, counted from the middle step."""
     begins_s = (0.0, 10.0, 21.0, 30.0)
     row = power_row(drawn(begins_s), manifest(dp_size=2))
     every_s, scatter_s, middle_s = beat(range(4), begins_s)
@@ -110,7 +110,7 @@ def test_steps_in_a_beat_have_a_peak_on_the_clock() -> None:
 
 
 def test_two_waves_in_a_step_count_the_beat_by_waves() -> None:
-    """With two waves per step, the regularity of steps is measured in waves, not in steps."""
+    """If a step has two waves of power, the regularity of its steps is measured in waves, not in steps."""
     begins_s = [10.0 * step + 0.6 * (-1) ** (step // 2) for step in range(8)]
     rows = rank_steps(
         *(
@@ -145,7 +145,7 @@ def test_few_steps_or_no_beat_leave_the_phase_unknown(
 
 
 def test_clocks_are_corrected_first() -> None:
-    """Clocks that are 50 ms apart are corrected before the share is computed."""
+    """Clocks that are 50 ms apart are corrected before the share of computing workers is computed."""
     shape = JobShape(dp_size=2, pp_size=2, tp_size=4, microbatches=3, steps=12)
     off = HostClocks((HostClock("node-0001", offset_s=0.05),))
     one_clock, skewed = (generate_job(shape, faults, 3) for faults in ([], [off]))

@@ -1,4 +1,4 @@
-"""In real processes that wait for each other, a slowed one is found, and clocks change nothing."""
+"""In real processes that wait for each other, the slowed one is found, and wrong clocks change no result."""
 
 from datetime import date
 from pathlib import Path

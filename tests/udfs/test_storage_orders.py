@@ -1,4 +1,4 @@
-"""The order of ops in a line, and of rows, does not change a bit of the results."""
+"""Results are the same to the last bit, however rows, and the ops of a line, are ordered."""
 
 from collections.abc import Callable
 from typing import Final
@@ -35,7 +35,7 @@ def by_name(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: in
 
 
 def by_type_backwards(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int) -> Places:
-    """Order types alike in all lines, but ops within a type from last to first."""
+    """Order the ops of all lines by type, alike in all lines, but from last to first within a type."""
     return np.lexsort((-start_us, op))
 
 
@@ -52,7 +52,7 @@ def mixed(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int)
 
 
 def one_other(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int) -> Places:
-    """Order all lines by type except one in the middle, so that the first line is not typical."""
+    """Order the ops of all lines by type except in a middle line, so that the first line is not typical."""
     return (by_start if row == 5 else by_type)(op, start_us, row)
 
 

@@ -1,4 +1,4 @@
-"""Two runs are compared op by op on timelines drawn by hand, with properties of any pair."""
+"""Comparing two runs op by op is right for timelines drawn by hand, and has some properties for any pair."""
 
 from dataclasses import replace
 
@@ -65,7 +65,7 @@ def test_parts_add_up(shape: str) -> None:
 
 
 def test_several_days_are_pooled() -> None:
-    """Days of a run are pooled before they are compared with another run's ops."""
+    """The days of each run are pooled before the ops of two runs are compared."""
     found = divided([replicas(1, 1), replicas(2, 2)], [replicas(3, 3), replicas(3, 3)])
     assert found.first_s == 2.5
     assert found.second_s == 4.0

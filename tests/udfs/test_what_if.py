@@ -1,4 +1,4 @@
-"""Timelines drawn by hand give the numbers of the drawing, and each status its conditions."""
+"""Timelines drawn by hand give the numbers that the drawing shows, and each status if its condition holds."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ def two_stages(step: int, last_stage_s: float) -> list[dict[str, Any]]:
 
 
 def test_a_slow_last_stage() -> None:
-    """A slow last stage, 3 s instead of 1 s, gives T = 4 + 2 x 3 = 10 s and T_ideal = 10 s."""
+    """A last stage of 3 s instead of 1 s gives T = 4 + 2 x 3 = 10 s, and T_ideal = 10 s as well."""
     tables = simulate_job(rank_steps(*two_stages(0, 3)), manifest(pp_size=2), FEW_STEPS)
     assert job(tables)["simulated_step_s"] == 10.0
     assert job(tables)["ideal_step_s"] == 10.0
@@ -104,7 +104,7 @@ def test_a_slow_last_stage() -> None:
 
 
 def test_share_of_the_last_stage_in_a_job_that_loses_time() -> None:
-    """The last stage's share of the loss is right, for steps of 10 and 18 s that lose time.
+    """In a job with steps of 10 and 18 s, the last stage has the right share of the lost time.
 
     A second replica makes the loss: it does the same with the steps swapped, so both steps take 18 s.
     """
@@ -127,7 +127,7 @@ def test_share_of_the_last_stage_in_a_job_that_loses_time() -> None:
 
 
 def test_start_in_the_step_is_counted_from_the_lowest_t0_as_integers() -> None:
-    """Starts are counted from the lowest t0 as integers, as floats would lose 0.1 us."""
+    """Starts are counted from the lowest t0 in integers, because floats would lose 0.1 us."""
     t0_us = 1_767_600_000_000_000
     early = line(0, 0, 0, [("optimizer", 0, 1)], t0_us=t0_us)
     late = line(0, 1, 0, [("optimizer", 0.1e-6, 1)], t0_us=t0_us + 5)
@@ -237,7 +237,7 @@ def test_compute_that_starts_before_its_recv_ends_is_clamped_and_counted() -> No
 
 
 def test_first_backward_recv_waits_for_the_compute_two_places_before_the_first_backward() -> None:
-    """The first backward-recv waits for the compute two places before the first backward."""
+    """The first backward-recv waits for the compute two places before the first backward-compute."""
     ops: Ops = [
         ("forward-compute", 0, 1, 0),
         ("forward-compute", 1, 1, 1),

@@ -11,7 +11,7 @@ from udfs.what_if import simulate_job
 
 
 def stretched(row: dict[str, Any]) -> dict[str, Any]:
-    """A row whose forward sends and recvs of the first link overlap, with a longer duration each."""
+    """Return a row in which the first link's forward sends and recvs last 2 s longer, over other ops."""
     ends = {0: "forward-send", 1: "forward-recv"}
     code = OP_CODES[ends[row["pp_rank"]]] if row["pp_rank"] in ends else None
     lengths = [

@@ -1,4 +1,4 @@
-"""Culprits whose hosts are known, and the time at which each became slow.
+"""Culprits of causes on known hosts, and the time at which each became slow.
 
 Equations: udfs/README.md, "Health of hosts".
 """
@@ -43,14 +43,14 @@ class Culprit(NamedTuple):
 
 
 class _Onset(NamedTuple):
-    """Time at which a culprit was first slow on a day, and its course from then on."""
+    """When a culprit first became slow on a day, and the course of its slowness from then on."""
 
     slow_from: datetime
     course: str
 
 
 class Named:
-    """Culprits of all causes that hold, by day.
+    """Culprits of all causes that the diagnosis names (`is_cause`), by day.
 
     causes : job_causes; units without a cause that holds say that a run was replayed and named nobody
     """
@@ -86,7 +86,7 @@ class Named:
         }
 
     def on(self, day: date, earliest: date) -> Iterator[Culprit]:
-        """Yield the culprits of a day that have hosts and a known beginning.
+        """Yield the culprits of a day whose hosts are known, and the time at which they became slow.
 
         earliest : first of the days looked back on: who was slow then may have been slow before
         """
@@ -101,7 +101,7 @@ class Named:
                     yield Culprit(*facts, onset.slow_from, onset.course == _ALWAYS)
 
     def _beginning(self, row: Row, culprit: Row, earliest: date) -> tuple[date, _Onset | None]:
-        """Return the first of the consecutive days that have this culprit, and its onset; None without times.
+        """Return the first of the days in a row that have a culprit, and its onset then; None without times.
 
         Days on which the run was not replayed do not count.
         """
@@ -122,7 +122,7 @@ def _onsets(culprit: Row) -> Iterator[_Onset]:
 
 
 def _key(row: Row, day: date) -> tuple[Any, ...]:
-    """Return the key of a row's cause and run on a day."""
+    """Return what identifies a cause of a run, for a row of a day."""
     return day, row["job_id"], row["run_id"], row["cause"]
 
 

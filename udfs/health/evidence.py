@@ -1,4 +1,4 @@
-"""Failed health checks near culprits, and whether they explain these: the table cause_evidence.
+"""The table cause_evidence: failed health checks near culprits, and whether they explain the slowness.
 
 Equations: udfs/README.md, "Health of hosts".
 """
@@ -62,7 +62,7 @@ Seen = tuple[Any, ...]
 
 
 class _Rate(NamedTuple):
-    """Frequency of a failed check on slow host-days and on other host-days.
+    """How often a check fails on a slow host in a day, and on any other host.
 
     spans_a_day : on hosts on which it fails
     rare_days, rare_hosts : host-days that are not slow, and hosts that never are, with a check that fails as
@@ -83,7 +83,7 @@ class _Rate(NamedTuple):
         return _share(self.slow_with, self.slow) / _share(self.other_with, self.other)
 
     def by_chance(self, *, is_lasting: bool) -> float:
-        """Return the mean number of failing spans per host and day of checks that are equally rare or rarer.
+        """Return the failures a day, on a host that is not slow, of checks that fail as seldom as this one.
 
         Of one that goes on for days, hosts count and not host-days: that is one coincidence, however long.
         """
@@ -92,14 +92,14 @@ class _Rate(NamedTuple):
 
 
 class _Health(NamedTuple):
-    """Health checks of one day: failed spans by check and host, and spans near the hosts of culprits."""
+    """Health checks of one day: failures by check and host, and failures near the hosts of culprits."""
 
     counted: pa.Table
     spans: pa.Table
 
 
 class _Failures(NamedTuple):
-    """Failed checks of the preceding days: rates by check, and the checks that fail on a host for days."""
+    """Failed checks of the days before: rates by check, and the checks that fail on a host for days."""
 
     rates: Mapping[Kind, _Rate]
     lasting: frozenset[tuple[str, str, str]]
@@ -150,13 +150,13 @@ def _near(spans: pa.Table, hosts: pa.Array) -> pa.Table:
 
 
 def _by_host(health: pa.Table) -> pa.Table:
-    """Count the failed spans of each check on each host and day."""
+    """Count the failures of each check on each host and day."""
     failed = health.filter(pc.not_equal(health["severity"], HEALTH_OK))
     return failed.group_by(_COUNTED).aggregate([([], "count_all")])
 
 
 def _failures(failing: pa.Table, slow: Collection[HostDay], trained: pa.Table, beside: pa.Array) -> _Failures:
-    """Return how often each check fails on slow hosts and on other hosts.
+    """Return how often each check fails on slow hosts, and how often on other hosts.
 
     failing : of the days looked back on, as _by_host counts;  trained : host-days
     beside  : hosts of which the checks that fail on several days are wanted
@@ -186,7 +186,7 @@ def _of_day(on_day: Iterable[Row], culprits: Iterable[Culprit], failures: _Failu
 
 
 def _on_day(day: date, spans: Sequence[Row]) -> Iterator[Row]:
-    """Yield the failing spans of a day, and spans left open by the day before that did not fail again.
+    """Yield the failures of a day, and those of the day before that have no end, unless they fail again.
 
     Where such a check was seen to pass on the day, its span has ended then.
     """
@@ -204,7 +204,7 @@ def _on_day(day: date, spans: Sequence[Row]) -> Iterator[Row]:
 
 
 def _beside(culprit: Culprit, beside: Mapping[str, Sequence[Row]], failures: _Failures) -> Iterator[Row]:
-    """Yield a row for each span near a culprit, and mark the spans that explain the culprit."""
+    """Yield a row for each failure near a culprit, and mark those that explain why the culprit is slow."""
     midnight = datetime.combine(culprit.first_day, time(), UTC)
     spans = {id(span): span for host in culprit.hosts for span in beside.get(host, ())}
     rows = []

@@ -16,14 +16,14 @@ Values = TypeVar("Values", Floats, Ints)
 
 
 def sorted_by(values: Values, order: Ints) -> Values:
-    """Return `np.take_along_axis(values, order, axis=0)` for two axes, in a third of its time."""
+    """Return `np.take_along_axis(values, order, axis=0)` for two axes, in a third of NumPy's time."""
     columns = values.shape[1]
     ordered: Values = values.take(order * columns + np.arange(columns))
     return ordered
 
 
 def common_order(*keys: npt.NDArray[Any]) -> Ints:
-    """Return `np.lexsort(keys, axis=0)`, as a single column if all columns have the same order.
+    """Return `np.lexsort(keys, axis=0)`, as a single column if the order is the same in all columns.
 
     keys : shape (value, column), at least one; or (value, 1) where all columns agree.
     """
@@ -52,7 +52,7 @@ def latest(times_s: Floats, members: Iterable[int | slice | Ints]) -> Floats:
 
 
 def alike(rows: npt.NDArray[np.generic]) -> list[Ints]:
-    """Return the ascending positions of equal rows, per distinct row. rows : shape (row, value)."""
+    """Return the ascending positions of each group of equal rows. rows : shape (row, value)."""
     if (rows == rows[:1]).all():
         return [np.arange(len(rows))]
     _, inverse = np.unique(rows, axis=0, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Causes of a slowdown as the diagnosis finds them, with integer codes because the kernel has no strings."""
+"""Causes of a slowdown as the diagnosis finds them, coded as integers because the kernel has no strings."""
 
 from typing import Final, NamedTuple
 
@@ -59,7 +59,7 @@ BOTH: Final = -1
 
 
 class Culprit(NamedTuple):
-    """A worker, or a group of workers, that caused a slowdown, and the steps in which it was slow.
+    """A worker or a group of workers that caused a slowdown, and the steps in which they were slow.
 
     stage, dp_rank : of a worker; one is ALL of a stage or a replica, both of a host or a rack.
     effect         : how much longer its ops took, as a share of the usual time (0.3: 30 % longer); of pauses,
@@ -89,7 +89,7 @@ class Culprit(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Effect size, standard error and sample size behind a cause; nan where a number does not exist.
+    """Effect, standard error and sample size on which a cause rests; nan if a number does not exist.
 
     effect         : size of the largest effect, in the unit of `Culprit.effect`.
     standard_error : of that effect.
@@ -106,7 +106,7 @@ class Evidence(NamedTuple):
 
 
 class CauseFound(NamedTuple):
-    """One cause of a job's slowdown: what its fix saves, its share, flag, culprits and evidence.
+    """One cause of a job's slowdown: what its fix saves, its share of the loss, flag, culprits and evidence.
 
     time_saved_fraction : (replayed step time - the same with this cause fixed) / T_actual; the best estimate,
                           also where flagged. Of UNEXPLAINED: what is lost to the ideal and no fix returns.
@@ -126,7 +126,7 @@ class CauseFound(NamedTuple):
 
 
 class TypeFactors(NamedTuple):
-    """Slowness of GPU types relative to the fastest. Axes p, k, d, t: stage, direction, dp rank, type.
+    """How slow GPU types are relative to the fastest. Axes p, k, d, t: stage, direction, dp rank, type.
 
     measured   : log of the factor, shape (t, k); nan where that cannot be known.
     error      : its standard error, shape (t,).
@@ -145,7 +145,7 @@ class TypeFactors(NamedTuple):
 
     @property
     def factor(self) -> Floats:
-        """Duration factor of each GPU type relative to the fastest, 1 if it is not slower; shape (t, k)."""
+        """Return how many times as long each GPU type takes as the fastest, at least 1; shape (t, k)."""
         return np.where(self.is_slower[:, None], np.exp(self.measured), 1.0)
 
 
@@ -169,7 +169,7 @@ class Diagnosis(NamedTuple):
 
 
 def within_the_step(diagnosis: Diagnosis) -> Diagnosis:
-    """Scale savings to shares of the longer of T_actual and the largest saving, so that none exceeds 1.
+    """Scale all savings down if one is more than the recorded step, so that no share of T_actual exceeds 1.
 
     A replay that is longer than the recorded step may save more than all of it. All shares are then scaled
     alike, so that none exceeds 1, nor all fixes with what UNEXPLAINED saves beside them, and their parts

@@ -1,4 +1,4 @@
-"""Correlation of forward and backward times within each worker (model, section 5, last row of the table)."""
+"""Correlation between forward and backward times of each worker (model, section 5, end of the table)."""
 
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -19,7 +19,7 @@ CONSTANT: Final = 1e-12
 
 
 def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forwards: int) -> Ints:
-    """Find the backward compute that has the same microbatch and model chunk as each forward compute.
+    """Find for each forward compute the backward compute of the same microbatch and model chunk.
 
     microbatch : int32, shape (compute op, row), forward before backward.
     chunks     : int64, shape (compute op,); model chunk of each.
@@ -35,7 +35,7 @@ def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forward
 
 @lru_cache(maxsize=CACHED)
 def _partners_of_one(microbatch: tuple[int, ...], chunks: tuple[int, ...], forwards: int) -> Ints:
-    """Return partners where all rows agree, cached because many jobs share a schedule; do not modify."""
+    """Return partners if all rows agree, from a cache because jobs share schedules; do not modify them."""
     of_row = np.array(microbatch, dtype=np.int32)[:, None]
     partners = _partners(of_row, np.array(chunks, dtype=np.int64), forwards)
     partners.flags.writeable = False
@@ -74,7 +74,7 @@ def paired_times(compute_s: Floats, partner: Ints, forwards: int) -> tuple[Float
 
 
 class Moments(NamedTuple):
-    """Sufficient statistics of each worker's pairs of forward and backward times.
+    """Counts, means and sums of squares of each worker's pairs of forward and backward times.
 
     pairs     : float64, shape (worker,); number of complete pairs.
     mean_s    : float64, shape (2, worker); of forwards, and of backwards. [s]
@@ -90,7 +90,7 @@ class Moments(NamedTuple):
     longest_s: Floats
 
     def joined(self, other: "Moments") -> "Moments":
-        """Pool two sets of moments (Chan, Golub, LeVeque, The American Statistician 37, 1983)."""
+        """Pool two sets of moments, after Chan, Golub and LeVeque (The American Statistician 37, 1983)."""
         count = self.pairs + other.pairs
         weight = other.pairs / np.maximum(count, 1.0)
         apart_s, cross = other.mean_s - self.mean_s, self.pairs * weight
@@ -103,7 +103,7 @@ class Moments(NamedTuple):
         )
 
     def correlation(self) -> Floats:
-        """Return Pearson correlations, shape (worker,); nan with fewer than two pairs or constant values."""
+        """Return Pearson correlations, shape (worker,); nan for under two pairs or for constant values."""
         norm = np.sqrt(self.squares)
         varies = (self.pairs >= 2.0) & (norm > CONSTANT * self.longest_s).all(axis=0)
         correlation = np.full(varies.shape, np.nan)
@@ -140,13 +140,13 @@ def worker_moments(forward_s: Floats, backward_s: Floats) -> Moments:
 
 
 def _per_worker(values: Floats) -> Floats:
-    """Sum over pairs and steps, first along the longer axis, contiguous in memory. Shape (worker,)."""
+    """Sum over pairs and steps, along the longer axis first, which is fast in memory. Shape (worker,)."""
     summed: Floats = values.sum(axis=0).sum(axis=0)
     return summed
 
 
 def median_correlation(correlation: Floats) -> float:
-    """Return the median correlation over workers, ignoring nan; nan if no worker has a correlation.
+    """Return the median correlation of the workers that have one; nan if none has.
 
     correlation : float64, any shape; nan where it does not exist.
     """

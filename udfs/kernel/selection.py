@@ -1,4 +1,4 @@
-"""Exact medians, quantiles and order statistics, several times faster than NumPy's."""
+"""Medians, quantiles and order statistics that are exact, and several times as fast as NumPy's."""
 
 from functools import cache
 from math import floor, prod
@@ -30,7 +30,7 @@ SORTED: Final = 1024
 
 
 def neighbours(values: Floats, rank: int) -> tuple[float, float]:
-    """Return the sorted values at a rank and the next rank, the last one twice; values : shape (value,)."""
+    """Return the sorted values at a rank and at the next, or twice the last one; values : shape (value,)."""
     following = min(rank + 1, values.size - 1)
     if values.size > MANY:
         sample = np.sort(values[:: values.size // SAMPLE])
@@ -77,7 +77,7 @@ def quantile_of_all(values: Floats, share: float) -> float:
 
 
 def ascending(values: Floats, *axes: int) -> Floats:
-    """Return a copy with the given axes flattened into the last axis and sorted along it.
+    """Return a copy in which the given axes are flattened into the last axis and sorted.
 
     Sorting all of a short and contiguous axis takes less than selecting along another.
     """
@@ -91,13 +91,13 @@ def ascending(values: Floats, *axes: int) -> Floats:
 
 @cache
 def _axes_last(axes: int, moved: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the order of axes with some axes moved to the end."""
+    """Return an order of the axes in which the given ones come last."""
     return (*(axis for axis in range(axes) if axis not in moved), *moved)
 
 
 @cache
 def evenly(size: int, most: int) -> tuple[int, ...]:
-    """Return at most `most` positions below `size`, evenly spaced, including first and last."""
+    """Return at most `most` positions below `size`, evenly spaced, the first and last among them."""
     return tuple(np.unique(np.linspace(0, size - 1, most).astype(np.int64)).tolist())
 
 
@@ -132,7 +132,7 @@ def sorted_rows(values: Floats) -> Floats:
 
 
 def _compared(rows: list[Floats], ranks: tuple[int, ...]) -> list[Floats]:
-    """Sort rows by comparisons of pairs of rows, only as far as the wanted ranks need."""
+    """Sort rows by comparing pairs of rows, only as far as the wanted ranks require."""
     for first, second, is_lower_wanted, is_upper_wanted in _network(len(rows), ranks):
         lower, upper = rows[first], rows[second]
         if is_lower_wanted:
@@ -144,7 +144,7 @@ def _compared(rows: list[Floats], ranks: tuple[int, ...]) -> list[Floats]:
 
 @cache
 def _network(size: int, ranks: tuple[int, ...]) -> list[tuple[int, int, bool, bool]]:
-    """Return comparators that sort `size` values (Batcher 1968), pruned to what the wanted ranks need.
+    """Return comparators that sort `size` values (Batcher 1968), without those that no wanted rank needs.
 
     returns : positions of two values, and whether the lower, or the upper, of them is wanted there.
     """
@@ -181,5 +181,5 @@ def quantile(ordered: Floats, share: float) -> Floats:
 
 
 def _between(lower: Values, upper: Values, part: float) -> Values:
-    """Interpolate linearly between two values, rounded as NumPy's quantile does."""
+    """Interpolate linearly between two values, with the rounding of NumPy's quantile."""
     return upper - (upper - lower) * (1 - part) if part >= 0.5 else lower + (upper - lower) * part

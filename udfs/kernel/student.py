@@ -13,7 +13,7 @@ _STEPS: Final = 200
 
 
 def student_quantile(probability: float, freedom: float) -> float:
-    """Return a quantile above the median of Student's distribution, with at least one degree of freedom.
+    """Return a quantile of Student's distribution above the median, for one degree of freedom or more.
 
     scipy has it too, and would be a fifth of the whole install. Newton's steps from the normal quantile rise
     to it: the distribution is concave there.

@@ -1,4 +1,4 @@
-"""Share of workers that compute at each phase of a step, its swing, and regularity of step starts.
+"""How many of the workers compute at each phase of a step, how that swings, and how regular steps are.
 
 udfs/README.md, "Power", has the equations.
 """
@@ -26,7 +26,7 @@ MIDDLES: Final = np.arange(BINS + 1) + 0.5
 
 
 class Computing(NamedTuple):
-    """Share of the workers that compute, by phase of the step, over all recorded steps.
+    """Share of the workers that compute, by phase of the step, with means over all recorded steps.
 
     mean, low, high : float64, shape (bin,); mean, least and greatest over the steps.
     step_swing      : difference of the greatest and the least bin of a step, mean over the steps.
@@ -40,7 +40,7 @@ class Computing(NamedTuple):
 
 @dataclass
 class ComputingSums:
-    """Running sums over blocks from which Computing is made."""
+    """Sums over blocks from which Computing is computed."""
 
     steps: int = 0
     swing: float = 0.0
@@ -49,7 +49,7 @@ class ComputingSums:
     high: Floats = field(default_factory=lambda: np.zeros(BINS))
 
     def add(self, block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> None:
-        """Add the steps of a block; arguments as in `shares`."""
+        """Add the steps of a block; the arguments are those of `shares`."""
         share = shares(block, end_s, began_s, step_s)
         self.steps += len(share)
         self.swing += float((share.max(axis=1) - share.min(axis=1)).sum())
@@ -58,7 +58,7 @@ class ComputingSums:
         np.maximum(self.high, share.max(axis=0), out=self.high)
 
     def of_all_steps(self) -> Computing:
-        """Return the share of computing workers over all blocks added so far."""
+        """Return the share of computing workers over all blocks that were added."""
         return Computing(self.total / self.steps, self.low, self.high, self.swing / self.steps)
 
 
@@ -80,12 +80,12 @@ def shares(block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> 
 
 @once_per_graph
 def _computing_ops(graph: OpGraph) -> Ints:
-    """Return the numbers of the ops that compute."""
+    """Return the numbers of the ops during which a worker computes."""
     return np.flatnonzero(np.isin(graph.op_types, COMPUTING))
 
 
 def _behind(at_s: Floats, began_s: Floats, step_s: Floats) -> Floats:
-    """Return the total part of each bin that lies after the given times; shape (step, bin + 1).
+    """Return in total how much of each bin is after the given times; shape (step, bin + 1).
 
     at_s : float64, shape (op, step, dp). [s]
     """
@@ -121,7 +121,7 @@ IN_BEAT: Final = 1 / 8
 
 
 class Swing(NamedTuple):
-    """Fourier components, over one step, of the share of workers that compute.
+    """Fourier components of the share of computing workers over one step.
 
     amplitudes : float64, shape (HARMONICS,); of the components with periods step, step / 2, ...
     dominant   : how many periods of the largest component a step has; 0 where nothing swings.
@@ -136,7 +136,7 @@ class Swing(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """Regular starts of steps, fitted by least squares, with interval `every_s`. [s]
+    """Times between starts of steps, if these are regular, fitted by least squares: `every_s`. [s]
 
     scatter_s : root mean square of the distance from that. [s]
     middle_s  : when the middle step began, by the fit. [s]
@@ -148,7 +148,7 @@ class Beat(NamedTuple):
 
 
 def swing(share: Floats) -> Swing:
-    """Compute Fourier components of the computing share over one step; share of shape (bin,)."""
+    """Compute the Fourier components of the computing share over a step; share : shape (bin,)."""
     bins = len(share)
     components = np.fft.rfft(share)[1 : bins // 2] * _half_a_bin(bins) * 2 / bins
     amplitude = np.abs(components)
@@ -161,13 +161,13 @@ def swing(share: Floats) -> Swing:
 
 @cache
 def _half_a_bin(bins: int) -> npt.NDArray[np.complex128]:
-    """Return phase factors that shift each component by half a bin, to the middles of the bins."""
+    """Return phase factors that shift each component by half a bin, since bins count at their middles."""
     turned: npt.NDArray[np.complex128] = np.exp(-1j * np.pi * np.arange(1, bins // 2) / bins)
     return turned
 
 
 def beat(step: Ints, began_s: Floats) -> Beat | None:
-    """Fit equally spaced starts to steps; None with too few steps, or if starts do not increase.
+    """Fit equally spaced starts to the steps; None with too few steps or if starts do not ascend.
 
     step    : int, shape (step,); step numbers, ascending.
     began_s : float64, shape (step,); from any zero. [s]

@@ -1,4 +1,4 @@
-"""All what-if scenarios (model, section 5) of one job, replayed from its recorded rows."""
+"""All what-if scenarios of one job (model, section 5), by replays of its recorded rows."""
 
 from collections.abc import Mapping, Sequence
 from math import inf, nan
@@ -110,7 +110,7 @@ class WhatIf(NamedTuple):
 
     @property
     def forward_backward_correlation(self) -> float:
-        """Median over workers of the forward/backward correlation; nan if no worker has one."""
+        """Median over workers of the forward/backward correlation; nan if no worker has a correlation."""
         return median_correlation(self.recorded.correlation)
 
 
@@ -205,7 +205,7 @@ def _diagnosed(
 
 
 class _Replay(NamedTuple):
-    """Replays of one block in the second pass over a job."""
+    """Replays of one block during the second pass over a job."""
 
     block: Block
     ideal_of_op: Floats
@@ -215,7 +215,7 @@ class _Replay(NamedTuple):
 
     @classmethod
     def of(cls, block: Block, layout: Layout, ideal_s: Floats) -> "_Replay":
-        """Replay every scenario that needs no other block's times."""
+        """Replay every scenario for which no times of other blocks are needed."""
         graph, duration_s = block.graph, block.duration_s
         ideal_of_op = ideal_of_ops(graph, ideal_s)
         shortest_s = duration_s.reshape(graph.size, -1).min(axis=1)
@@ -227,11 +227,11 @@ class _Replay(NamedTuple):
         return cls(block, ideal_of_op, shortest_s, is_last, times)
 
     def exposed(self) -> ExposedTimes | None:
-        """Replay without communication; return None if the block has no communication."""
+        """Replay without communication; None if the block has no communication."""
         return replay_exposed(self.block.graph, self.block.duration_s, self.shortest_s, self.is_last)
 
     def without(self, slow: Mask) -> Floats:
-        """Return step times with slow workers ideal and all else as recorded (Eq. 5); shape (step,). [s]
+        """Return step times with slow workers ideal, all else as recorded (Eq. 5); shape (step,). [s]
 
         slow : bool, shape (stage, dp_rank).
         """
@@ -242,7 +242,7 @@ class _Replay(NamedTuple):
 
 
 class _Replayed(NamedTuple):
-    """Results of the second pass over all blocks: ideal durations, replays by block, and step times."""
+    """What the second pass finds: ideal durations, replays by block, and step times."""
 
     ideal_s: Floats
     replays: list[_Replay]
@@ -250,14 +250,14 @@ class _Replayed(NamedTuple):
 
     @classmethod
     def of(cls, blocks: list[Block], layout: Layout, ideal: Ideal) -> "_Replayed":
-        """Replay every scenario that needs no other scenario's times."""
+        """Replay every scenario for which no times of other scenarios are needed."""
         ideal_s = ideal_durations([(block.graph, block.duration_s) for block in blocks], ideal)
         replays = [_Replay.of(block, layout, ideal_s) for block in blocks]
         return cls(ideal_s, replays, _in_step_order([each.times for each in replays], blocks))
 
 
 def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioTimes:
-    """Join the scenario times of all blocks, in order of steps."""
+    """Join scenario times of all blocks in the order of steps."""
     if len(found) == 1:
         return found[0]
     order = np.argsort(np.concatenate([block.steps for block in blocks]))

@@ -74,7 +74,7 @@ def _gpu_type(row: Row) -> str | None:
 
 
 def _megawatts(row: Row, watts: Watts | None) -> Row:
-    """Return the columns of job_megawatts other than the key and the manifest's columns."""
+    """Return the columns of job_megawatts except its key and the columns that the manifest states."""
     found: Row = {"hours": _hours(row)}
     if watts is None:
         return found
@@ -92,7 +92,7 @@ def _megawatts(row: Row, watts: Watts | None) -> Row:
 
 
 def _hours(row: Row) -> float | None:
-    """Return the hours that a unit ran on its log date (UTC), from GPU-hours, else from its start and end."""
+    """Return the hours that a unit ran on its log date (UTC), by GPU-hours or else by its start and end."""
     if row["gpu_hours"] is not None:
         return min(float(row["gpu_hours"] / row["world_size"]), _DAY_H)
     if row["started_at"] is None or row["ended_at"] is None:
@@ -103,7 +103,7 @@ def _hours(row: Row) -> float | None:
 
 
 def _sums(rows: list[Row]) -> Row:
-    """Return columns of power_day: expected values at a random moment of the day."""
+    """Return columns of power_day, which are expected values at a random moment of the day."""
     timed = [row for row in rows if row["hours"] is not None]
     part = _column(timed, "hours") / _DAY_H
     gpus = _column(timed, "world_size")
@@ -136,7 +136,7 @@ def _column(rows: list[Row], name: str) -> Floats:
 
 
 def _pairs(rows: list[Row]) -> tuple[int, list[Row]]:
-    """Return the number of in-phase pairs on a day, and power_in_phase rows of the largest swings."""
+    """Count the pairs of units in phase on a day, and return power_in_phase rows of the largest swings."""
     rows = [row for row in rows if row["peak_us"] is not None]
     if not rows:
         return 0, []
@@ -185,7 +185,7 @@ PAIRS_TOGETHER: Final = 1_000_000
 
 
 class Swings(NamedTuple):
-    """Swings of units with a known phase; float64, shape (unit,); times share one zero.
+    """Swings of the units whose phase is known; float64, shape (unit,); all times count from one zero.
 
     period_s        : of the dominant component.
     peak_s          : one of its peaks.
@@ -215,7 +215,7 @@ class Pairs(NamedTuple):
 
 
 def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
-    """Count pairs of units that swing in phase, and return the pairs with the largest weight.
+    """Count the pairs of units that swing in phase, and return the pairs of the largest weight.
 
     weight : float64, shape (unit,); that of a pair is the sum.
     most   : pairs that are returned, heaviest first, then in the order of the units. Others are not in memory
@@ -233,7 +233,7 @@ def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
 
 
 def _with_like_periods(period_s: Floats) -> Iterator[tuple[Ints, Ints]]:
-    """Yield pairs with equal periods, as far as a difference would show within LEAST_PERIODS."""
+    """Yield the pairs whose periods are too close for a difference to show within LEAST_PERIODS."""
     rate = 1 / period_s
     order = np.argsort(rate, kind="stable")
     rising = rate[order]
@@ -248,7 +248,7 @@ def _with_like_periods(period_s: Floats) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _of(swings: Swings, one: Ints, other: Ints) -> Pairs:
-    """Select the pairs that swing in phase from candidate pairs of units."""
+    """Select those candidate pairs of units that swing in phase."""
     first_s = np.maximum(swings.first_s[one], swings.first_s[other])
     common_s = np.minimum(swings.last_s[one], swings.last_s[other]) - first_s
     period_s = swings.period_s

@@ -1,4 +1,4 @@
-"""Revise the causes of one unit by other jobs and earlier days; rows of job_causes in and out.
+"""Revise the causes of one unit by other jobs and by earlier days; takes and returns rows of job_causes.
 
 Only what the unit's steps could not decide is revised. Each revised row keeps its values before.
 """
@@ -40,7 +40,7 @@ _WORKER: Final = ("pp_rank", "dp_rank", "rank", "host")
 
 
 class Measured(NamedTuple):
-    """A unit whose causes are to be revised.
+    """A unit whose causes may be revised.
 
     run           : itself, as others see it.
     actual_step_s : T_actual. [s]
@@ -55,14 +55,14 @@ class Measured(NamedTuple):
 
 
 class History(NamedTuple):
-    """Evidence from other units: runs of the same model, and hosts that were slow in other jobs."""
+    """What other units show: runs of the same model, and hosts that were slow in other jobs."""
 
     runs: Sequence[Run]
     slow_hosts: Mapping[str, SlowHost]
 
 
 class Revised(NamedTuple):
-    """Revised rows of one unit except for transfers, and what other runs show about its transfers.
+    """A unit's revised rows, except for slow transfers, and what other runs show about its transfers.
 
     transfers : None if history cannot decide.
     """
@@ -72,7 +72,7 @@ class Revised(NamedTuple):
 
 
 def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs: int) -> Revised:
-    """Revise one unit's rows of job_causes as far as no replay is needed; see with_usual_transfers.
+    """Revise a unit's rows of job_causes as far as this needs no replay; see with_usual_transfers.
 
     causes       : with the evidence as a dict.
     minimum_runs : of the same model; from fewer nothing is concluded.
@@ -93,7 +93,7 @@ def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs
 def with_usual_transfers(
     rows: Sequence[Row], found: SlowTransfers | None, unit: Measured, replayed: Sequence[Row]
 ) -> list[Row]:
-    """Return the rows with the savings that a replay with usual transfer times shows.
+    """Return the rows with what a replay with usual transfer times saves.
 
     replayed : rows of the unit, its transfers measured by found.usual_s; none where no type became slow, or
                where the unit cannot be replayed any more.
@@ -121,19 +121,19 @@ def with_usual_transfers(
 
 
 def _beside(rows: Iterable[Row]) -> float:
-    """Return the share of T_actual that is lost beyond all fixes, so that no fix may claim it."""
+    """Return the share of T_actual that is lost beyond all fixes, and that no revised fix may claim."""
     return fsum(
         max(0.0, row["time_saved_fraction"]) for row in rows if row["cause"] == vocabulary.CAUSE_UNEXPLAINED
     )
 
 
 def _is_open(row: Row, flags: Sequence[str]) -> bool:
-    """Return whether other runs may revise a unit: with enough steps, and if its replay matches."""
+    """Return whether other runs may revise a row: it has no flag, or a flag that other runs can settle."""
     return row["flag_reason"] is None or row["flag_reason"] in flags
 
 
 def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> dict[str, Row]:
-    """Reassign losses by stages: slow hosts to slow_worker, uneven work to stage_imbalance."""
+    """Move losses between causes by stage: slow hosts to slow_worker, uneven work to stage_imbalance."""
     worker, stage = rows[SLOW_WORKER], rows[STAGE_IMBALANCE]
     # Only what the unit's own fixes leave of a step is left to save.
     together = fsum(row["attributed_fraction"] for row in rows.values())
@@ -177,7 +177,7 @@ def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> di
 
 
 def _moved(row: Row, name: str, moved: float, origin: Row | None = None) -> Row:
-    """Return a fraction and its bounds after a part is moved to it from the row `origin`.
+    """Return a fraction with its bounds after some of it was moved to it from the row `origin`.
 
     Errors of one unit are of the same steps, and add up.
     """
@@ -185,14 +185,14 @@ def _moved(row: Row, name: str, moved: float, origin: Row | None = None) -> Row:
 
 
 def _around(row: Row, name: str, value: float, origin: Row | None = None) -> Row:
-    """Return bounds around a new value, with the row's half width plus that of the row `origin`."""
+    """Return bounds around a new value; their half width is the row's plus that of the row `origin`."""
     halves = [half_width(each, name) for each in (row, origin) if each is not None]
     known = [half for half in halves if half is not None]
     return around(name, value, fsum(known) if len(known) == len(halves) else None)
 
 
 def _revised(row: Row, unit: Measured, changes: Row, evidence: Mapping[str, float]) -> Row:
-    """Return the changed row with its hours and label updated, and its previous values kept."""
+    """Return the changed row with new hours and a new label, which keeps the values before the revision."""
     new = row | changes
     return new | {
         "is_cause": new["time_saved_fraction"] >= LEAST_SAVED,
@@ -215,7 +215,7 @@ def _share(row: Row) -> float:
 
 
 def _workers(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
-    """Return the workers of slow stages as culprits; a host that is slow as a whole is one culprit."""
+    """Return the workers of slow stages as culprits; if all of a host is slow, the host is one culprit."""
     by_host: defaultdict[object, list[Row]] = defaultdict(list)
     for worker in unit.workers():
         by_host[worker["host"]].append({name: worker[name] for name in _WORKER})
@@ -244,7 +244,7 @@ def _culprit(effect: float, reach: int) -> Row:
 
 
 def _heavy(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
-    """Return the stages that would be heavier than the mean stage if all hosts had the same speed."""
+    """Return the stages that would be heavier than the mean stage if all hosts were equally fast."""
     work_s = [stage.compute_s / factors.get(number, 1.0) for number, stage in enumerate(unit.run.stages)]
     mean_s = sum(work_s) / len(work_s)
     heavy = [

@@ -1,4 +1,4 @@
-"""Comparison of a unit with other runs, to find stages or transfers that take longer than theirs.
+"""Compare a unit with other runs, to find stages or transfers of the unit that take longer than theirs.
 
 A stage that is one worker, or that lies on one host whole, looks the same whether the host is slow or the
 work is heavy. Other runs of the same model decide: the work moves with the stage, slowness stays with the
@@ -37,7 +37,7 @@ _TRAFFIC: Final = {group for code, group in enumerate(GROUPS) if code not in AVE
 
 
 class Stage(NamedTuple):
-    """Usual compute time per step [s] of one stage, and its hosts; without hosts if any is unknown."""
+    """One stage's usual compute time per step [s], and its hosts; no hosts if one of them is unknown."""
 
     compute_s: float
     hosts: frozenset[str]
@@ -66,7 +66,7 @@ class Run(NamedTuple):
 
 
 class SlowHost(NamedTuple):
-    """A host that was slow in other jobs: the number of jobs, and its excess time (0.3: 30 % longer)."""
+    """A host that was slow in other jobs: in how many, and by how much (0.3: takes 30 % longer)."""
 
     jobs: int
     effect: float
@@ -115,7 +115,7 @@ def comparable(unit: Run, runs: Sequence[Run]) -> list[Run]:
 def slow_stages(
     unit: Run, runs: Sequence[Run], slow_hosts: Mapping[str, SlowHost], minimum_runs: int
 ) -> SlowStages | None:
-    """Find stages that are slow because of their hosts; None if other runs cannot decide.
+    """Find stages that are slow because of their hosts; None if other runs do not decide it.
 
     runs : of the same model, comparable. A stage that computes nothing, or in no time, has no result.
     """
@@ -132,7 +132,7 @@ def slow_stages(
 
 
 def slow_transfers(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowTransfers | None:
-    """Find transfers slower than in other runs of the same work; None if other runs cannot decide."""
+    """Find transfers slower than in other runs of the same work; None if other runs do not decide it."""
     if len(runs) < minimum_runs or unit.ideal_step_s <= 0.0:
         return None
     work = max(_ratios(unit, runs, _COMPUTES, 0.0).values(), default=1.0)
@@ -145,7 +145,7 @@ def slow_transfers(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowTra
 
 
 def _whole_job(unit: Run, elsewhere: Sequence[Run]) -> SlowStages | None:
-    """Find a one-host job that is slower in all stages than on other hosts, but not in transfers."""
+    """Find a job on one host whose stages are all slower than on other hosts, but whose transfers are not."""
     factors = [_ratio(unit, elsewhere, number) for number in range(len(unit.stages))]
     traffic = _ratios(unit, elsewhere, _TRAFFIC, LEAST_TRANSFER_S).values()
     if min(factors) < LEAST_SLOWER or max(traffic, default=1.0) > SAME_TRAFFIC:
@@ -155,7 +155,7 @@ def _whole_job(unit: Run, elsewhere: Sequence[Run]) -> SlowStages | None:
 
 
 def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStages | None:
-    """Find stages slower than in other runs; a slowdown of all stages counts only against other hosts."""
+    """Find stages slower than in other runs; if all stages are, only runs on other hosts count."""
     if len(runs) < minimum_runs:
         return None
     factors, base, on_others = [], [], True
@@ -180,7 +180,7 @@ def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStag
 
 
 def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages | None:
-    """Find heavy stages that are alone on a host that other jobs found slow, limited to that slowness."""
+    """Find heavy stages that are alone on a slow host of other jobs, slow by at most what it was there."""
     slow, jobs = {}, 0
     for number, stage in enumerate(unit.stages):
         others = [other for place, other in enumerate(unit.stages) if place != number]
@@ -195,7 +195,7 @@ def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages 
 
 
 def _without(unit: Run, factors: Mapping[int, float], largest: float, runs: int, jobs: int) -> SlowStages:
-    """Compute what is saved if slow stages run as fast as in other runs; the slowest sets the pace."""
+    """Return what is saved if slow stages ran as fast as in other runs; the slowest stage sets the pace."""
     as_is_s = [stage.compute_s for stage in unit.stages]
     fixed_s = [time_s / factors.get(number, 1.0) for number, time_s in enumerate(as_is_s)]
     uneven_s, left_s = (max(times) - sum(times) / len(times) for times in (as_is_s, fixed_s))
@@ -212,7 +212,7 @@ def _ratio(unit: Run, runs: Sequence[Run], number: int) -> float:
 
 
 def _ratios(unit: Run, runs: Sequence[Run], op_types: Collection[str], least_s: float) -> dict[str, float]:
-    """Return each op type's duration relative to other runs, without types that a run lacks."""
+    """Return each op type's duration relative to other runs, without types that one of the runs lacks."""
     found = {}
     for op_type, time_s in unit.op_types_s.items():
         others = [run.op_types_s.get(op_type, 0.0) for run in runs]

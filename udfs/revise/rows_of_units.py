@@ -1,4 +1,4 @@
-"""Rows of many units, converted to Python objects for a few units at a time to limit memory."""
+"""Rows of many units, of which a few units at a time become Python objects, to limit memory."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -44,7 +44,7 @@ class RowsOfUnits:
                 yield unit, own, places
 
     def of(self, unit: Unit) -> list[Row]:
-        """Return the rows of a unit; none if the table has no row of it."""
+        """Return the rows of a unit; none if the table has no rows of the unit."""
         return self._read(self._rows.drop_columns([_PLACE]), *self._found.get(unit, (0, 0)))
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Growth of a unit's recorded step time over earlier days, independent of any replay."""
+"""How much longer a unit's recorded steps take than on earlier days, without any replay."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _MOST_RUNS: Final = 32
 
 
 def with_slower(slowdowns: pa.Table, baselines: pa.Table, earlier: pa.Table, days: int) -> pa.Table:
-    """Add to job_slowdown the ratio of each step time to the usual one; null without earlier days.
+    """Add to job_slowdown the ratio of each unit's step time to the usual one; null without earlier days.
 
     Usual is the lower median of earlier days of the same model, layout and ops per step; where there are
     none, that of the same run.

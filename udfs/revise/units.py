@@ -1,4 +1,4 @@
-"""Revise the causes of many units by earlier runs of their models and by hosts that were slow in other jobs.
+"""Revise the causes of many units by earlier runs of their models, and by hosts slow in other jobs.
 
 Tables in, a table out. A few numbers per stage and op type of each unit and day (job_baseline) are all
 that is looked at; ops are replayed once more only of units whose transfers became slow.
@@ -63,7 +63,7 @@ A unit that cannot be replayed as before is missing from the result.
 
 
 class _Concluded(NamedTuple):
-    """A unit revised by other runs, before its transfers are replayed."""
+    """A unit that other runs have revised, before its transfers are replayed."""
 
     key: Unit
     places: Sequence[int]
@@ -74,7 +74,7 @@ class _Concluded(NamedTuple):
 
     @property
     def usual_s(self) -> Mapping[str, float]:
-        """Usual transfer time by op type [s] if a replay with these times has to decide; else empty."""
+        """Usual transfer time by op type [s], if a replay with usual times has to decide; else empty."""
         return self.found.transfers.usual_s if self.found.transfers is not None else {}
 
     def changed(self, replayed: Sequence[Row]) -> dict[int, Row]:
@@ -131,7 +131,7 @@ def revised_causes(
 
 
 class _Known:
-    """Index of baselines: analysed runs by model and layout, and slow hosts."""
+    """Baselines for look-up: analysed runs by model and layout, and slow hosts."""
 
     def __init__(self, baselines: Iterator[Row], days: int) -> None:
         self._days = days
@@ -148,7 +148,7 @@ class _Known:
             self._runs[kind] += [(Unit.of(row), _run(row)) for row in reversed(some)]
 
     def beside(self, baseline: Row, run: Run) -> History:
-        """Return the evidence for a unit from the days before its own.
+        """Return what the days before a unit's own show about it.
 
         Not of its own: a unit's rows would then depend on which others of its day were late, or corrected.
         """
@@ -168,7 +168,7 @@ class _Known:
 
 
 def _as_measured(row: Row, gpu_hours: float | None) -> Row:
-    """Undo the revision of a job_causes row, and recompute its hours from its fractions."""
+    """Undo the revision of a row of job_causes, and compute the row's hours from its fractions again."""
     before = row["unrevised"]
     new = row if before is None else {**row, **before, "unrevised": None}
     hours = [in_gpu_hours(new, name, gpu_hours) for name in _MEASURED]
@@ -176,7 +176,7 @@ def _as_measured(row: Row, gpu_hours: float | None) -> Row:
 
 
 def _as_counted(revised: list[Row], stored: Sequence[Row]) -> list[Row]:
-    """Recompute losses as the stored rows count them; before 0.4.0, losses beyond the fixes did not count."""
+    """Recompute losses as in the stored rows: before 0.4.0, loss beyond all fixes was not counted."""
     lost = [row["lost_fraction"] for row in stored]
     fixed = max(0.0, fsum(row["attributed_fraction"] for row in stored))
     if None in lost or not isclose(fsum(lost), fixed, rel_tol=SAME_SUM):
@@ -188,7 +188,7 @@ def _as_counted(revised: list[Row], stored: Sequence[Row]) -> list[Row]:
 
 
 def _with_columns(row: Row, columns: Row) -> Row:
-    """Return a row with the given columns added; the same object if it has them already."""
+    """Return the row with the given columns added, or the same object if it has all of them."""
     return row if all(_agree(row[name], columns[name]) for name in columns) else {**row, **columns}
 
 
@@ -210,7 +210,7 @@ def _run(row: Row) -> Run:
 
 
 def _kind(row: Row) -> _Key:
-    """Return the model and layout of a unit, which must agree for two units to be compared."""
+    """Return the model and layout of a unit; units are compared only if these are equal."""
     return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _KIND))
 
 

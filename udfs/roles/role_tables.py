@@ -1,4 +1,4 @@
-"""Compute role_iteration and role_effect from the role_step rows of some days."""
+"""Compute role_iteration and role_effect from the rows of role_step of some days."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ def _grouped(rows: Iterable[Row], key: Callable[[Row], Group]) -> dict[Group, li
 
 
 def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
-    """Count the runs and the iterations of each role."""
+    """Count the runs of each role, and its iterations."""
     with_steps = {Unit.of(step) for step in steps}
     runs = Counter(role_of.values())
     left_out = Counter(role for unit, role in role_of.items() if unit not in with_steps)
@@ -91,7 +91,7 @@ def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
 
 
 def _with_hours(effect: Row, gpu_hours: float | None) -> Row:
-    """Add the saved fractions as GPU-hours of the whole group of runs. [GPU h]"""
+    """Add the saved fractions as GPU-hours of all runs of the group together. [GPU h]"""
     row = effect | {"gpu_hours": gpu_hours}
     for name in ("if_fixed", "if_ideal", "if_twice_as_fast"):
         fraction = row.get(f"saved_fraction_{name}")
@@ -101,7 +101,7 @@ def _with_hours(effect: Row, gpu_hours: float | None) -> Row:
 
 
 def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[list[Row], dict[str, Row]]:
-    """Return the rows of role_iteration, and the figures of role_effect by role, without their key.
+    """Return the rows of role_iteration, and by role the figures of role_effect, both without their key.
 
     lost : lost_fraction of each unit
     """
@@ -189,7 +189,7 @@ def whole_of(
 
 
 def _part(steps: Sequence[Row], first_us: int) -> tuple[float, float, float, float]:
-    """Return a run's first start, last end, busy time [s], and ideal over recorded time, in an iteration."""
+    """Return a run's first start, last end and busy time in an iteration [s], and its ideal/actual time."""
     start_us, end_us = min(step["start_us"] for step in steps), max(step["end_us"] for step in steps)
     actual_s = sum(step["actual_step_s"] for step in steps)
     ideal = sum(step["ideal_step_s"] for step in steps) / actual_s if actual_s else 1.0  # nothing to save
@@ -204,7 +204,7 @@ def _joined_s(steps: Sequence[Row], first_us: int) -> float:
 
 
 def _waiting_s(whole: Whole) -> Floats:
-    """Compute each role's wait from its previous end to its start, nan without one; (role, iteration). [s]"""
+    """Compute each role's wait from its last end to its next start, nan if unknown; (role, iteration). [s]"""
     waiting_s = np.full(whole.start_s.shape, np.nan)
     now = np.flatnonzero(whole.follows)
     waiting_s[:, now] = np.maximum(whole.start_s[:, now] - whole.end_s[:, now - 1], 0.0)
@@ -212,7 +212,7 @@ def _waiting_s(whole: Whole) -> Floats:
 
 
 def _names_of(waits: Waits, role: int, roles: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names of the roles that a role waits for, in the same and in the previous iteration."""
+    """Return the names of the roles that a role waits for, in the same iteration and in the one before."""
     both = {"waits_for": waits.within, "waits_for_before": waits.before}
     return {
         name: [roles[other] for other in np.flatnonzero(are[:, role]).tolist()] for name, are in both.items()

@@ -1,4 +1,4 @@
-"""Replay of a job of several roles: who waits for whom, faster roles, and the longest path.
+"""Replay a job of several roles: who waits for whom, what faster roles save, and the longest path.
 
 Equations: udfs/README.md, "Jobs of several roles". Axes: (role, iteration); times are float64 seconds.
 """
@@ -48,11 +48,11 @@ class Whole(NamedTuple):
 
     @property
     def follows(self) -> Mask:
-        """Mask of the iterations that directly follow the one recorded before them, shape (iteration,)."""
+        """Mask of the iterations that directly follow the recorded one before them, shape (iteration,)."""
         return np.concatenate([[False], np.diff(self.number) == 1])
 
     def lengths_s(self, role: int | None = None, factor: Floats | float = 1.0) -> Floats:
-        """Compute each role's iteration length, one role's steps scaled by factor; (role, iteration). [s]"""
+        """Compute each role's length by iteration, one role's steps times a factor; (role, iteration). [s]"""
         factors = np.where(self.role == role, factor, 1.0)
         ends_s = self.offset_s + self.run_s - self.run_busy_s * (1.0 - factors)
         lengths_s = np.full(self.start_s.shape, -np.inf)
@@ -71,7 +71,7 @@ class Waits(NamedTuple):
     before: Mask
 
     def reduced(self) -> "Waits":
-        """Return the transitive reduction: drop waits that follow from other waits."""
+        """Return the transitive reduction: without waits that follow from other waits."""
         within, before = (each.astype(np.int64) for each in self)
         return Waits(
             self.within & ~(within @ within > 0), self.before & ~(within @ before + before @ within > 0)
@@ -79,7 +79,7 @@ class Waits(NamedTuple):
 
 
 def waits_of(whole: Whole) -> Waits:
-    """Infer the waits: a role waits for another if it never begins before the other role ends."""
+    """Infer the waits: a role waits for another role if it never begins before the other one ends."""
     follows = whole.follows
     within = _never_before(whole.start_s, whole.end_s, whole.start_s, whole.end_s)
     now, ago = np.flatnonzero(follows), np.flatnonzero(follows) - 1
@@ -102,7 +102,7 @@ def _never_before(first_s: Floats, end_s: Floats, start_s: Floats, last_s: Float
 
 
 class Chain(NamedTuple):
-    """Spans of all roles in order of their starts, as the replay visits them.
+    """Spans of all roles by their starts, which is the order in which the replay visits them.
 
     spans : int64, shape (span, 2); role and iteration.
     waited_for : for each, places of the spans that it waits for.
@@ -115,7 +115,7 @@ class Chain(NamedTuple):
 
 
 def chain_of(whole: Whole, waits: Waits) -> Chain:
-    """Order the spans of all roles by start, and find the spans that each of them waits for."""
+    """Order the spans of all roles by start, and find the spans that each span waits for."""
     spans = np.argwhere(whole.is_there)
     spans = spans[np.argsort(whole.start_s[tuple(spans.T)], kind="stable")]
     place = np.full(whole.start_s.shape, -1)
@@ -133,7 +133,7 @@ def chain_of(whole: Whole, waits: Waits) -> Chain:
 
 
 def replayed_s(whole: Whole, chain: Chain, lengths_s: Floats) -> float:
-    """Replay all spans with given lengths; returns the longest path through spans and gaps. [s]
+    """Replay all spans with the given lengths; return the longest path through spans and gaps. [s]
 
     lengths_s : shape (role, iteration).
     """
@@ -151,7 +151,7 @@ def replayed_s(whole: Whole, chain: Chain, lengths_s: Floats) -> float:
 
 
 def longest_path(whole: Whole, chain: Chain) -> tuple[Mask, Floats]:
-    """Mark spans on the recorded longest path, and the gap before each; (role, iteration). [s]
+    """Mark the spans on the longest recorded path, and return the gap before each; (role, iteration). [s]
 
     Before the first span of a path lies the time since the stretch of iterations began.
     """

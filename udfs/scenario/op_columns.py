@@ -25,7 +25,7 @@ _ALWAYS: Final = np.ones((1, 1, 1), dtype=bool)
 
 
 class OpColumn(NamedTuple):
-    """Values of one column for all ops of a block.
+    """Values of a column for all ops of a block.
 
     values   : int, broadcastable to (op, step, dp_rank); numbers, or positions in `words`.
     is_known : bool, likewise; False where the column is null.
@@ -67,13 +67,13 @@ class WorkerRows:
 
 
 def _once(values: Ints) -> Ints:
-    """Shrink the axis of steps to length 1 if all steps agree."""
+    """Shorten the axis of steps to 1 if the values of all steps agree."""
     return values[:, :1] if (values == values[:, :1]).all() else values
 
 
 @dataclass(frozen=True)
 class BlockColumns:
-    """Columns of one block's ops, each computed when first used.
+    """Columns of the ops of one block, each of which is computed when it is first used.
 
     steps : int64, shape (step,); training step numbers of the job's replayed steps.
     """
@@ -131,7 +131,7 @@ class BlockColumns:
         return OpColumn(host, np.less(host, len(self.workers.hosts)), self.workers.hosts)
 
     def _of_worker(self, by_worker: Ints) -> Ints:
-        """Expand values per (stage, step or 1, dp_rank) to the ops of the block."""
+        """Expand values per (stage, step or 1, dp_rank) to each op of the block."""
         of_steps = by_worker if by_worker.shape[1] == 1 else by_worker[:, self.block.steps]
         if self.block.graph.has_dp_lanes:
             return of_steps[op_stages(self.block.graph)[:, 0]]

@@ -88,14 +88,14 @@ def parse_predicate(text: str) -> OpPredicate:
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """Open an in-memory DuckDB without external access or extensions, settings locked."""
+    """Open DuckDB in memory, without access to files or networks and without extensions."""
     barred = ("enable_external_access", "autoload_known_extensions", "python_enable_replacements")
     bounds: dict[str, Any] = {"threads": 1, "memory_limit": "1GB"}  # one thread keeps the order of the ops
     return duckdb.connect(config=bounds | dict.fromkeys(barred, False) | {"lock_configuration": True})
 
 
 def _array(name: str, column: OpColumn, shape: tuple[int, ...], part: slice) -> pa.Array:
-    """Return part of a column as an Arrow array with one row per op."""
+    """Return a part of a column as an Arrow array that has one row per op."""
     values, is_known, words = column
     nulls = ~np.broadcast_to(is_known, shape)[part].ravel()
     found = pa.array(np.broadcast_to(values, shape)[part].ravel(), mask=nulls)
@@ -103,7 +103,7 @@ def _array(name: str, column: OpColumn, shape: tuple[int, ...], part: slice) -> 
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Return the columns used in SQL text, which must be a single condition."""
+    """Return the columns that an SQL text uses; the text must be one condition."""
     query = "SELECT unnest([json_serialize_sql(?), json_serialize_sql('SELECT TRUE')])"
     rows = _database().cursor().execute(query, [f"SELECT {text}"]).fetchall()
     read, plain = (json.loads(row[0]) for row in rows)
@@ -128,7 +128,7 @@ def _parts(found: object) -> Iterator[Node]:
 
 
 def _kind(node: Node, text: str, names: list[str]) -> str | None:
-    """Return an expression's type (condition, text, number; None for NULL); add its columns to names."""
+    """Return an expression's kind (condition, text, number; None for NULL); add its columns to `names`."""
     if node["type"] == "COLUMN_REF":
         names.append(_known("column", ".".join(node["column_names"]).lower(), COLUMNS))
         return _TEXT if names[-1] in TEXT_COLUMNS else _NUMBER
@@ -150,7 +150,7 @@ def _kind(node: Node, text: str, names: list[str]) -> str | None:
 
 
 def _known(what: str, name: str, there_are: Sequence[str]) -> str:
-    """Return a column name if it exists; else raise PredicateError with the closest known name."""
+    """Return a column's name if the column exists; else raise PredicateError with the most similar name."""
     if name in there_are:
         return name
     column = _COLUMN_OF.get(name, *get_close_matches(name, (*COLUMNS, *_QUOTED), n=1))

@@ -1,4 +1,4 @@
-"""Best checkpoint interval by Young and Daly, from the failures and checkpoints that events show.
+"""The best checkpoint interval by Young and Daly, from the failures and checkpoints in a run's events.
 
 The best interval is that of J. T. Daly, "A higher order estimate of the optimum checkpoint interval for
 restart dumps", FGCS 22 (2006), Eq. 37; its first order is Young's. What it saves is what the run would have
@@ -81,7 +81,7 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
 
 
 class _Work(NamedTuple):
-    """Working time and steps of an attempt: in total, and up to the first named step after its first.
+    """Working time and steps of an attempt, in total and until its second event that names a step.
 
     What stood still before the first step is start-up.
     """
@@ -104,7 +104,7 @@ def _work_of(attempt: Attempt) -> _Work:
 
 
 def _late_s(works: Sequence[_Work]) -> list[float]:
-    """Return how much longer the first steps of each attempt took than the same number of later steps. [s]
+    """Return how much longer the first steps of each attempt took than as many later steps. [s]
 
     Later ones of the same attempt, as its hosts may be slow, if it names any; else of all.
     """
@@ -120,13 +120,13 @@ def _late_s(works: Sequence[_Work]) -> list[float]:
 
 
 def _own_s(attempt: Attempt, span: Span) -> float:
-    """Return the time in a span during which training did not stand still. [s]"""
+    """Return how long training ran in a span, without what made it stand still. [s]"""
     still = (stall for kind in attempt.stalls.values() for stall in kind)
     return span.length_s - sum(stall.within(span).length_s for stall in still)
 
 
 def _kept_share(steps: Sequence[int], kept_below: float) -> float:
-    """Return the share of an attempt's steps that no later attempt repeats. steps : those of its marks."""
+    """Return the share of an attempt's steps that no later attempt repeats, by the steps of its marks."""
     if not steps:
         return 0.0
     done = steps[-1] - steps[0]
@@ -142,7 +142,7 @@ def daly(stall_s: float, between_s: float) -> float:
 
 
 def _worked_s(kept_s: float, every_s: float, between_s: float) -> float:
-    """Return the mean working time until a given amount of it is saved, if failures are random.
+    """Return the mean working time until a given amount of work is saved, if failures are random.
 
     What is behind the last checkpoint is a shorter stretch, which is less often done again.
     """

@@ -1,4 +1,4 @@
-"""Choice of a unit's rows to replay, made once for tables, what-if answers and timelines.
+"""Choose the rows of a unit that are replayed, in the same way for tables, what-if answers and timelines.
 
 Defects that the kernel finds in them are raised in the log's terms: step, rank, op type.
 """
@@ -39,7 +39,7 @@ LONGEST_STEP_S: Final = 1e12
 
 @contextmanager
 def defects_named(rows: ReplayedRows) -> Iterator[None]:
-    """Convert TraceDefectError to TraceError with step numbers and global ranks.
+    """Turn TraceDefectError into TraceError, with step numbers and global ranks.
 
     raises : TraceError.
     """
@@ -55,7 +55,7 @@ def defects_named(rows: ReplayedRows) -> Iterator[None]:
 
 
 def refuse_endless(actual_s: Floats, rows: ReplayedRows) -> None:
-    """Raise TraceError for steps longer than LONGEST_STEP_S. actual_s : shape (step,). [s]
+    """Raise TraceError if a step is longer than LONGEST_STEP_S. actual_s : shape (step,). [s]
 
     raises : TraceError naming the longest step.
     """
@@ -66,7 +66,7 @@ def refuse_endless(actual_s: Floats, rows: ReplayedRows) -> None:
 
 
 class Refused(NamedTuple):
-    """Status and detail of a unit that is not replayed.
+    """Status and detail of a unit that cannot be replayed.
 
     status, detail : as in job_slowdown.
     left_out       : columns of job_slowdown, as in Choice, and what is known without a replay; of an unread
@@ -79,7 +79,7 @@ class Refused(NamedTuple):
 
 
 class ExchangedError(NothingToReplayError):
-    """Raised for a unit whose ranks or stages are swapped; carries the reason in `refused`."""
+    """Raised if ranks or stages of a unit are swapped; `refused` gives the reason."""
 
     def __init__(self, refused: Refused) -> None:
         super().__init__(refused)
@@ -90,7 +90,7 @@ class ExchangedError(NothingToReplayError):
 
 
 class Choice(NamedTuple):
-    """Rows of a unit to replay, and how to read their times.
+    """The rows of a unit that are replayed, and how their times are to be read.
 
     rows       : those that count, every step complete.
     layout     : sizes of the run, and which transfers block where the manifest says so; else the replay of
@@ -107,7 +107,7 @@ class Choice(NamedTuple):
     is_partial: bool
 
     def read(self, ops_together: int) -> Recorded:
-        """Read the rows for replays of scenarios other than those in the tables.
+        """Read the rows for scenarios that the result tables do not contain.
 
         raises : TraceError where the ops contradict each other, ExchangedError where ranks are exchanged.
         """
@@ -122,7 +122,7 @@ class Choice(NamedTuple):
         return recorded
 
     def refuse_exchanged(self, recorded: Recorded | None) -> None:
-        """Raise ExchangedError if ranks or stages are swapped.
+        """Raise ExchangedError if ranks or stages of the unit are swapped.
 
         recorded : what was read of it; None where the ops contradict each other.
         """
@@ -178,7 +178,7 @@ def choose(
 
 
 def chosen(rank_steps: pa.Table, facts: Mapping[str, object], settings: SimulationSettings) -> Choice:
-    """Choose the rows of a unit to replay, or raise an error if it cannot be replayed.
+    """Choose the rows of a unit to replay, or raise an error if there are none.
 
     raises : NothingToReplayError where its tables say why it is not, TraceError as choose does.
     """
@@ -192,7 +192,7 @@ def chosen(rank_steps: pa.Table, facts: Mapping[str, object], settings: Simulati
 
 
 def _layout(facts: Mapping[str, object], settings: SimulationSettings) -> Layout | Refused:
-    """Return the layout of a unit, or a refusal if its manifest alone rules out a replay."""
+    """Return the layout of a unit, or a refusal if the manifest alone shows that a replay is impossible."""
     if not facts:
         return Refused(Status.NO_MANIFEST, "job.json is missing or not JSON", {})
     if facts.get("manifest_status") is not None:

@@ -1,4 +1,4 @@
-"""Rows of the tables that accompany job_slowdown: causes, clocks, and the baseline for other units.
+"""Rows of the tables beside job_slowdown: causes, clocks, and the baseline with which others are compared.
 
 Codes of the kernel become names, cells become ranks and hosts.
 """
@@ -48,7 +48,7 @@ _NS: Final = 1e-9
 
 
 def cause_rows(found: WhatIf, rows: ReplayedRows, job: Row, racks: WorkerGroups | None) -> list[Row]:
-    """Return one row per cause that the log can show, in the order of CAUSES; none without a diagnosis.
+    """Return a row for each cause that the log can show, in the order of CAUSES; no rows without a diagnosis.
 
     rows  : those that were diagnosed; they know ranks and hosts of the culprits.
     job   : the unit's row of job_slowdown: status, gpu_hours, world_size.
@@ -70,7 +70,7 @@ def cause_rows(found: WhatIf, rows: ReplayedRows, job: Row, racks: WorkerGroups 
 
 
 def _half_widths(diagnosis: Diagnosis, actual_s: Floats, rows: ReplayedRows, job: Row) -> Floats:
-    """Return half widths of each cause's intervals: of the saving over the day, and of its attribution.
+    """Return half widths of the intervals of each cause: of its saving over the day, and of its attribution.
 
     returns : shape (4, cause): these, what the diagnosis adds to the first, and the degrees of freedom of
               the rest; nan where none is known.
@@ -83,7 +83,7 @@ def _half_widths(diagnosis: Diagnosis, actual_s: Floats, rows: ReplayedRows, job
 
 
 class _Names:
-    """Look-up of names of workers, hosts, racks and steps of a unit."""
+    """Names of a unit's workers, hosts, racks and steps."""
 
     def __init__(self, rows: ReplayedRows, racks: WorkerGroups | None) -> None:
         self._rows = rows
@@ -92,7 +92,7 @@ class _Names:
         self._began_us = (rows.time_s / US).round().tolist() if rows.has_times else None
 
     def worker(self, stage: int, dp_rank: int, first: int, last: int) -> Row:
-        """Name a worker, stage or replica as job_causes does, with the worker's host in these steps."""
+        """Return a worker, stage or replica as job_causes names it, with the worker's host in these steps."""
         is_one = ALL not in (stage, dp_rank)
         row = self._rows.host_row_of(stage, dp_rank, first, last) if is_one else -1
         return {
@@ -103,7 +103,7 @@ class _Names:
         }
 
     def when(self, first: int, last: int) -> Row:
-        """Return the numbers and start times of the first and last step; times may be null."""
+        """Return the numbers and start times of the first and the last step; times may be null."""
         steps, began_us = self._rows.steps, self._began_us
         first_time, last_time = (None if began_us is None else _moment(began_us[at]) for at in (first, last))
         return {
@@ -115,7 +115,7 @@ class _Names:
 
 
 def _moment(unix_us: float) -> datetime | None:
-    """Convert Unix time to a datetime; return None outside the years that datetime supports."""
+    """Convert Unix time to a datetime, or to None outside the years that datetime supports."""
     try:
         return _EPOCH + timedelta(microseconds=unix_us)
     except OverflowError:
@@ -123,7 +123,7 @@ def _moment(unix_us: float) -> datetime | None:
 
 
 def _hidden(diagnosis: Diagnosis) -> set[int]:
-    """Return the causes that may be hidden because a worker can be slow inside its own collective.
+    """Return the causes that the log may hide, because a worker may be slow within its own collective.
 
     Not those that hold by a worker's own ops, or by reduce-scatters that take less in other steps.
     """
@@ -196,7 +196,7 @@ def _pattern(culprit: Culprit) -> str:
 
 
 def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object]:
-    """Return the clock columns of job_slowdown; zeros with only one clock."""
+    """Return the clock columns of job_slowdown, which are zeros if there is only one clock."""
     mean_s = np.zeros(1) if clocks is None else clocks.ahead_s.mean(axis=1)
     return {
         "clocks": len(rows.clock_names),
@@ -208,7 +208,7 @@ def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object
 
 
 def clock_columns(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, Any]:
-    """Return the columns of host_clock; zeros and a null error for a clock without a link to any other."""
+    """Return the columns of host_clock; a clock without a link to others has zeros, and no error."""
     number = np.arange(len(rows.clock_names))
     names = {"clock": rows.clock_names, "host": rows.host_of_clock, "rank": rows.rank_of_clock}
     if clocks is None:
@@ -238,7 +238,7 @@ def baseline_row(
     causes: Iterable[Row],
     types: WorkerGroups | None,
 ) -> Row:
-    """Return the row of job_baseline, without the columns that it shares with job_slowdown.
+    """Return the row of job_baseline, without the columns that job_slowdown has as well.
 
     facts  : the manifest.
     causes : rows of job_causes.
@@ -266,13 +266,13 @@ def _text(value: object) -> str | None:
 
 
 def _gpu_type(facts: Mapping[str, object], types: WorkerGroups | None) -> str | None:
-    """Return the GPU type of a unit; joined if mixed, so that it is not compared with units of one type."""
+    """Return a unit's GPU type; mixed types are joined, so that no unit of one type is compared with them."""
     stated = _text(facts.get("gpu_type"))
     return stated if types is None or (stated and not types.is_mixed) else " + ".join(types.names)
 
 
 def _stages(found: WhatIf, rows: ReplayedRows) -> list[Row]:
-    """Return each stage's usual compute time per step, scaled to the fastest GPU type [s], and its hosts."""
+    """Return each stage's usual compute time per step, as on the fastest GPU type [s], and its hosts."""
     by_worker_s = medians_along(found.recorded.compute_ns * _NS, 1)
     if found.diagnosis is not None and found.diagnosis.types is not None:
         by_worker_s = by_worker_s / found.diagnosis.types.of_workers.mean(axis=1)[:, 0, 0, 0]
@@ -284,7 +284,7 @@ def _stages(found: WhatIf, rows: ReplayedRows) -> list[Row]:
 
 
 def _slow_hosts(cause: Row) -> list[Row]:
-    """Return the hosts of always slow workers with the largest effect; empty if the cause is doubtful."""
+    """Return the hosts of always slow workers, with the largest effect on each; empty if it is doubtful."""
     if not cause["is_cause"] or cause["flag_reason"] is not None:
         return []
     effects: dict[str, float] = {}
@@ -296,7 +296,7 @@ def _slow_hosts(cause: Row) -> list[Row]:
 
 
 def _op_types_s(ideal_s: Floats) -> dict[str, float]:
-    """Return the mean ideal duration by op type, send and recv merged; omit types never recorded. [s]
+    """Return the mean ideal duration by op type, with send and recv as one; without types not recorded. [s]
 
     ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
     """
@@ -309,7 +309,7 @@ def _op_types_s(ideal_s: Floats) -> dict[str, float]:
 
 
 def _hosts(rows: ReplayedRows, stage: int) -> list[str] | None:
-    """Return the distinct hosts of a stage's workers, or None if any host is unknown."""
+    """Return the different hosts of a stage's workers, or None if one of the hosts is unknown."""
     dp_ranks = rows.worker_row.shape[1]
     of_workers = rows.hosts[stage * dp_ranks :][:dp_ranks]
     known = {host for host in of_workers if host is not None}

@@ -1,4 +1,4 @@
-"""Rows of a job without recorded transfers, completed by inserting transfers between its computes."""
+"""Rows of a job without recorded transfers, completed by transfers that are inserted between computes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -28,7 +28,7 @@ _SEND, _RECV = 1, 2
 
 
 class _Transfers(NamedTuple):
-    """Transfers of one kind to be inserted beside computes.
+    """Transfers of one kind that are inserted beside computes.
 
     kind : position of their direction in DIRECTIONS
     is_there : which computes have one
@@ -64,11 +64,11 @@ class CompletedRows(ReplayedRows):
 
     @property
     def clock(self) -> Ints:
-        """Clock of each row: the same for all, because clocks are corrected already (compute_clocks)."""
+        """Clock of each row, which is the same for all, as clocks are corrected already (compute_clocks)."""
         return np.zeros(self.replayed_row.shape, dtype=np.int64)
 
     def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
-        """Return the rows of every `apart`-th step in [first, end), with inserted transfers.
+        """Return the rows of every `apart`-th step in [first, end), with the inserted transfers.
 
         raises : TraceError where the computes contradict each other, or the order of the stages.
         """
@@ -93,7 +93,7 @@ class CompletedRows(ReplayedRows):
 def _stretched(
     recorded: Sequence[StageRows], computes: Computes, source_us: Floats
 ) -> tuple[list[StageRows], Computes]:
-    """Extend computes backwards over idle time, so that each begins as early as possible."""
+    """Extend computes backwards over idle time, so that each one begins as early as its input allows."""
     free_us = np.maximum(computes.previous_us, source_us)
     idle_us = np.where(np.isfinite(free_us), np.maximum(computes.start_us - free_us, 0.0), 0.0)
     stretched = []
@@ -107,7 +107,7 @@ def _stretched(
 
 
 def _recv_first(computes: Computes, source_us: Floats, target_us: Floats) -> Mask:
-    """Mark computes whose recv comes before the previous compute's send.
+    """Mark the computes whose recv comes before the send of the compute before them.
 
     That is between a forward and a backward whose data the next stage has before it needs the forward's: the
     next stage sends first, too, and two workers that both sent first would wait for each other.
@@ -129,7 +129,7 @@ def _recv_first(computes: Computes, source_us: Floats, target_us: Floats) -> Mas
 def _in_turn(
     computes: Computes, has_recv: Mask, has_send: Mask, recv_us: Floats, send_us: float
 ) -> tuple[_Transfers, ...]:
-    """Return a recv before and a send after each compute, both of almost no length."""
+    """Return a recv before and a send after each compute, each of almost no duration."""
     previous_us, start_us = computes.previous_us, computes.start_us
     before_us = np.where(np.isfinite(previous_us), np.minimum(previous_us, start_us), start_us)
     behind_us = np.minimum(computes.end_us, computes.next_us)
@@ -140,7 +140,7 @@ def _in_turn(
 
 
 def refuse_other_schedules(computes: Computes, source_us: Floats, target_us: Floats) -> None:
-    """Raise TraceError if stages reorder microbatches, or if computes begin before their input exists."""
+    """Raise TraceError if stages reorder microbatches, or computes begin before their input can exist."""
     is_early = computes.start_us + CLOCK_NOISE_US < source_us
     if is_early.mean() > MOST_EARLY:
         raise TraceError(
@@ -160,7 +160,7 @@ def refuse_other_schedules(computes: Computes, source_us: Floats, target_us: Flo
 def with_transfers(
     recorded: StageRows, computes: Computes, stage: int, transfers: Sequence[_Transfers]
 ) -> StageRows:
-    """Replace the transfers between stages in one stage's rows by the given ones."""
+    """Replace the transfers in the rows of one stage by the given ones."""
     own = recorded.from_first_op()
     row_of_op = np.repeat(np.arange(len(own.zero_us)), np.diff(own.first_op))
     kept = ~np.isin(own.op_type, ot.TRANSFERS)

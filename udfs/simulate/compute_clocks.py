@@ -1,4 +1,4 @@
-"""Clocks of a job without recorded transfers, from the rule that no compute begins before its input exists.
+"""Clocks of a job without recorded transfers: they must let no compute begin before its input exists.
 
 The least gap forward between two workers is what a transfer takes plus how far the receiver's clock is ahead;
 the least gap backward is the same less that. So each pair has a range of offsets that make all its transfers
@@ -33,7 +33,7 @@ SLOWER: Final = 1.5
 
 
 class _Pairs(NamedTuple):
-    """Pairs of workers (stage * dp_size + dp_rank), one of which works on the output of the other.
+    """Pairs of workers (stage * dp_size + dp_rank), of which one computes with what the other produces.
 
     up_s, down_s : float64, shape (pair, step); least gap to `other`, and to `one`; inf: unknown. [s]
     """
@@ -45,7 +45,7 @@ class _Pairs(NamedTuple):
 
     @property
     def is_off(self) -> Mask:
-        """Mask of pairs whose clocks must differ, because data would else arrive before they are sent."""
+        """Mask of the pairs whose clocks must differ, because else data would arrive before they are sent."""
         wanted_s = np.minimum(self.up_s, self.down_s) + LEAST_FLOOR_S
         is_impossible: Mask = (wanted_s < 0.0).mean(axis=1) > MOST_EARLY
         # No offset makes both ways possible: then it is the order of stages, which is refused later.
@@ -53,7 +53,7 @@ class _Pairs(NamedTuple):
         return is_impossible & is_possible
 
     def heard(self, steps: Ints, time_s: Floats) -> Heard:
-        """Return the clock differences in some steps: 0 if possible, else the middle of the possible range.
+        """Return differences of clocks in some steps: 0 if that is possible, else the middle of what is.
 
         In steps in which a way there and back takes far longer than in others, a link became slow, and which
         of the two is not known: there it is what lies in the range and goes on best from other steps.
@@ -84,7 +84,7 @@ def _line(values: Floats, time_s: Floats, is_known: Mask) -> Floats:
 def on_one_clock(
     rows: ReplayedRows, layout: Layout, ops_together: int, limits: Limits
 ) -> tuple[ReplayedRows, Clocks | None]:
-    """Correct all rows to one clock; return the rows, and the clocks if they were corrected.
+    """Correct all rows to one clock; return the rows, and the clocks if rows were corrected.
 
     raises : TraceDefectError, TraceError where the computes contradict each other.
     """
@@ -125,7 +125,7 @@ def _pairs(rows: ReplayedRows, layout: Layout) -> _Pairs:
 def _heard(
     rows: ReplayedRows, layout: Layout, ops_together: int, pairs: _Pairs
 ) -> tuple[list[HeardSteps], Floats]:
-    """Return clock differences by computes and collectives, and step times by the workers' own clocks."""
+    """Return differences of clocks by computes and collectives, and step times by each worker's own clock."""
     found: list[HeardSteps] = []
     spans_s: list[Floats] = []
     by_step = rows.clock.transpose(1, 0, 2).reshape(rows.number_of_steps, -1)

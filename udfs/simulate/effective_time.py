@@ -1,4 +1,4 @@
-"""Effective time: what a run's GPU-hours of a day were spent on; the row of job_time.
+"""Effective time: what the GPU-hours of a run were spent on in a day, for the table job_time.
 
 Equations: udfs/README.md, "Effective time".
 """
@@ -37,7 +37,7 @@ class StepTimes(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Steps done in a time window, and their time [s]; lost steps were repeated or have to be repeated."""
+    """Steps in a time window, and the time spent on them [s]; lost steps were done again, or have to be."""
 
     steps_kept: float = 0.0
     steps_lost: float = 0.0
@@ -48,7 +48,7 @@ class Work(NamedTuple):
 def time_rows(
     facts: Mapping[str, object], job: Row, times: StepTimes, lost_fraction: float | None
 ) -> list[Row]:
-    """Return the row of job_time for a replayed unit; none without events or GPU-hours.
+    """Return the row of job_time for a replayed unit; no row without events or GPU-hours.
 
     facts : the manifest; its `events` are rows of run_events in the order of the log
     job   : the unit's row of job_slowdown: status, world_size, gpu_hours
@@ -86,7 +86,7 @@ def time_rows(
 
 
 def shown_gpu_hours(facts: Mapping[str, Any], job: Mapping[str, Any], times: StepTimes) -> float:
-    """Return the GPU-hours that a unit's events show, without outages, whatever its manifest states. [GPU h]
+    """Return the GPU-hours that a unit's events show, without outages, and whatever its manifest states.
 
     facts, job, times : as of time_rows
     """
@@ -95,19 +95,19 @@ def shown_gpu_hours(facts: Mapping[str, Any], job: Mapping[str, Any], times: Ste
 
 
 def _shown(course: Course, window: Span, status: str, times: StepTimes) -> tuple[Work, dict[str, float]]:
-    """Return the work within a window, and the seconds of each known part except outages."""
+    """Return the work in a window, and the seconds of each known part except outages."""
     work = _work(course, window, times.actual_s) if _are_trusted(status, times) else Work()
     return work, _spent_s(course, window, work, times)
 
 
 def _are_trusted(status: str, times: StepTimes) -> bool:
-    """Return whether step times may be split: the replay matches, or only misses late starts."""
+    """Return whether step times can be divided: the replay matches the log, or misses only late starts."""
     is_late = status == Status.HIGH_DISCREPANCY and times.actual_s >= times.simulated_s
     return status == Status.ANALYSED or is_late
 
 
 def _spent_s(course: Course, window: Span, work: Work, times: StepTimes) -> dict[str, float]:
-    """Return the seconds that the run spent on each known part, without outages. [s]"""
+    """Return the seconds that the run spent on each known part except outages. [s]"""
     steps = work.kept_s / times.actual_s
     return {
         "productive": steps * times.ideal_s,
@@ -125,7 +125,7 @@ def _stalled_s(attempt: Attempt, kind: str, window: Span) -> float:
 
 
 def _queued(course: Course, window: Span, gpus: int) -> float | None:
-    """Return the GPU-hours of waiting for starts within a window; None if a start lacks its submission."""
+    """Return the GPU-hours spent waiting for starts in a window; None if a start has no submission."""
     if any(window.begin_s <= at_s < window.end_s for at_s in course.unqueued_s):
         return None
     ended = (span for span in course.queues if window.begin_s <= span.end_s < window.end_s)
@@ -139,7 +139,7 @@ def _work(course: Course, window: Span, step_s: float) -> Work:
 
 
 def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float) -> Work:
-    """Return the work of one attempt, with steps spread evenly between two marks."""
+    """Return the work of one attempt, where steps spread evenly between two events that name steps."""
     inside = Span(attempt.times_s[0], attempt.times_s[-1]).within(window)
     times_s, steps = np.array(attempt.times_s), np.array(attempt.steps)
     # Of marks at one time: the first of them where the window begins, which np.interp finds from behind.

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 def type_rows(
     found: WhatIf, rows: ReplayedRows, types: WorkerGroups | None, gpu_hours: float | None
 ) -> list[Row]:
-    """Return one row of gpu_type_slowdown per GPU type if several are known; unknown types share a row.
+    """Return a row of gpu_type_slowdown per GPU type if several are known; unknown types share one row.
 
     gpu_hours : of the unit. [GPU h]
     """

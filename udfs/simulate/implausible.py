@@ -1,4 +1,4 @@
-"""Detect times in a unit other than microseconds, and stages whose records are swapped.
+"""Detect times that are not in microseconds, and stages whose records are swapped.
 
 Both of the unit as a whole, before a replay: durations in seconds replay as well as any others. The order of
 exchanged stages contradicts that of their neighbours.
@@ -65,7 +65,7 @@ UNITS_US: Final = {"seconds": 1e6, "milliseconds": 1e3, "nanoseconds": 1e-3}
 
 
 def implausible_times(rank_steps: pa.Table) -> str | None:
-    """Describe an implausible step time and its probable unit of time; None if times are plausible.
+    """Describe a step time that is implausible, with its probable time unit; None if times are plausible.
 
     The length of a step is that of its longest line, because zeros of lines may have the right unit.
     """
@@ -111,7 +111,7 @@ def _by_step(number: Ints | Floats) -> tuple[Ints, Ints]:
 
 
 def _counted_twice(rank_steps: pa.Table, begin_us: Floats) -> str | None:
-    """Describe a unit in which both starts and zeros count from 1970; None for any other unit.
+    """Describe a unit in which both starts and zeros count from 1970; None if they do not.
 
     begin_us : first start of some lines. [us]
     """
@@ -124,7 +124,7 @@ def _counted_twice(rank_steps: pa.Table, begin_us: Floats) -> str | None:
 
 
 def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:
-    """Say whether starts or durations are in another time unit, or durations are ends; None if neither.
+    """Say that starts or durations have another time unit, or that durations are ends; None if not so.
 
     lists   : starts and durations of lines. span_us : of each line. [us]
     """
@@ -154,7 +154,7 @@ def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:
 
 
 def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str | None:
-    """Suggest the time unit of zeros that lie thousands of years ahead, or do not fit the step times.
+    """Suggest the time unit of zeros that are thousands of years ahead or do not fit the step times.
 
     span_us : of lines. [us]
     """
@@ -192,7 +192,7 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str 
 
 
 def implausible_zeros(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> str | None:
-    """Suggest the time unit in which t0_us would lie on the log date; None if it already does."""
+    """Suggest the time unit in which t0_us would be on the log date; None if it is there already."""
     day = log_day(facts, margin_s)
     t0_us = rank_steps.column("t0_us").drop_null().to_numpy() if day is not None else np.empty(0)
     if day is None or not len(t0_us):
@@ -216,7 +216,7 @@ places."""
 
 
 def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | None) -> list[str]:
-    """Find two stages that only fit if they are swapped, from one step of some replicas.
+    """Find two stages that fit only if they are swapped, in one step of some replicas.
 
     recorded : what was read of the rows; None where the ops contradict each other.
     returns  : one sentence per replica about the ranks; none where no stages do, or several pairs would.
@@ -251,7 +251,7 @@ def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | No
 
 
 def is_transposed(rows: ReplayedRows) -> bool:
-    """Return whether forward data arrive exactly where dp_rank, and not the stage, is above 0."""
+    """Return whether forward data arrive exactly on dp ranks above 0, as they should on stages above 0."""
     row, codes, _ = rows.middle_step
     shape = rows.worker_rank.shape
     arriving = row[codes == ot.FORWARD_RECV]
@@ -261,7 +261,7 @@ def is_transposed(rows: ReplayedRows) -> bool:
 
 
 def _is_suspect(recorded: Recorded | None, rows: ReplayedRows, layout: Layout) -> bool:
-    """Return whether there are hints of swapped stages: contradictions, or a first stage that hardly sends.
+    """Return whether something hints at swapped stages: contradictions, or a first stage that hardly sends.
 
     Some logs keep recvs of the first stage that moved nothing, about as many as sends.
     """
@@ -291,7 +291,7 @@ def _row(stage: StageRows, row: int) -> StageRows:
 
 
 def _odd(replica: Sequence[StageRows], layout: Layout) -> float:
-    """Return the share of transfers that end before their send or lack a peer; 1 if ops contradict.
+    """Return the share of transfers that end before their send or have no peer; 1 if ops contradict.
 
     With model chunks, transfers may go round from the last stage to the first.
     """

@@ -29,11 +29,11 @@ Row = dict[str, Any]
 
 
 class LayersError(ValueError):
-    """Raised for numbers of layers that do not fit the unit; the message says which numbers would fit."""
+    """Raised if given numbers of layers do not fit the unit; the message says which numbers would."""
 
 
 class _Saved(NamedTuple):
-    """One mitigation and its savings: saved_s per mean step, and gpu_s if GPU time changes differently."""
+    """A mitigation and its savings: saved_s per mean step; gpu_s if the saved GPU time differs from that."""
 
     mitigation: str
     plan: str
@@ -52,7 +52,7 @@ def parsed_layers(text: str) -> tuple[int, ...]:
 
 
 def by_chunks(layers: Sequence[int], layout: Layout) -> list[int]:
-    """Return the layers of each model chunk, or raise LayersError if the given numbers do not fit."""
+    """Return the layers of each model chunk; raise LayersError if the given numbers do not fit."""
     chunks = layout.pp_size * layout.vpp_size
     if len(layers) == 1 and layers[0] % chunks == 0:
         layers = [layers[0] // chunks] * chunks
@@ -66,7 +66,7 @@ def by_chunks(layers: Sequence[int], layout: Layout) -> list[int]:
 
 
 def stated_layers(facts: Mapping[str, Any], layout: Layout) -> list[int] | None:
-    """Return the layers stated by the manifest's label, or None if it is missing or wrong."""
+    """Return the layers that the manifest's label states, or None if the label is missing or wrong."""
     label = dict(facts.get("labels") or {}).get(LABEL)
     try:
         return None if label is None else by_chunks(parsed_layers(str(label)), layout)
@@ -77,7 +77,7 @@ def stated_layers(facts: Mapping[str, Any], layout: Layout) -> list[int] | None:
 def mitigation_rows(
     found: WhatIf, rows: ReplayedRows, facts: Mapping[str, Any], gpu_hours: float | None
 ) -> list[Row]:
-    """Return rows for the replayed mitigations, overlap, and checkpoint intervals; largest saving first."""
+    """Return rows for replayed mitigations, overlap and checkpoint intervals, the largest saving first."""
     actual_s = float(found.recorded.actual_s.mean())
     replayed_s = actual_s if found.mitigated is None else found.mitigated.as_it_is_s
     # A replay that is longer than the record saves no more than all of it.
@@ -107,7 +107,7 @@ def mitigation_rows(
 
 
 def _without_rounding(saved: float) -> float:
-    """Return 0 instead of a saving that is only the rounding error of two replays of the same times."""
+    """Return a saving, or 0 if it is only what two replays of equal times differ by in rounding."""
     return 0.0 if abs(saved) < ROUNDING else saved
 
 
@@ -181,7 +181,7 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows, ranks: int) -> Iterator[_
 
 
 def _overlapped(found: WhatIf, actual_s: float) -> Iterator[_Saved]:
-    """Yield the overlap of the op type for which it saves most, if that saves enough.
+    """Yield the overlap for the op type of which it saves most, if it saves enough.
 
     Transfers of a pipeline are left out where one call waits for several: which takes long is not known;
     and those that block no worker: they run beside computes already, and the next stage waits for their data.

@@ -1,4 +1,4 @@
-"""Odd records: lines of other days, rank-steps with unusual ops, and ranks with another time unit.
+"""Odd records: lines of other days, rank-steps with unusual ops, and ranks with times in another unit.
 
 Each is counted, and what would bend a result is left out or refuses the unit: never silence.
 """
@@ -48,7 +48,7 @@ LEAST_RATIO: Final = 10 ** (min(UNITS) - NEAR)
 
 
 def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> tuple[pa.Table, int]:
-    """Return the rows of the unit's log date and the number of other rows; all rows if it is unknown.
+    """Return the unit's rows of its log date, and the number of others; all rows if the date is unknown.
 
     A zero of 0 does not count: producers without a calendar write it. If no line is of the day, but some are
     within a year of it, the log has another calendar: its lines are counted and stored, as differences hold.
@@ -75,7 +75,7 @@ def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: flo
 
 
 def log_day(facts: Mapping[str, object], margin_s: float) -> tuple[int, int] | None:
-    """Return the start and exclusive end of the unit's log date as Unix times; None if unknown. [us]
+    """Return the start, and the end exclusive, of the unit's log date in Unix time; None if unknown. [us]
 
     margin_s : how long before and after that day, in UTC, a line may be. [s]
     """
@@ -93,7 +93,7 @@ def is_of_day(times_us: Ints | Floats, day: tuple[int, int]) -> Mask:
 
 
 def without_odd_rank_steps(rows: ReplayedRows) -> ReplayedRows:
-    """Drop the steps in which some worker recorded other ops than it and its peers usually record.
+    """Drop steps in which a worker recorded other ops than it and its peers usually record.
 
     A step in which most workers did something else is another schedule, and stays.
     """
@@ -130,7 +130,7 @@ def without_odd_rank_steps(rows: ReplayedRows) -> ReplayedRows:
 
 
 def missing_workers(rows: ReplayedRows, layout: Layout) -> str:
-    """Return the workers that are missing in most of the incomplete steps, as text."""
+    """Return, as text, the workers that are missing in most of the incomplete steps."""
     table = rows.table.filter(pa.array(list_lengths(rows.table) > 0))
     step, dp_rank, stage = (table.column(name).to_numpy() for name in ("step", "dp_rank", "pp_rank"))
     recorded = np.unique([stage.astype(np.int64) * layout.dp_size + dp_rank, step], axis=1)[0]
@@ -151,14 +151,14 @@ def missing_workers(rows: ReplayedRows, layout: Layout) -> str:
 
 
 def rows_without_transfers(rows: ReplayedRows) -> int:
-    """Count replayed rows with computes whose pipeline transfers were not recorded."""
+    """Count the replayed rows with computes but without the pipeline transfers that belong to these."""
     counts = _op_counts(rows)
     computes, moves = (counts[..., list(kinds)].any(axis=-1) for kinds in (ot.COMPUTE, ot.TRANSFERS))
     return int(np.count_nonzero(computes & ~moves))
 
 
 def _op_counts(rows: ReplayedRows) -> Ints:
-    """Count mandatory ops of each type; shape (stage, step, dp_rank, op type)."""
+    """Count the ops of each type that every step must have; shape (stage, step, dp_rank, op type)."""
     codes = flat_codes(rows.table)
     lengths = list_lengths(rows.table)
     row = np.repeat(np.arange(len(lengths)), lengths)
@@ -169,7 +169,7 @@ def _op_counts(rows: ReplayedRows) -> Ints:
 
 
 def in_other_units(rows: ReplayedRows) -> list[str]:
-    """Return one sentence for each rank whose durations are in another time unit than its peers'.
+    """Return a sentence for each rank whose durations have another time unit than those of its peers.
 
     Looks at one step, the middle one: a unit is a matter of how a rank logs.
     """
@@ -199,7 +199,7 @@ def _means(row: Ints, values: Floats, rows: int) -> Floats:
 
 
 def _off_by(logs: Floats) -> list[tuple[int, float]]:
-    """Find values off their lower median by a ratio of two time units; return places and powers of ten."""
+    """Find values that differ from their lower median by a unit of time; return places and powers of ten."""
     known = np.sort(logs[np.isfinite(logs)])
     if len(known) < 2:
         return []
@@ -219,7 +219,7 @@ def named_exchanged(found: Sequence[Exchanged], rows: ReplayedRows) -> list[str]
 
 
 def unshown_sizes(rank_steps: pa.Table, facts: Mapping[str, object]) -> str | None:
-    """Return the sizes above 1 in the manifest that the rows do not confirm, by name; None if none."""
+    """Return the sizes above 1 in the manifest that the rows do not show, by name; None if there are none."""
     shown_by = {"tp_size": "tp_rank", "vpp_size": "model_chunk"}
     sizes = {name: size for name in shown_by if isinstance(size := facts.get(name), int) and size > 1}
     return ", ".join(name for name in sizes if not _shows(rank_steps, shown_by[name])) or None

@@ -22,7 +22,7 @@ _US: Final = 1e6
 
 
 def power_row(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
-    """Return the row of job_power; some columns are null for a constant share or without times of day."""
+    """Return the row of job_power; some columns are null for a constant share or a log without clock time."""
     computing, actual_s = recorded.computing, float(recorded.actual_s.mean())
     low, high = float(computing.mean.min()), float(computing.mean.max())
     found = swing(computing.mean)
@@ -51,7 +51,7 @@ def power_row(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
 
 
 def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s: float) -> dict[str, Any]:
-    """Return the absolute times of step starts and power peaks; empty if the log has no time of day.
+    """Return the absolute times of step starts and of power peaks; empty if the log has no time of day.
 
     peak_s : first peak of the dominant component in a step. [s]
     """
@@ -104,7 +104,7 @@ _LAST_US: Final = 2**53
 def role_step_columns(
     facts: Mapping[str, object], rows: ReplayedRows, found: WhatIf
 ) -> Mapping[str, Sequence[object] | npt.NDArray[np.generic]]:
-    """Return the columns of role_step; empty for a unit without a role or without absolute times.
+    """Return the columns of role_step; empty for a unit without a role, or without absolute times.
 
     facts : the manifest, as the table jobs or as job.json has it, with log_date where it is known
     """

@@ -1,4 +1,4 @@
-"""Results for a unit with recorded computes but no recorded transfers.
+"""Results for a unit whose log has computes but no transfers.
 
 Transfers that are made from the gaps between computes give T = T_actual, whatever the job is: such a replay
 proves nothing. So a slowdown is not given, only between which bounds it lies; which computes take longer than
@@ -37,7 +37,7 @@ from udfs.simulate.recorded_computes import (
 def partial_results(
     rows: ReplayedRows, layout: Layout, ideal: str, ops_together: int, limits: Limits
 ) -> tuple[str, Row]:
-    """Return the status detail, and the columns of job_slowdown that a trace without transfers supports.
+    """Return the status detail, and the columns of job_slowdown that follow from computes alone.
 
     raises : TraceError where the computes contradict each other, or the order of the stages.
     """
@@ -81,7 +81,7 @@ _Graphs = Sequence[tuple[OpGraph, int]]
 
 
 def _step_s(graphs: _Graphs, ideal_s: Floats, transfer_s: Floats) -> float:
-    """Return the mean step time for these ideal durations; float64, shape (stage, op type). [s]"""
+    """Return the mean step time by the given ideal durations; float64, shape (stage, op type). [s]"""
     times_s = []
     for graph, _ in graphs:
         moved_s = np.where(_has_peer(graph), ideal_of_ops(graph, transfer_s), 0.0)
@@ -94,7 +94,7 @@ def _step_s(graphs: _Graphs, ideal_s: Floats, transfer_s: Floats) -> float:
 def bounds(
     rows: ReplayedRows, layout: Layout, least_us: Floats, ideal: Ideal, ops_together: int
 ) -> tuple[float, float]:
-    """Compute a lower and an upper bound of the slowdown.
+    """Compute a lower and an upper bound of a slowdown without transfers.
 
     From above: no step takes longer than if all its gaps are transfers', and no ideal step less than if
     transfers take no time. From below it is the least over what transfers may be: of no time; or as long as
@@ -117,7 +117,7 @@ def bounds(
 def _replayed(
     rows: ReplayedRows, layout: Layout, ops_together: int, *, has_gaps: bool
 ) -> tuple[float, list[tuple[OpGraph, Floats]]]:
-    """Return mean step time without transfer times [s], graphs and durations of shape (op, step, dp). [s]"""
+    """Return mean step time without transfer times [s], graphs, and durations of shape (op, step, dp). [s]"""
     completed = CompletedRows.of(rows, layout, has_gaps=has_gaps)
     unheld = layout._replace(blocking=Blocking())
     blocks = read(completed, unheld, ops_together, diagnosed=False).blocks
@@ -140,7 +140,7 @@ def _has_peer(graph: OpGraph) -> Mask:
 
 
 def _usual_transfers(least_us: Floats, layout: Layout, ideal: Ideal) -> Floats:
-    """Return ideal transfer times equal to the shortest gaps; float64, shape (stage, op type). [s]"""
+    """Return ideal transfer times, which are the shortest gaps; float64, shape (stage, op type). [s]"""
     transfer_s = np.zeros((layout.pp_size, ot.COUNT))
     for direction, (_, send, recv) in enumerate(ot.DIRECTIONS):
         least_s = np.maximum(least_us[direction], 0.0) * US
@@ -153,7 +153,7 @@ def _usual_transfers(least_us: Floats, layout: Layout, ideal: Ideal) -> Floats:
 
 
 def _blocking(rows: ReplayedRows, layout: Layout, ops_together: int) -> list[_Graphs]:
-    """Return graphs in which workers wait for transfers; empty if the order of computes rules that out."""
+    """Return graphs in which workers wait for transfers; empty if the order of computes contradicts that."""
     types = ot.TRANSFERS if layout.blocking is None else layout.blocking.types
     if layout.pp_size == 1 or not types:
         return []

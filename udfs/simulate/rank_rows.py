@@ -1,4 +1,4 @@
-"""Convert rank_steps rows in Arrow to kernel rows, and choose the ranks and steps to replay."""
+"""Turn rank_steps rows in Arrow into rows of the kernel, and choose the ranks and steps to replay."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ RANK_CLOCK: Final = "rank"
 
 @dataclass(frozen=True)
 class ReplayedRows:
-    """Rows of a unit to be replayed: one per (stage, step, dp_rank), with only complete steps.
+    """Rows of a unit that are replayed: one for each (stage, step, dp_rank) of the complete steps.
 
     table         : all rows of the unit, with a host, null where the log names none.
     steps         : int64, shape (step,); training step numbers, ascending.
@@ -61,7 +61,7 @@ class ReplayedRows:
 
     @cached_property
     def hosts(self) -> list[str | None]:
-        """Host of each worker, None where the log names no host or several; stage after stage."""
+        """Host of each worker, None if the log names none or several for it; stage after stage."""
         named: list[str | None] = self.table.column("host").take(self.host_row).to_pylist()
         return named
 
@@ -74,7 +74,7 @@ class ReplayedRows:
 
     @cached_property
     def host_row(self) -> pa.Array:
-        """Row that names each worker's host, null if the worker had several; ordered by (stage, dp_rank)."""
+        """Row that names each worker's host, null if the host changes; ordered by (stage, dp_rank)."""
         stays = (self.clock == self.clock[:, :1]).all(axis=1)
         rows = self.worker_row.copy()
         for stage, dp_rank in np.argwhere(~stays).tolist():
@@ -82,7 +82,7 @@ class ReplayedRows:
         return pa.array(rows.ravel(), mask=rows.ravel() < 0)
 
     def host_row_of(self, stage: int, dp_rank: int, first: int, last: int) -> int:
-        """Return the row that names a worker's host between two step positions; -1 if it had several."""
+        """Return the row that names a worker's host between two step positions; -1 if the host changes."""
         own = self.clock[stage, first : last + 1, dp_rank]
         if (own == own[0]).all():
             return int(self.replayed_row[stage, first, dp_rank])
@@ -94,17 +94,17 @@ class ReplayedRows:
 
     @property
     def clock_names(self) -> list[str]:
-        """Names of the clocks by number: hosts, or ranks where the log names no host."""
+        """Names of the clocks by number: of hosts, or of ranks if the log names no host."""
         return self._clocks[1]
 
     @property
     def clock(self) -> Ints:
-        """Clock of each row, its host or else its rank; shape (stage, step, dp_rank)."""
+        """Clock of each row, by its host or else by its rank; shape (stage, step, dp_rank)."""
         return self._clocks[0]
 
     @property
     def host_of_clock(self) -> list[str | None]:
-        """Host of each clock; None for a clock identified by its rank."""
+        """Host of each clock; None for a clock that belongs to a rank."""
         hosts: list[str | None] = self.table.column("host").take(self._clocks[2]).to_pylist()
         return hosts
 
@@ -142,12 +142,12 @@ class ReplayedRows:
 
     @cached_property
     def _t0_us(self) -> Ints:
-        """Recorded zero (t0_us) of each replayed row, 0 if unknown. [us]"""
+        """Recorded zero (t0_us) of each replayed row, 0 if it is unknown. [us]"""
         return _integers(self.table, "t0_us")[self.replayed_row]
 
     @cached_property
     def time_s(self) -> Floats:
-        """Start of each step by the median clock, shape (step,); the step number if unknown. [s]"""
+        """Start of each step by the median clock, shape (step,); without starts, the step's number. [s]"""
         if not self.has_times:
             return self.steps.astype(np.float64)
         t0_us = self._t0_us.swapaxes(0, 1)
@@ -156,7 +156,7 @@ class ReplayedRows:
 
     @property
     def step_zero_us(self) -> Ints | None:
-        """Unix time of each step's zero, shape (step,); None if a line lacks it or it is implausible. [us]"""
+        """Unix time of each step's zero, shape (step,); None if a line's is missing or implausible. [us]"""
         if not self.has_times:
             return None
         zero_us: Ints = self._t0_us.min(axis=(0, 2))
@@ -168,7 +168,7 @@ class ReplayedRows:
         return ops_of_rows(self.table, self.replayed_row[:, len(self.steps) // 2].ravel())
 
     def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
-        """Return the kernel rows of every `apart`-th step in [first, end), one StageRows per stage.
+        """Return the kernel's rows of every `apart`-th step in [first, end), as one StageRows per stage.
 
         raises : UnknownOpError for an op without a code.
         """
@@ -189,7 +189,7 @@ def without_warm_up(rank_steps: pa.Table, manifest: Mapping[str, object]) -> pa.
 
 
 def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
-    """Choose the rows of one rank for each worker (contract, section 2).
+    """Choose one rank's rows for each worker (contract, section 2).
 
     raises : TraceError where a row lies outside the layout.
     """
@@ -234,7 +234,7 @@ def _integers(table: pa.Table, name: str) -> Ints:
 
 
 def _choose(table: pa.Table, lengths: Ints, layout: Layout) -> tuple[Ints, Ints, int]:
-    """Return rows to replay by (stage, step, dp_rank), their steps, and the number of dropped steps."""
+    """Return the rows to replay by (stage, step, dp_rank), their steps, and how many steps were dropped."""
     step, dp_rank, stage = (_integers(table, name) for name in ("step", "dp_rank", "pp_rank"))
     outside = (dp_rank < 0) | (dp_rank >= layout.dp_size) | (stage < 0) | (stage >= layout.pp_size)
     if outside.any():

@@ -1,4 +1,4 @@
-"""Computes of a unit: their inputs and outputs, the gaps between them, and those slower than usual."""
+"""The computes of a unit: what each one's input and output is, gaps between them, and slow ones."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -48,11 +48,11 @@ class Computes(NamedTuple):
     stride: int
 
     def end_of_source_us(self, chunks: int) -> Floats:
-        """Return the end of the compute that produces each one's input; -inf for input of the model. [us]"""
+        """Return the end of the compute that makes each one's input; -inf for input of the model. [us]"""
         return self._of_neighbour(self.end_us, np.where(self.direction == 0, -1, 1), chunks)
 
     def start_of_target_us(self, chunks: int) -> Floats:
-        """Return the start of the compute that uses each one's output; -inf if none uses it. [us]"""
+        """Return the start of the compute that takes each one's output; -inf if none takes it. [us]"""
         return self._of_neighbour(self.start_us, np.where(self.direction == 0, 1, -1), chunks)
 
     def _of_neighbour(self, values: Floats, step: Ints, chunks: int) -> Floats:
@@ -90,7 +90,7 @@ def computes_of(recorded: Sequence[StageRows], layout: Layout) -> Computes:
 
 
 def _of_stage(own: StageRows, stage: int, layout: Layout) -> tuple[npt.NDArray[Any], ...]:
-    """Return the microbatches of one stage's computes, followed by the columns of Computes."""
+    """Return microbatches of one stage's computes, and then the columns of Computes."""
     row_of_op = np.repeat(np.arange(len(own.zero_us)), np.diff(own.first_op))
     computes = np.flatnonzero(np.isin(own.op_type, ot.COMPUTE))
     starts_us = own.start_us[computes] + own.zero_us[row_of_op[computes]]
@@ -110,7 +110,7 @@ def _of_stage(own: StageRows, stage: int, layout: Layout) -> tuple[npt.NDArray[A
 
 
 def slow_computes(computes: Computes, layout: Layout) -> list[Row]:
-    """Find stages, or single dp ranks of a stage, whose computes take longer than usual; worst first.
+    """Find stages, or single dp ranks of a stage, whose computes take longer than usual, the worst first.
 
     A stage is compared with the lower median of all stages and chunks, a dp rank against that of its peers.
     Times are medians over steps and microbatches.
@@ -158,12 +158,12 @@ DIRECTIONS: Final = ("forward", "backward")
 
 
 def sender_of(direction: int, receiver: int, layout: Layout) -> int:
-    """Return the stage whose output a stage uses; in a virtual pipeline the first stage uses the last."""
+    """Return the stage whose output a stage takes; with virtual stages, the first one takes from the last."""
     return (receiver + (1 if direction else -1)) % layout.pp_size
 
 
 def least_gaps_us(computes: Computes, layout: Layout, rows: int) -> Floats:
-    """Return the shortest time from a compute's end to the start of the one that uses its output. [us]
+    """Return the shortest time from the end of a compute to the start of the one that takes its output. [us]
 
     The least, because most computes also wait for their worker: in each step some find theirs idle.
 
@@ -177,7 +177,7 @@ def least_gaps_us(computes: Computes, layout: Layout, rows: int) -> Floats:
 
 
 def gap_rows(least_us: Floats, layout: Layout) -> list[Row]:
-    """Return the mean gap of each stage boundary and direction as rows, largest first.
+    """Return the mean gap of each stage boundary and direction as rows, the largest gap first.
 
     least_us : as least_gaps_us gives it, by one clock.
     """

@@ -1,4 +1,4 @@
-"""Results without a replay: for a profile of only some ranks, and for a log with only step times."""
+"""Results without a replay: of a profile of only some ranks, and of a log with step times alone."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -21,7 +21,7 @@ _WORK: Final = (*ot.COMPUTE, ot.OPTIMIZER)
 def some_ranks_results(
     rank_steps: pa.Table, layout: Layout, facts: Mapping[str, object]
 ) -> tuple[str, Row] | None:
-    """Return the status detail, and the columns of job_slowdown that a profile of some ranks supports.
+    """Return the status detail, and the columns of job_slowdown that follow from a profile of some ranks.
 
     rank_steps : rows of a unit without a complete step
     returns : None where all workers left ops in some step, or the log is of another kind: then something is
@@ -51,7 +51,7 @@ def some_ranks_results(
 
 
 def _least(facts: Mapping[str, object]) -> str:
-    """Return "at least " if the reader left out communication that the model does not know, else ""."""
+    """Return "at least " if the reader left out communication that is unknown to the model, else ""."""
     left_out = facts.get("left_out")
     is_less = isinstance(left_out, Mapping) and any("without a place" in str(what) for what in left_out)
     return "at least " if is_less else ""
@@ -73,7 +73,7 @@ def _step_s(rows: pa.Table) -> Floats:
 
 
 def _exposed_us(rows: pa.Table) -> Floats:
-    """Return how long each row communicates without computing; shape (row,). [us]"""
+    """Return how long each row communicates and does not compute meanwhile; shape (row,). [us]"""
     row, start_us, end_us = _times(rows)
     codes = flat_codes(rows)
     is_work: Mask = np.isin(codes, _WORK)
@@ -104,7 +104,7 @@ SLOW: Final = 1.1
 
 
 def timed_results(facts: Mapping[str, Any]) -> tuple[str, str, Row]:
-    """Return the status, detail and figures of a unit whose log has step times but no ops.
+    """Return the status, its detail and the figures of a unit whose log has step times but no ops.
 
     The first is not judged: it allocates memory and compiles kernels.
 
@@ -125,7 +125,7 @@ def timed_results(facts: Mapping[str, Any]) -> tuple[str, str, Row]:
 
 
 def _stretch(lines: Sequence[Row], step_s: Floats) -> str:
-    """Describe the consecutive slow steps that lost most against the fastest quarter, or return ""."""
+    """Describe the stretch of slow steps that lost most against the fastest quarter, or return ""."""
     usual_s = float(np.quantile(step_s, 0.25))
     is_slow: Mask = step_s >= SLOW * usual_s
     if not is_slow.any():

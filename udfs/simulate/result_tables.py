@@ -1,4 +1,4 @@
-"""Rows of the result tables, with slowdowns S = T / T_ideal computed from the kernel's times."""
+"""Rows of the result tables, in which slowdowns are S = T / T_ideal by the times of the kernel."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ Content: TypeAlias = Mapping[str, Column] | Sequence[Row]
 
 
 class NotFiniteError(ArithmeticError):
-    """Raised for a result that is not finite, which a gate would refuse; only this unit then fails."""
+    """Raised for a result that is not finite, so that only its unit fails; a gate would refuse the night."""
 
 
 def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:
@@ -56,14 +56,14 @@ def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: 
 
 
 def empty_results(job: Row) -> dict[str, pa.Table]:
-    """Return the result tables of a unit that was not replayed: only its row of job_slowdown."""
+    """Return the result tables of a unit that was not replayed, of which only job_slowdown has a row."""
     return {name: _table(name, [job] if name == vocabulary.JOB_SLOWDOWN else []) for name in RESULT_TABLES}
 
 
 def result_tables(
     job: Row, found: WhatIf, rows: ReplayedRows, facts: Mapping[str, object], ideal: str
 ) -> dict[str, pa.Table]:
-    """Return the result tables of a replayed unit. facts : the manifest; ideal : its name in IDEALS."""
+    """Return the result tables of a replayed unit; facts : its manifest; ideal : its name in IDEALS."""
     times, types = found.times, worker_types(rows, facts)
     ideal_s = times.ideal.mean()
     stage_slowdown = times.by_stage.mean(axis=1) / ideal_s
@@ -170,7 +170,7 @@ def _by_worker(found: WhatIf, rows: ReplayedRows, ideal_s: float) -> dict[str, C
 
 @cache
 def _fields(name: str) -> tuple[tuple[str, pa.DataType], ...]:
-    """Return the columns of a result table, cached, because PyArrow makes new objects on each access."""
+    """Return the columns of a result table, from a cache since PyArrow makes new objects on each access."""
     return tuple((field.name, field.type) for field in TABLES[name].value_schema)
 
 
@@ -185,7 +185,7 @@ def _row_type(name: str) -> pa.DataType:
 
 
 def _table(name: str, content: Content) -> pa.Table:
-    """Return a result table from the given columns; missing columns become null."""
+    """Return a result table with the given columns; all others are null."""
     if not isinstance(content, Mapping):
         return _of_rows(name, content) if content else _no_rows(name)
     length = len(next(iter(content.values()), ()))

@@ -1,4 +1,4 @@
-"""Course of a run from its events: attempts, and the time between two attempts.
+"""Course of a run by its events: its attempts, and the time between two attempts.
 
 The rules, and the words: udfs/README.md, "Effective time". Events are few, so that this is plain Python.
 """
@@ -41,13 +41,13 @@ _ALLOWED: Final = {
 
 
 class Span(NamedTuple):
-    """Time interval from start to end. [s]"""
+    """A span of time from start to end. [s]"""
 
     begin_s: float
     end_s: float
 
     def within(self, window: "Span") -> "Span":
-        """Return the intersection with a window; empty if they do not overlap."""
+        """Return the intersection with a window; it is empty if the two do not overlap."""
         begin_s = min(max(self.begin_s, window.begin_s), window.end_s)
         return Span(begin_s, max(begin_s, min(self.end_s, window.end_s)))
 
@@ -59,7 +59,7 @@ class Span(NamedTuple):
 
 @dataclass
 class Attempt:
-    """One attempt of a run, from start to end, as the run's events show it.
+    """One attempt of a run from its start to its end, by the run's events.
 
     resumes_at : step that its start names; None: none
     times_s, steps : marks in order, at which time which step came next
@@ -77,7 +77,7 @@ class Attempt:
 
     @property
     def first_step(self) -> int | None:
-        """First step of the attempt, or None if it is unknown."""
+        """The attempt's first step, or None if no event names it."""
         return self.steps[0] if self.steps else self.resumes_at
 
     def mark(self, at_s: float, step: int | None) -> None:
@@ -87,13 +87,13 @@ class Attempt:
             self.steps.append(step)
 
     def forget(self, marks: int) -> None:
-        """Drop all marks of the attempt except the first `marks`."""
+        """Drop the attempt's marks except for the first `marks` ones."""
         del self.times_s[marks:], self.steps[marks:]
 
 
 @dataclass
 class Course:
-    """Attempts of a run and the times around them, from its events; in Unix time. [s]
+    """Attempts of a run and the times around them, by the run's events; in Unix time. [s]
 
     startups, outages : from a start to the first step, and from a failure to the next start
     early   : parts of startups in which the run loaded data or evaluated
@@ -115,7 +115,7 @@ class Course:
     contradictions: int = 0
 
     def kept_below(self) -> list[float]:
-        """Return for each attempt the first step that was repeated or has to be repeated."""
+        """Return for each attempt the first of its steps that was done again, or has to be."""
         found, least = [], math.inf
         for attempt in reversed(self.attempts):
             mine = least
@@ -127,7 +127,7 @@ class Course:
 
 
 class _Follower:
-    """State machine over the events of a run."""
+    """State machine that reads the events of a run."""
 
     def __init__(self) -> None:
         self.course = Course()
@@ -139,7 +139,7 @@ class _Follower:
         self._last_kind: str | None = None
 
     def take(self, kind: str, at_s: float, step: int | None, stall_s: float) -> None:
-        """Process the next event; if two contradict each other, both are discarded."""
+        """Take the next event; if two events contradict each other, both are discarded."""
         if kind == RunEvent.SUBMITTED:
             at_s = max(at_s, self._last_s)  # asked for in advance, it waits once what went before is over
         before = self._attempt.steps[-1:] if self._attempt is not None else []
@@ -185,7 +185,7 @@ class _Follower:
         self._state, self._since_s, self._failed_s, self._early = _STARTING, at_s, None, []
 
     def _leaves(self, at_s: float) -> None:
-        """End the current attempt because of a start or a submission."""
+        """End the current attempt if a start or a submission shows that it is over."""
         self._failed_s = self._since_s if self._state == _DOWN else None
         if self._failed_s is not None:
             self.course.held.append(Span(self._failed_s, at_s))
@@ -236,14 +236,14 @@ class _Follower:
 
 
 def in_order(rows: pa.Table) -> pa.Table:
-    """Sort rows of run_events by log and line, and keep the columns that course_of needs."""
+    """Sort rows of run_events by log and line, and keep the columns that course_of reads."""
     names = [*UNIT_KEY, "event", "at_us", "step", "duration_us"]
     ordered = rows.sort_by([("source_file", "ascending"), ("line", "ascending")])
     return ordered.select([name for name in names if name in rows.column_names])
 
 
 def course_of(events: Iterable[Mapping[str, Any]]) -> Course:
-    """Derive the course of a run from its rows of run_events, in log order."""
+    """Derive the course of a run from its rows of run_events, in the order of the log."""
     follower = _Follower()
     before: tuple[object, ...] = ()
     for event in events:

@@ -1,4 +1,4 @@
-"""Settings that a simulation's result depends on, besides the trace."""
+"""Settings that change the result of a simulation."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from udfs.kernel.what_if import OPS_TOGETHER
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """Settings that a simulation's result depends on, besides the trace.
+    """Settings that change the result of a simulation.
 
     ideal               : how ideal durations are chosen, a name in IDEALS.
     minimum_steps       : fewer replayed steps are `too_few_steps`.
@@ -36,11 +36,11 @@ class SimulationSettings:
 
     @cached_property
     def text(self) -> str:
-        """Settings that change results beyond rounding, as JSON text; stored in results and fingerprints."""
+        """The settings that change results beyond rounding, as JSON text for result rows and fingerprints."""
         meaningful = {name: value for name, value in asdict(self).items() if name != "ops_together"}
         return json.dumps(meaningful, sort_keys=True)
 
     @property
     def limits(self) -> Limits:
-        """Thresholds below which clock offsets are not corrected."""
+        """Limits up to which clock offsets stay uncorrected."""
         return Limits(self.clock_floor_s, self.clock_floor_fraction)

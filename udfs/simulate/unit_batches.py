@@ -1,4 +1,4 @@
-"""Spark adapter of the simulator: batches of many units in, serialized result tables out.
+"""What Spark calls to simulate: it takes batches of many units, and returns serialised result tables.
 
 Results of small units share a batch, so that thousands of tiny jobs do not cost thousands of calls between
 Spark and Python. They pass the JVM unread: to Spark's rows and back costs more than a small unit's replay.
@@ -49,7 +49,7 @@ Results = dict[str, pa.Table]
 
 
 class UnitRows(NamedTuple):
-    """Rows of one unit: its row of jobs (empty if none), rows of rank_steps, and whether its day is known."""
+    """Rows of one unit: its row of jobs (or none), its rows of rank_steps, and whether its day is known."""
 
     key: Unit
     manifest: Mapping[str, Any]
@@ -66,7 +66,7 @@ Places = Callable[[Unit, str], int]
 
 
 def one_place(_unit: Unit, _table: str) -> int:
-    """Return the same output place for every table of every unit."""
+    """Return the same place for the output of every table of every unit."""
     return 0
 
 
@@ -74,7 +74,7 @@ def results_batches(
     results: Callable[[Iterable[pa.RecordBatch]], Iterator[tuple[Unit, Results]]],
     places: Places = one_place,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for mapInArrow that packs the results of an iterator of units."""
+    """Return the function for mapInArrow that simulates many units and packs their results."""
 
     def simulate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         done: list[tuple[Unit, Results]] = []
@@ -94,7 +94,7 @@ def simulate_group(
     manifests: Mapping[Unit, Mapping[str, Any]],
     places: Places = one_place,
 ) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
-    """Return the function for applyInArrow that simulates one unit from its rows of rank_steps."""
+    """Return the function for applyInArrow that simulates one unit by its rows of rank_steps."""
 
     def simulate(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
         unit = Unit(*(each.as_py() for each in key))
@@ -107,7 +107,7 @@ def simulate_group(
 def simulate_unit(
     unit: UnitRows, settings: SimulationSettings, before_s: Mapping[str, float] | None = None
 ) -> Results:
-    """Simulate one unit; any failure becomes the status of this unit and affects no other.
+    """Simulate one unit; if that fails, the unit's status says why, and no other unit is affected.
 
     before_s : as simulate_job takes it
     """
@@ -130,7 +130,7 @@ def simulate_unit(
 def ended_unit(
     facts: Mapping[str, Any], settings: SimulationSettings, why: str, traceback: str | None = None
 ) -> Results:
-    """Return the results of a unit whose simulation failed by a bug or killed its process.
+    """Return the results of a unit whose simulation raised an internal error or ended its process.
 
     why : in one line. traceback : None where there is none, but `why`
     """
@@ -161,7 +161,7 @@ def _packed(done: Sequence[tuple[Unit, Results]], places: Places) -> pa.RecordBa
 
 
 def results_of(batches: Iterable[pa.RecordBatch]) -> Results:
-    """Unpack rows of RESULT_SCHEMA into tables; a result table without rows is empty."""
+    """Unpack rows of RESULT_SCHEMA into tables; a table of which there are no rows is empty."""
     found: dict[str, list[pa.Table]] = {
         name: [TABLES[name].arrow_schema.empty_table()] for name in RESULT_TABLES
     }

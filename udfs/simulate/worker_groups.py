@@ -1,4 +1,4 @@
-"""Groups of a unit's workers by what its manifest states about their hosts: GPU types, racks or switches."""
+"""Groups of a unit's workers by GPU type, or by rack or switch, as its manifest states them for hosts."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -28,12 +28,12 @@ class WorkerGroups(NamedTuple):
 
     @property
     def is_mixed(self) -> bool:
-        """Whether there are at least two groups, so that they can be compared."""
+        """Whether there are two groups or more, so that groups can be compared."""
         return len(self.names) > 1
 
 
 def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerGroups | None:
-    """Return the GPU types of replayed workers by host; at most the MOST_TYPES most frequent types.
+    """Return the GPU types of replayed workers by their hosts; only the MOST_TYPES most frequent types.
 
     manifest : with `gpu_types`, host -> type, a mapping or pairs as Arrow has them.
     returns  : None if none is stated.
@@ -46,7 +46,7 @@ def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerGr
 
 
 def worker_racks(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerGroups | None:
-    """Return racks that hold several hosts of a unit, but not all its workers; None if there are none.
+    """Return the racks with several hosts of a unit but not with all its workers; None without such racks.
 
     manifest : with `labels`, a mapping or pairs as Arrow has them.
     """

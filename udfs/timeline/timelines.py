@@ -1,4 +1,4 @@
-"""Timelines of one step: recorded, replayed and ideal, op by op; callable without Spark.
+"""Timelines of one step, recorded, replayed and ideal, op by op, without Spark.
 
 `step_timelines(rows, manifest, step=1200).timelines["ideal"].end_s`
 """
@@ -44,7 +44,7 @@ UNKNOWN: Final = -1
 
 @dataclass(frozen=True)
 class StepTimelines:
-    """Three timelines of one step: recorded, replayed and ideal; times from the start of the step. [s]
+    """Three timelines of one step: recorded, replayed and ideal; times count from the start of the step. [s]
 
     layout     : sizes of the run.
     step       : training step number.
@@ -75,7 +75,7 @@ class StepTimelines:
         return self.facts["dp_rank"].size
 
     def step_s(self, kind: str) -> float:
-        """Return the step time, which is the latest end, because all timelines start at 0. [s]"""
+        """Return the step time, which is the latest end, as all timelines start at 0. [s]"""
         return float(self.timelines[kind].end_s.max())
 
 
@@ -108,7 +108,7 @@ def step_timelines(
 
 
 def _laid_out(choice: Choice, at: int, clocks: Clocks | None) -> StepBlock:
-    """Lay out the replayed step at position `at`, with times corrected to one clock."""
+    """Lay out the replayed step at position `at`, with times by one clock."""
     rows, layout = choice.rows, choice.layout
     (block,) = build_trace(rows.stages(at, at + 1), layout, 1).blocks
     return by_one_clock(block._replace(steps=np.array([at])), rows.clock, clocks)
@@ -117,7 +117,7 @@ def _laid_out(choice: Choice, at: int, clocks: Clocks | None) -> StepBlock:
 def _timelines(
     rows: ReplayedRows, layout: Layout, block: StepBlock, replayed_s: Floats, ideal_of_op: Floats
 ) -> StepTimelines:
-    """Build the three timelines of a block of one step.
+    """Build the three timelines of a block with one step.
 
     replayed_s : shape (op, 1, dp); as all steps together gave them, so that T is that of step_slowdown. [s]
     """
@@ -147,7 +147,7 @@ def _timelines(
 
 
 def _fact(columns: BlockColumns, name: str) -> Ints:
-    """Return a column's values for the ops of a one-step block, UNKNOWN if null; shape (op, lane)."""
+    """Return a column's values for the ops of a block with one step, UNKNOWN if null; shape (op, lane)."""
     found, block = columns(name), columns.block
     values = np.where(found.is_known, found.values, UNKNOWN)
     of_ops = np.broadcast_to(values, block.duration_s.shape)[:, 0]
@@ -155,7 +155,7 @@ def _fact(columns: BlockColumns, name: str) -> Ints:
 
 
 def _with_transfers(graph: OpGraph, of_computes: Ints) -> Ints:
-    """Copy the value of each compute to the transfers that belong to it."""
+    """Copy the value of each compute to the transfers of its data."""
     found = of_computes.copy()
     for op, sources in enumerate(graph.waits_for):
         for compute, send, recv in ot.DIRECTIONS:
@@ -194,7 +194,7 @@ def _zero_us(rows: ReplayedRows, at: int) -> int:
 
 
 def _peers(graph: OpGraph, lanes: int) -> list[tuple[Place, Place]]:
-    """Return the pairs of a send and its recv, for every lane."""
+    """Return pairs of a send and its recv, for every lane."""
     sends = {send for _, send, _ in ot.DIRECTIONS}
     pairs = []
     for members, across_dp in graph.meetings:
@@ -212,7 +212,7 @@ CULPRITS: Final = 3
 
 
 def lost_s(step: StepTimelines) -> dict[Worker, float]:
-    """Compute how much longer than ideal each worker's own ops take in this step, without waits. [s]"""
+    """Compute by how much each worker's own ops take longer than ideal in this step, waits excluded. [s]"""
     excess_s = np.clip(step.duration_s[REPLAYED] - step.duration_s[IDEAL], 0.0, None)
     workers = np.stack([step.facts[name].ravel() for name in ("dp_rank", "pp_rank")])
     cells, of_op = np.unique(workers, axis=1, return_inverse=True)
@@ -221,7 +221,7 @@ def lost_s(step: StepTimelines) -> dict[Worker, float]:
 
 
 def culprits_and_neighbours(step: StepTimelines) -> list[Worker]:
-    """Return the workers that lose most in this step, each followed by workers to compare it with.
+    """Return the workers that lose most in this step, each with workers to compare it with.
 
     Those are the worker of its stage that loses least, and the stages before and after it in its replica.
     """
@@ -234,13 +234,13 @@ def culprits_and_neighbours(step: StepTimelines) -> list[Worker]:
 
 
 def of_stage(step: StepTimelines, pp_rank: int) -> list[Worker]:
-    """Return the workers of a stage, those with the largest loss first; empty if there is no such stage."""
+    """Return the workers of a stage, the largest loss first; empty if there is no such stage."""
     lost = lost_s(step)
     return _by_loss(lost, (each for each in lost if each[1] == pp_rank))
 
 
 def of_rank(step: StepTimelines, rank: int) -> Worker | None:
-    """Return the worker whose replayed rank is the given one, or None if there is none."""
+    """Return the worker of which this rank is replayed, or None if no worker has it."""
     places = np.argwhere(step.facts["rank"] == rank)
     if not len(places):
         return None

@@ -1,4 +1,4 @@
-"""Export timelines in the Trace Event Format, for Perfetto and chrome://tracing.
+"""Export timelines in the Trace Event Format, which Perfetto and chrome://tracing read.
 
 One process, because Perfetto orders processes by their slices, and threads of one by their ids. Threads on
 top hold the critical paths; each worker that is shown has a thread for every stream as recorded, and
@@ -53,7 +53,7 @@ _STREAMS: Final = (_COMPUTE, _TRANSFER, _COLLECTIVE, _LOAD)
 
 
 class Thread(NamedTuple):
-    """Thread of a worker's stream in one timeline; `further` numbers extra threads for overlapping ops."""
+    """Thread of a worker's stream in one timeline; `further` counts threads added for overlapping ops."""
 
     stream: int
     kind: int
@@ -67,7 +67,7 @@ class Thread(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Times of one op: its call, the completion of its rendezvous, and its end. [ns]"""
+    """Times of one op: when it was called, when all its partners were there, and when it ended. [ns]"""
 
     start: int
     met: int
@@ -95,20 +95,20 @@ def trace_events(step: StepTimelines, workers: Sequence[Worker]) -> Iterator[Eve
 
 
 def lanes(step: StepTimelines, workers: Sequence[Worker]) -> int:
-    """Return the number of threads needed to draw the given workers."""
+    """Return how many threads are needed to draw the given workers."""
     drawings = [_Drawing(step, kind, workers) for kind in SHOWN]
     return sum(len(threads) for drawing in drawings for threads in drawing.threads.values())
 
 
 def arrows_left_out(step: StepTimelines, workers: Sequence[Worker]) -> int:
-    """Count pairs of send and recv without an arrow, because one op had ended before the other began."""
+    """Count pairs of a send and a recv that get no arrow, because one op had ended before the other began."""
     drawings = [_Drawing(step, kind, workers) for kind in SHOWN]
     return sum(len(drawing.pairs) - len(drawing.arrows) for drawing in drawings)
 
 
 @dataclass
 class _Drawing:
-    """Drawing of one timeline of a step, restricted to some workers."""
+    """One timeline of a step as it is drawn, for some workers."""
 
     step: StepTimelines
     kind: str
@@ -117,7 +117,7 @@ class _Drawing:
 
     @cached_property
     def spans(self) -> dict[Place, Span]:
-        """Times of all ops, sorted by start and, among equal starts, longest first. [ns]
+        """Times of all ops by start; of ops with equal starts, the longest comes first. [ns]
 
         An end before the start, the clock noise of a transfer, becomes the start.
         """
@@ -135,7 +135,7 @@ class _Drawing:
 
     @cached_property
     def of_op(self) -> dict[Place, tuple[Worker, Thread]]:
-        """Worker and thread of each shown op; the thread is the first free one of the op's stream."""
+        """Worker and thread of each op that is shown; the thread is the first free one of the op's stream."""
         busy_until_ns: dict[tuple[Worker, int], list[int]] = defaultdict(list)
         shown, found = set(self.workers), {}
         for place, span in self.spans.items():
@@ -165,7 +165,7 @@ class _Drawing:
 
     @cached_property
     def pairs(self) -> list[tuple[Place, Place]]:
-        """Pairs of send and recv of which both ops are shown."""
+        """Pairs of a send and its recv that are both shown."""
         return [pair for pair in self.step.peers if all(place in self.of_op for place in pair)]
 
     @cached_property
@@ -178,7 +178,7 @@ class _Drawing:
         ]
 
     def path(self, tid: int) -> Iterator[Event]:
-        """Yield the critical path as a separate thread, one op after another, with gaps."""
+        """Yield the critical path as a thread of its own, op after op, with the gaps."""
         yield from _named(
             tid, "thread", f"critical path, {TITLES[self.kind]}: {self.step.step_s(self.kind):.5g} s"
         )
@@ -195,7 +195,7 @@ class _Drawing:
                 at_ns = end_ns
 
     def slices(self, worker: Worker, thread: Thread) -> Iterator[Event]:
-        """Yield a slice for each op of a thread, with an inner slice from the arrival of all partners on."""
+        """Yield a slice for each op of a thread, with a slice within it from when all partners were there."""
         tid = self.tracks[worker, thread]
         for place in self.threads[worker][thread]:
             span, kind = self.spans[place], _STREAMS[thread.stream]
@@ -208,7 +208,7 @@ class _Drawing:
                 yield self._slice(ALL_THERE, kind, tid, (span.met, span.end), {}) | marked
 
     def arrow_events(self) -> Iterator[Event]:
-        """Yield arrows from each send to its recv, which start when both are called."""
+        """Yield an arrow from each send to its recv, which starts when both are called."""
         for number, (send, recv) in enumerate(self.arrows, KINDS.index(self.kind) * _MILLION):
             met_ns = max(self.spans[send].start, self.spans[recv].start)
             for phase, place in (("s", send), ("f", recv)):
@@ -234,7 +234,7 @@ class _Drawing:
         return name
 
     def _arguments(self, place: Place) -> Event:
-        """Return the details shown when an op is clicked, without values that the log lacks."""
+        """Return what is shown when an op is clicked, without values that the log does not have."""
         known = {name: int(self.step.facts[name][place]) for name in FACTS}
         known = {name: value for name, value in known.items() if value != UNKNOWN}
         return {

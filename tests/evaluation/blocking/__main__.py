@@ -1,4 +1,4 @@
-"""Evaluate the replay on jobs whose transfers block their workers and on jobs whose transfers do not.
+"""Evaluate the replay on jobs whose transfers block their workers, and on jobs whose transfers do not.
 
 `python -m tests.evaluation.blocking --jobs 400`
 """
@@ -36,7 +36,7 @@ CAUSE_TITLES: Final = (
 
 
 class Outcome(NamedTuple):
-    """Replay results of one job; `sure` lists the causes that hold without a flag."""
+    """Replay results of one job; `sure` lists the causes that are named and have no flag."""
 
     drawn: Drawn
     blocking: frozenset[str]
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
     @property
     def off(self) -> float:
-        """Return the error of the slowdown against the true one."""
+        """Return the replayed slowdown's error relative to the true slowdown."""
         return self.slowdown / self.drawn.slowdown - 1
 
     @property
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_as_good(self) -> bool:
-        """Return whether step time and slowdown equal those of a replay with the true blocking transfers."""
+        """Return whether step time and slowdown are those of a replay that knows which transfers block."""
         return self.is_chosen or max(abs(self.off), abs(self.replayed_s / self.drawn.step_s - 1)) <= SAME
 
     @property
@@ -102,7 +102,7 @@ class Pair(NamedTuple):
 
     @property
     def is_worse(self) -> bool:
-        """Return whether the causes are further from the truth than those of the control."""
+        """Return whether the causes differ from the truth by more than those of the control do."""
         job, control = self
         missed = job.cause is not None and control.is_named and not job.is_named
         return (
@@ -155,7 +155,7 @@ def row(kind: str, outcomes: list[Outcome]) -> str:
 
 
 def cause_row(kind: str, pairs: list[Pair]) -> str:
-    """Format a line of the table of causes, counting only faults that cost enough in job and control."""
+    """Format a line of the table of causes, for faults that cost enough in both the job and its control."""
     wanted = [pair for pair in pairs if all(each.cause is not None for each in pair)]
     cells = [kind, str(sum(pair.job.drawn.is_like_a_clock for pair in pairs))]
     for asked in (wanted, [pair for pair in wanted if pair.job.drawn.job.dp > 1]):
@@ -165,7 +165,7 @@ def cause_row(kind: str, pairs: list[Pair]) -> str:
 
 
 def _counts(name: str, pairs: list[Pair]) -> tuple[str, str]:
-    """Count the jobs, and the controls, for which a condition holds."""
+    """Count the jobs and the controls for which a condition holds."""
     of_jobs, of_controls = (sum(getattr(pair[side], name) for pair in pairs) for side in (0, 1))
     return str(of_jobs), str(of_controls)
 

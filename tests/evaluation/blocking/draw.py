@@ -77,7 +77,7 @@ class Drawn(NamedTuple):
 
     @property
     def is_recorded(self) -> bool:
-        """Return whether the log holds everything that computing the slowdown needs."""
+        """Return whether the log states everything from which the slowdown can be computed."""
         return self.unknown <= MOST_UNKNOWN
 
 
@@ -150,7 +150,7 @@ def draw(seed: int, kind: str, *, is_control: bool = False) -> Drawn:
 
 
 def alike(pipeline: Pipeline) -> list[Times]:
-    """Draw other times that give the same log, since data that arrived while a call blocked are not seen."""
+    """Draw other times that give the same log: data arrive at another moment while a call blocks."""
     sooner, later = pipeline.times.transfer.copy(), pipeline.times.transfer.copy()
     for op in (op for worker in pipeline.workers for op in worker.ops):
         if op.message is not None and op.op.endswith("-recv"):
@@ -164,7 +164,7 @@ def alike(pipeline: Pipeline) -> list[Times]:
 
 
 def true_slowdown(job: Job, times: Times) -> float:
-    """Step time over the step time with ideal durations, both without launch delays."""
+    """Step time divided by the step time with ideal durations, both without launch delays."""
     measured = _measured(job, times)
     step_s, ideal_s = (
         _step_s(Pipeline(job, each).run()).mean() for each in (measured, _ideal(job, measured))
@@ -198,7 +198,7 @@ def _times(job: Job, rng: np.random.Generator) -> Times:
 def _with_fault(
     job: Job, times: Times, fault: str, rng: np.random.Generator
 ) -> tuple[Times, tuple[str, int, int] | None, bool]:
-    """Add a fault to the job; return also which link is slow, and whether it was fast in the first steps."""
+    """Add a fault to the job; also return which link is slow, and whether it was fast in the first steps."""
     link, is_later = None, False
     compute, transfer, late = times.compute.copy(), times.transfer.copy(), times.late.copy()
     stage, dp_rank = int(rng.integers(job.pp)), int(rng.integers(job.dp))
@@ -218,13 +218,13 @@ def _with_fault(
 
 
 def _evened(job: Job, healthy: Times, fault: str) -> Times:
-    """Times after a fix of the fault: layers of a heavy stage move to the other stages."""
+    """Times once the fault is fixed: the excess layers of a heavy stage are spread over the other stages."""
     shares = 1 + (HEAVY - 1) / job.pp if fault == "stage" else 1.0
     return healthy._replace(compute=healthy.compute * shares)
 
 
 def _measured(job: Job, times: Times) -> Times:
-    """Times of transfers as a log shows them: from the moment both ends are posted, without late starts."""
+    """Times of transfers as a log shows them, from when both ends are posted, and without late starts. [s]"""
     punctual = times._replace(late=times.late * 0.0, launch_s=0.0)
     if not job.is_eager:
         return punctual

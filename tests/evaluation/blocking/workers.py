@@ -1,4 +1,4 @@
-"""Simulate workers that issue calls one by one, so that it is known which calls block.
+"""Simulate workers that issue calls one after the other, so that the calls that block are known.
 
 It shares nothing with the kernel. Lanes are (step, dp_rank); all times are seconds.
 """
@@ -113,7 +113,7 @@ class _Worker:
 
 
 def program(job: Job, stage: int) -> list[Call | Compute]:
-    """Return the actions of a worker in order, which are the same whether transfers block or not."""
+    """Return a worker's actions in order, which do not depend on whether transfers block."""
     warm = job.microbatches if job.is_gpipe else min(job.pp - stage - 1, job.microbatches)
     left = job.microbatches - warm
     found: list[Call | Compute] = []
@@ -169,7 +169,7 @@ class Pipeline:
         return [worker.ops for worker in self.workers]
 
     def _advance(self, stage: int) -> int:
-        """Run all actions that are possible now; return how many ran."""
+        """Run all actions that are possible now, and return their number."""
         worker, before = self.workers[stage], len(self.posts)
         first = worker.at
         self._post_streams(worker)
@@ -223,7 +223,7 @@ class Pipeline:
         worker.issued.setdefault(transfer.op, []).append(transfer)
 
     def _post_streams(self, worker: _Worker) -> None:
-        """Post the next transfer of each stream, because a stream runs its transfers one after the other."""
+        """Post the next transfer of each stream, since a stream runs one transfer at a time."""
         for transfers in worker.issued.values():
             done_s = np.array(0.0)
             for transfer in transfers:
@@ -236,7 +236,7 @@ class Pipeline:
                 done_s = end_s
 
     def end_s(self, transfer: Transfer) -> Floats | None:
-        """Time at which a transfer ends, or None while the other end is not posted."""
+        """Time at which a transfer ends, or None as long as the other end is not posted."""
         message = transfer.message
         both = [self.posts.get(Transfer(message, is_send)) for is_send in (True, False)]
         sent_s, posted_s = both

@@ -35,7 +35,7 @@ CLASS_OF_DIGIT: Final = (*[HEALTHY] * 3, *[SINGLE] * 4, *[SEVERAL] * 2, NO_CAUSE
 
 @dataclass(frozen=True)
 class Job:
-    """A drawn job: layout, durations of its healthy ops, their scatter, and its faults."""
+    """A drawn job: its layout, the durations and the scatter of its healthy ops, and its faults."""
 
     seed: int
     kind: str

@@ -1,4 +1,4 @@
-"""Five faults that users reported first.
+"""Five faults that were the first that users reported, as jobs.
 
 8 microbatches, 20 steps, hosts of four workers that hold one replica or two. Each says what is true, and what
 0.3.0 said.
@@ -28,7 +28,7 @@ _NOISE: Final = 0.005
 
 
 def job_on(dp: int, pp: int, fault: Callable[[Layout], Fault], optimizer: float = 0.5, seed: int = 0) -> Job:
-    """Return a job with one fault; optimizer: length of the optimizer op, in forward-computes."""
+    """Return a job with one fault, whose optimizer lasts for `optimizer` forward-computes."""
     layout = Layout(
         dp=dp,
         pp=pp,
@@ -54,7 +54,7 @@ def slow_backwards() -> Job:
 
 
 def slow_backwards_from_step_10() -> Job:
-    """As slow_backwards, but from step 10 of 20, which costs 6.3 %; an early version reported no cause."""
+    """As slow_backwards, but from step 10 of 20 on, which costs 6.3 %; an early version named no cause."""
     return job_on(2, 2, lambda layout: _worker(layout, "backward", FROM, 1.3), optimizer=2.0)
 
 
@@ -73,12 +73,12 @@ def slow_host_from_step_10() -> Job:
 
 
 def backwards_twice_as_slow() -> Job:
-    """Backwards twice as slow on one of 16 workers without a pipeline: costs 39 %, once reported as 0."""
+    """Backwards twice as slow on one of 16 workers, without a pipeline: costs 39 %, which was once missed."""
     return job_on(16, 1, lambda layout: _worker(layout, "backward", ALWAYS, 2.0))
 
 
 def slow_forwards() -> Job:
-    """Forwards of one worker always 1.5 times as slow: costs 6.4 %, once reported as pauses."""
+    """Forwards of one worker always 1.5 times as slow: costs 6.4 %; an early version named pauses."""
     return job_on(4, 4, lambda layout: _worker(layout, "forward", ALWAYS, 1.5))
 
 

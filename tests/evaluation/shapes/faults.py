@@ -71,7 +71,7 @@ class Fault:
 
 
 def draw_strength(onset: str, steps: int, rng: np.random.Generator) -> Floats:
-    """Draw the strength of a fault in each step, shape (step,)."""
+    """Draw how strong a fault is in each step, shape (step,)."""
     bounds = max(3, steps // 6), steps - max(3, steps // 6)
     turn = int(rng.integers(bounds[0], bounds[1] + 1))
     number = np.arange(steps)
@@ -120,7 +120,7 @@ def slow_tail(
     strength: Floats,
     host: int | None = None,
 ) -> Fault:
-    """Make the optimizer, clip or gc of some workers longer; how is (op type, onset, size)."""
+    """Make the optimizer, clip or gc of some workers last longer; how is (op type, onset, size)."""
     op_type, onset, size = how
     change = Change(factor={TAIL_FIELDS[op_type]: 1 + (size - 1) * _cells(layout, workers, strength)})
     return Fault("slow_worker", op_type, onset, reach, size, strength, workers, change, host)

@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """The diagnosis's answer for one fault; None if it was not judged, or if there is no answer.
+    """What the diagnosis answers about one fault; a value is None if it is not judged or has no answer.
 
     why_not : why it need not be named; empty where it must be.
     """
@@ -47,7 +47,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Judged:
-    """One job: verdicts on its faults, wrong names, true and reported loss as fractions of the step."""
+    """One job: a verdict on each fault, wrong names, and the true and reported loss as shares of the step."""
 
     seed: int
     kind: str
@@ -133,7 +133,7 @@ def _verdict(job: Job, number: int, true: Truth, rows: Mapping[str, Row]) -> Ver
 
 
 def implied_workers(culprit: Row, layout: Layout) -> Workers:
-    """Workers of a culprit: one worker, those of a host, stage or replica, or all workers."""
+    """Workers that a culprit stands for: one, those of a host, stage or replica, or all workers."""
     stage, dp_rank = culprit.get("pp_rank"), culprit.get("dp_rank")
     if stage is not None and dp_rank is not None:
         return frozenset({(stage, dp_rank)})
@@ -161,13 +161,13 @@ def _is_place_right(fault: Fault, alike: Sequence[Fault], said: Sequence[Workers
 
 
 def _distance(said: tuple[Row, Workers], fault: Fault) -> tuple[int, bool]:
-    """Distance of a culprit from a fault, by workers first and then by direction."""
+    """How far a culprit is from a fault, by workers first and by direction second."""
     culprit, workers = said
     return len(workers ^ fault.workers), culprit.get("direction") != fault.direction
 
 
 def _in_time(layout: Layout, fault: Fault, culprit: Row, saved: float) -> dict[str, bool]:
-    """Return whether direction, first step and course are right, as far as they are judged."""
+    """Return whether the direction, the first step and the course are right, as far as they are judged."""
     found: dict[str, bool] = {}
     if fault.cause == "slow_worker":
         found["is_direction_right"] = culprit.get("direction") == fault.direction.removeprefix("late ")

@@ -43,7 +43,7 @@ class Layout:
 
     @property
     def lanes(self) -> tuple[int, int]:
-        """Shape of the times of one op, which is (step, dp_rank)."""
+        """Shape of the array of an op's times: (step, dp_rank)."""
         return self.steps, self.dp
 
     @property

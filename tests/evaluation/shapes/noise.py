@@ -55,7 +55,7 @@ def draw_layout(rng: np.random.Generator) -> Layout:
 
 
 def draw_times(layout: Layout, kind: str, rng: np.random.Generator) -> Times:
-    """Draw durations of ops in a healthy job whose computes scatter as its kind of noise says."""
+    """Draw durations of ops in a healthy job, whose computes scatter by its kind of noise."""
     forward_s = rng.uniform(0.004, 0.03)
     sizes = {
         "transfer": (0.01, 0.06),
@@ -106,7 +106,7 @@ def _scatter(layout: Layout, kind: str, rng: np.random.Generator) -> Floats:
 
 
 def _wandering(layout: Layout, sigma: float, rng: np.random.Generator) -> Floats:
-    """Draw noise shared by a worker's ops in a step, half of which persists; (stage, step, dp_rank)."""
+    """Draw noise that a worker's ops share in a step, half of which stays; (stage, step, dp_rank)."""
     shape = (layout.pp, *layout.lanes)
     fresh = rng.normal(0, sigma, shape)
     log = fresh.copy()

@@ -1,4 +1,4 @@
-"""Faults that match no cause: they cost time, and any cause reported for them would be wrong."""
+"""Faults that belong to no cause: they cost time, but whatever cause is named for them is wrong."""
 
 from collections.abc import Callable
 from typing import Final

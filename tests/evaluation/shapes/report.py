@@ -89,7 +89,7 @@ def _reasons(verdicts: Iterable[Verdict]) -> Table:
 
 
 def is_wrong(job: Judged) -> bool:
-    """Return whether a job has a wrong, missed or misdescribed fault, or a loss wrong by more than 2 %."""
+    """Return whether a job has a wrong name, a missed or misdescribed fault, or a loss wrong by over 2 %."""
     answers = [
         answer
         for each in job.verdicts

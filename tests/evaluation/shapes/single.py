@@ -1,4 +1,4 @@
-"""Draw one fault by direction, onset, reach and size, among those that the job's layout allows."""
+"""Draw one fault by direction, onset, reach and size, which the job's layout allows."""
 
 from collections.abc import Callable
 from typing import Final
@@ -54,7 +54,7 @@ def draw_fault(layout: Layout, times: Times, rng: np.random.Generator) -> Fault:
 def draw_place(
     layout: Layout, reaches: tuple[str, ...], rng: np.random.Generator, stages: int | None = None
 ) -> tuple[Workers, str, int | None]:
-    """Draw the workers that are slow together, how they are slow, and their host; never the whole job.
+    """Draw workers that are slow together, their kind of unit, and their host; never the whole job.
 
     stages : how many of the first stages to choose from; all by default.
     """

@@ -1,4 +1,4 @@
-"""Tests of the diagnosis on jobs of the second simulation: five known examples, and a few drawn jobs."""
+"""The diagnosis is right on jobs of the second simulation: on five known examples and a few drawn jobs."""
 
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +27,7 @@ MISSED: Final = {
 
 
 class Said(NamedTuple):
-    """The diagnosis that is expected for an example.
+    """What the diagnosis must answer for an example.
 
     saved : what the fault cost where it was met first, of the step
     said_before : by 0.3.0, there

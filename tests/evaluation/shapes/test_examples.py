@@ -1,4 +1,4 @@
-"""The faults that users reported first cost as much as was measured then."""
+"""The first faults that users reported cost in the simulation what was measured when they were reported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The judge decides correctly, on answers made by hand, whether a fault's name, place and time are right."""
+"""For answers made by hand, the judge decides right whether a fault's name, place and time are right."""
 
 from dataclasses import replace
 from typing import Any

@@ -76,7 +76,7 @@ class Pipeline:
                 worker.gathered_s.append(stream_s)
 
     def _together(self, stage: int, op: str, ready_s: Floats, length_s: Floats, chunk: int = 0) -> Floats:
-        """Record a collective of a stage's replicas, given its length of shape (step,); return its end."""
+        """Record a collective of all replicas of a stage, with its length, shape (step,); return its end."""
         start_s = ready_s + LAUNCH_S
         end_s = np.broadcast_to((start_s.max(axis=1) + length_s)[:, None], start_s.shape)
         return self.recorded[stage].add(op, start_s, end_s, chunk=chunk)

@@ -44,14 +44,14 @@ NAMES = tuple(each.name for each in fields(Times))
 
 @dataclass(frozen=True)
 class Change:
-    """Effect of a fault on times: factors and seconds by field name, broadcast to the field's shape."""
+    """How a fault changes times: factors and seconds by field name, which broadcast to the field's shape."""
 
     factor: Mapping[str, Floats] = field(default_factory=dict)
     extra_s: Mapping[str, Floats] = field(default_factory=dict)
 
 
 def changed(times: Times, changes: Iterable[Change]) -> Times:
-    """Return the times after applying all factors and then all seconds; the order of faults is irrelevant."""
+    """Return the times after all factors, and then all added seconds; the order of faults is irrelevant."""
     listed = list(changes)
     new: dict[str, Floats] = {}
     for name in NAMES:

@@ -1,4 +1,4 @@
-"""Compute the true cost of each fault, and whether one day's log can reveal the fault."""
+"""Compute what each fault truly costs, and whether one day's log can show the fault."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -52,7 +52,7 @@ def unit(job: Job) -> tuple[pa.Table, dict[str, object]]:
 
 
 def truth(job: Job) -> Truth:
-    """Simulate the same draws without each fault and without any fault."""
+    """Simulate with the same random draws: without each fault in turn, and without any fault."""
 
     def step_s(faults: tuple[Fault, ...]) -> float:
         return float(step_times(recorded(job, faults)).mean())
@@ -71,7 +71,7 @@ def truth(job: Job) -> Truth:
 
 
 def why_undecidable(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> str:
-    """Reason why the fault cannot be known from its day's log; empty if it can be known.
+    """Reason why one day's log cannot show a fault; empty if it can.
 
     The rules are in the package's docstring.
     """
@@ -123,7 +123,7 @@ def _is_all_slow(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> boo
 
 
 def _is_like_data(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> bool:
-    """Return whether replicas are slow by no more than uneven data cause by chance in the same steps."""
+    """Return whether replicas are slow by no more than uneven data may cause by chance in the same steps."""
     replicas = {dp_rank for _, dp_rank in fault.workers}
     if fault.direction != BOTH or len(fault.workers) < layout.pp * len(replicas):
         return False
@@ -159,7 +159,7 @@ def _excess(fault: Fault) -> Floats:
 
 
 def _was_healthy(layout: Layout, is_slow: Floats) -> bool:
-    """Return whether enough steps are without the fault: at least a sixth of them, and at least three."""
+    """Return whether enough steps are free of the fault: at least a sixth of them, and at least three."""
     healthy = np.count_nonzero(np.asarray(is_slow) <= VISIBLE)
     return bool(healthy >= max(3, layout.steps // 6))
 
@@ -175,7 +175,7 @@ def _why_no_link(layout: Layout, fault: Fault) -> str:
 
 
 def names_not_wrong(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> frozenset[str]:
-    """Causes that count as correct for a fault: its own cause, and causes with the same log."""
+    """Names that count as right for a fault: its own cause, and causes that would give the same log."""
     names = fault.also | ({fault.cause} if fault.cause else frozenset())
     is_compute = fault.cause == "slow_worker" and fault.direction in (BOTH, "forward", "backward")
     stages = {stage for stage, _ in fault.workers}

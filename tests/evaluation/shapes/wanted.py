@@ -1,4 +1,4 @@
-"""Compare results of the diagnosis with their targets in one table."""
+"""Compare what the diagnosis achieves with its targets, in one table."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -42,7 +42,7 @@ def wanted(judged: Sequence[Judged]) -> list[dict[str, Any]]:
 
 
 def is_knowable(job: Judged) -> bool:
-    """Return whether the log determines a job's loss, which it does not where slow and heavy look alike."""
+    """Return whether the log determines a job's loss; it does not if slow workers may be heavy data."""
     return all(each.why_not in ("", TOO_LITTLE, NO_CAUSE_FITS) for each in job.verdicts)
 
 
@@ -52,7 +52,7 @@ def lost_error(job: Judged) -> float | None:
 
 
 def share(answers: Iterable[bool | None]) -> float | None:
-    """Percentage of true answers among the judged answers."""
+    """Percentage of true answers among those that were judged."""
     asked = [each for each in answers if each is not None]
     return 100 * sum(asked) / len(asked) if asked else None
 

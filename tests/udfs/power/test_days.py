@@ -1,4 +1,4 @@
-"""Megawatts of units and days equal numbers computed by hand."""
+"""Megawatts of units and days equal numbers that were computed by hand."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -89,7 +89,7 @@ def test_the_last_day_of_the_calendar_has_an_end() -> None:
 
 
 def test_a_day_sums_units_for_the_time_they_ran() -> None:
-    """A day's power sums units weighted by their running time, and omits units without GPU-hours."""
+    """A day's power is the sum over units, weighted by running time, without units that lack GPU-hours."""
     units = [
         unit("a", gpu_hours=12000.0),
         unit("b", world_size=2000, gpu_hours=48000.0, gpu_type="A100"),
@@ -106,7 +106,7 @@ def test_a_day_sums_units_for_the_time_they_ran() -> None:
 
 
 def test_units_in_phase() -> None:
-    """Pairs of units in phase are listed by swing, without units that have no phase."""
+    """Pairs of units in phase are sorted by swing, and units whose phase is unknown are left out."""
     peak_us = ROWS[JOB_POWER]["peak_us"]
     units = [
         unit("a"),

@@ -1,4 +1,4 @@
-"""Pairs of units in phase equal those of a double loop, and cases with an obvious answer hold."""
+"""The search finds the pairs of units in phase that a double loop finds, and those that are obvious."""
 
 import tracemalloc
 
@@ -52,7 +52,7 @@ def test_random_units(together: int, count: int, monkeypatch: pytest.MonkeyPatch
     ids=["later", "earlier", "a period on", "apart", "drifts", "drifts away", "hardly met", "met"],
 )
 def test_a_pair(other: tuple[float, float, float, float], difference: float | None) -> None:
-    """A pair of units is in phase only if its drift is small and its common time long enough."""
+    """Two units are in phase only if their phases drift apart slowly, and they run together long enough."""
     _, found = in_phase(Swings(*np.array([(5.0, 0.0, 0.0, 1000.0), other]).T), np.zeros(2), 1)
     assert found.phase_difference.tolist() == (
         [] if difference is None else [pytest.approx(difference, abs=1e-9)]
@@ -74,7 +74,7 @@ def test_the_heaviest_are_those_of_all(together: int, monkeypatch: pytest.Monkey
 
 
 def test_a_thousand_units_in_phase_are_compared_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand units in phase are compared in portions, so that memory stays below 5 MB."""
+    """A thousand units are compared a part at a time, so that memory stays below 5 MB."""
     monkeypatch.setattr(searched, "PAIRS_TOGETHER", 10_000)
     alike = Swings(*np.tile([[5.0], [0.0], [0.0], [1000.0]], 1000))
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""For a link that is slow from some day on, history gives its exact cost."""
+"""If a link is slow from some day on, earlier days give the exact cost of its slowness."""
 
 from datetime import date, timedelta
 from typing import Any
@@ -56,7 +56,7 @@ def communication(rows: list[Row]) -> Row:
 def test_a_link_that_became_slow_saves_what_the_days_before_took_less(
     stages: int, slow: list[int], extra_s: float
 ) -> None:
-    """A link that became slow is measured against earlier days, even if most transfers are slow."""
+    """A link that became slow is measured by earlier days, even if most of its transfers are slow now."""
     shape = JobShape(dp_size=2, pp_size=stages, tp_size=8, microbatches=8, steps=12)
     before = [results(ran(day, shape)) for day in range(2)]
     last = ran(2, shape, *(FlappingLink(stage, extra_s) for stage in slow))

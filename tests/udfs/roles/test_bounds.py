@@ -1,4 +1,4 @@
-"""Wholes above the limits are refused, and the largest allowed ones need little memory and time."""
+"""Jobs of several roles above the limits are refused, and the largest allowed need little memory and time."""
 
 import tracemalloc
 from collections import Counter
@@ -40,7 +40,7 @@ def test_wholes_of_a_day_are_apart_whatever_the_order_of_rows() -> None:
 
 
 def test_no_array_has_two_axes_of_roles_and_one_of_iterations() -> None:
-    """The largest allowed whole needs no array with two axes of roles and one of iterations (80 MB)."""
+    """The largest allowed job needs no array (80 MB) with two axes of roles and one of iterations."""
     roles, iterations = 32, 2000
     start_s = np.arange(iterations) + np.arange(roles)[:, None] / roles
     none = np.empty(0, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Wholes of several roles give hand-made results, and those of the scalar reference."""
+"""Jobs of several roles give results computed by hand, and those of the scalar reference."""
 
 from datetime import date
 from typing import Any
@@ -37,7 +37,7 @@ def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -
 
 
 def answered(steps: Rows, **changes: Any) -> tuple[Rows, dict[str, dict[str, Any]]]:  # noqa: ANN401  # any columns
-    """Rows of role_iteration, and of role_effect by role, with changes applied to all runs."""
+    """Return rows of role_iteration, and of role_effect by role, for runs with these changes."""
     runs = {(row["job_id"], row["run_id"]): row for row in steps}
     parts = [
         {name: row[name] for name in ("log_date", "job_id", "run_id", "part_of", "role")}
@@ -105,7 +105,7 @@ def test_a_role_that_runs_ahead_waits_for_itself_alone() -> None:
 
 
 def test_two_runs_of_a_role_and_a_gap_in_the_iterations() -> None:
-    """A role with two runs is measured from its first start to its last end, and gaps end a stretch."""
+    """If a role has two runs, it lasts from their first start to their last end; gaps end a stretch."""
     rows = []
     for number, zero_s in ((0, 0.0), (1, 10.0), (7, 100.0)):
         rows += [
@@ -158,7 +158,7 @@ def test_clocks_that_differ_by_less_than_the_tolerance(early_s: float) -> None:
 
 
 def test_spans_without_length_at_one_instant() -> None:
-    """Spans of zero length at one instant do not wait for each other, and give no result."""
+    """Two spans of zero length at the same instant do not wait for each other, and have no result."""
     rows = [step(role, number, number, number) for number in range(3) for role in ("actor", "critic")]
     rows = [row | {"actual_step_s": 1e-9, "step": place} for place, row in enumerate(rows)]
     found, effects = answered(rows)
@@ -178,7 +178,7 @@ def test_steps_without_length_have_nothing_to_save() -> None:
 
 
 def random_whole(seed: int) -> Rows:
-    """Draw a whole with roles mostly in turn, some missing runs and iterations, and overlapping steps."""
+    """Draw roles that mostly run in turn; some runs and iterations are missing, and some steps overlap."""
     rng = np.random.default_rng(seed)
     rows: Rows = []
     now_s = 0.0

@@ -1,4 +1,4 @@
-"""Predicates choose the same ops as an evaluation on the log itself, or are refused."""
+"""A predicate is refused, or chooses the same ops as if it were evaluated on the log itself."""
 
 from collections.abc import Callable
 from functools import cache
@@ -28,7 +28,7 @@ OpKey = tuple[int, int, int, str, int]
 
 @cache
 def traced(name: str) -> tuple[pa.Table, ReplayedRows, list[BlockColumns]]:
-    """Rows without a host, with changing hosts, and with microbatches numbered from other values."""
+    """Rows with a missing host or changing hosts, and with microbatch numbers that start at 0, 1 or 100."""
     layout = read_layout(JOBS[name].manifest)
     lines = JOBS[name].rank_steps.to_pylist()
     for number, row in enumerate(lines):
@@ -43,7 +43,7 @@ def traced(name: str) -> tuple[pa.Table, ReplayedRows, list[BlockColumns]]:
 
 @cache
 def logged(name: str) -> dict[OpKey, dict[str, Any]]:
-    """Every replayed op from the log itself; None where a column has no meaning."""
+    """Return every replayed op as the log has it; a value is None if its column has no meaning for the op."""
     table, rows, _ = traced(name)
     ops = {}
     for row in table.take(pa.array(rows.replayed_row.ravel())).to_pylist():

@@ -1,4 +1,4 @@
-"""Rows of job_causes contain names for codes, ranks and hosts for cells, and hours for fractions."""
+"""Rows of job_causes have names instead of codes, ranks and hosts instead of cells, and GPU-hours."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -138,7 +138,7 @@ def test_a_slow_host_is_named_once_with_its_workers_and_since_when(monkeypatch: 
 
 
 def test_a_slow_host_is_as_slow_as_its_slowest_worker_that_always_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow host's baseline is its slowest worker that is always slow."""
+    """A host counts for other units as slow as the slowest of its workers that are always slow."""
     always = [Culprit(stage, 0, effect, 1.0, 0, 9, ALWAYS) for stage, effect in ((1, 0.5), (0, 0.25))]
     slow = cause(0.25, 0.25, *always, PAUSED)
     diagnosis = DIAGNOSIS._replace(causes=(slow, *DIAGNOSIS.causes[1:]))

@@ -1,4 +1,4 @@
-"""Test how GPU-hours were spent, on days made by hand and on random days against the reference."""
+"""Shares of GPU-hours by use are right, on days made by hand and, by a reference, on random days."""
 
 import math
 import random
@@ -47,7 +47,7 @@ def rows(
 def seconds(
     events: list[Event], hours: float, *, step_s: float | None = None, **facts: date | str
 ) -> dict[str, float]:
-    """Seconds of each part that is not 0, and contradictions if there are any.
+    """Seconds of each part that is not 0, and the number of contradictions if it is not 0.
 
     step_s : recorded, replayed and ideal time of a step [s]; None: TIMES
     """
@@ -110,7 +110,7 @@ def test_only_the_day_and_the_scheduled_time_count() -> None:
 
 
 def test_a_day_that_events_show_whole_leaves_nothing_unknown() -> None:
-    """A day fully covered by events has no unknown part, however its parts round."""
+    """If events cover a day fully, no part of the day is unknown, however its parts are rounded."""
     of_thirds = StepTimes(actual_s=0.7, simulated_s=0.61, ideal_s=0.53)
     job = {"status": "analysed", "world_size": 24}
     for ends_s in range(700, 7000, 70):
@@ -189,7 +189,7 @@ def test_a_little_back_in_time_is_a_clock_that_was_set() -> None:
 
 
 def test_a_start_by_a_clock_that_is_behind_that_of_its_submission_has_not_waited() -> None:
-    """A wait of less than nothing would be refused by a gate, and the whole night with it."""
+    """If the clock of a start is behind that of its submission, the wait is 0, since gates refuse less."""
     near = [event("submitted", 10.0), event("start", 9.5), event("first_step", 9.0, 0), event("step", 20, 11)]
     (row,) = rows(near, 1.0)
     assert (row["queued_gpu_hours"], row["startup_gpu_hours"], row["contradictions"]) == (0.0, 0.0, 0)

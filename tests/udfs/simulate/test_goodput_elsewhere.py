@@ -1,4 +1,4 @@
-"""Counts published by another project for its runs are compared with the counts here.
+"""Times by which another project's tests measure goodput are compared with the parts found here.
 
 The scenarios are those of ml-goodput-measurement's tests (github.com/AI-Hypercomputer/ml-goodput-measurement,
 ml_goodput_measurement/tests/goodput_test.py, commit 57092cf), as events of a run: five steps of 3 s

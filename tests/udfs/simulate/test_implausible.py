@@ -52,7 +52,7 @@ def since_1970(row: Row) -> Row:
 
 
 def test_starts_since_1970_beside_zeros_of_0_are_analysed() -> None:
-    """A producer without zeros of its own writes 0: starts then say when ops began."""
+    """If a producer writes 0 as the zero of each step, starts count from 1970, and the unit is analysed."""
     assert simulated(lambda row: since_1970(row) | {"t0_us": 0})["status"] == "analysed"
 
 
@@ -145,7 +145,7 @@ def test_zeros_in_another_unit_are_seen_where_no_day_is_known(factor: float, sai
 
 
 def test_zeros_since_the_host_started_are_no_seconds() -> None:
-    """Zeros counted in microseconds since the host's start are not mistaken for seconds."""
+    """Zeros in microseconds since the host's start are not mistaken for zeros in seconds."""
     half_an_hour_us = 1_800_000_000
     lines = [row | {"t0_us": half_an_hour_us + row["step"] * 1_000_000} for row in JOB.rank_steps.to_pylist()]
     rows = pa.Table.from_pylist(lines, JOB.rank_steps.schema)

@@ -1,4 +1,4 @@
-"""Records unlike their peers are counted, and refused or left out if they would change the result."""
+"""Records that differ from their peers' are counted, and left out or refused if they would change results."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -58,7 +58,7 @@ def test_a_slow_worker_is_in_no_other_unit() -> None:
 
 @pytest.mark.parametrize("op_type", ["forward-recv", "params-all-gather", "forward-compute"])
 def test_a_rank_step_that_lacks_an_op_is_left_out(job: GeneratedJob, op_type: str) -> None:
-    """A rank-step that lacks an op is left out, with the result of the other steps."""
+    """If a rank-step lacks an op, the unit has the result of its other steps."""
     odd = int(job.rank_steps["step"][7].as_py())
     found = simulated(
         changed(job, lambda row: without_op(row, op_type) if (row["step"], row["rank"]) == (odd, 6) else row),
@@ -70,7 +70,7 @@ def test_a_rank_step_that_lacks_an_op_is_left_out(job: GeneratedJob, op_type: st
 
 
 def test_steps_of_another_schedule_stay(job: GeneratedJob) -> None:
-    """A step in which all ranks ran another schedule stays, because no peer contradicts it."""
+    """If all ranks ran another schedule in a step, the step stays, because no peer contradicts it."""
     odd = int(job.rank_steps["step"][7].as_py())
     found = simulated(
         changed(job, lambda row: without_op(row, "params-all-gather") if row["step"] == odd else row),
@@ -94,7 +94,7 @@ def test_ranks_that_are_exchanged_refuse_the_unit(job: GeneratedJob) -> None:
 
 @pytest.mark.parametrize(("dp_size", "pp_size"), [(2, 2), (3, 2), (4, 2), (2, 4)])
 def test_two_of_few_dp_ranks_that_are_exchanged_refuse_the_unit(dp_size: int, pp_size: int) -> None:
-    """Two exchanged dp ranks among few refuse the unit, since half of the links scatter."""
+    """If two of few dp ranks are exchanged, the unit is refused, because half of its links scatter then."""
     made = job_on_hosts(replace(SHAPE, dp_size=dp_size, pp_size=pp_size), noise=0.03)
     ranks = {(row["dp_rank"], row["pp_rank"]): row["rank"] for row in made.rank_steps.to_pylist()}
     assert simulated(made.rank_steps, made.manifest)["odd_ranks"] == 0
@@ -119,7 +119,7 @@ STAGES = {
 
 @pytest.mark.parametrize("name", STAGES)
 def test_exchanged_stages_refuse_the_unit_and_are_named(name: str) -> None:
-    """Two exchanged stages, in all replicas or in one, refuse the unit and are named."""
+    """If two stages are exchanged, in all replicas or in one, the unit is refused and they are named."""
     shape = STAGES[name]
     made = job_on_hosts(shape, noise=0.03)
     rank_of = {(row["dp_rank"], row["pp_rank"]): row["rank"] for row in made.rank_steps.to_pylist()}
@@ -141,7 +141,7 @@ def test_exchanged_stages_refuse_the_unit_and_are_named(name: str) -> None:
 
 
 def test_lines_of_another_day_are_left_out(job: GeneratedJob) -> None:
-    """Lines dated on another day are left out: year 9999, 1970, or a clock without a meaning."""
+    """Lines of another day, as of the year 9999 or 1970, are left out, with the result of the other lines."""
     facts = job.manifest | {"log_date": DAY}
     assert simulated(job.rank_steps, facts)["other_day_lines"] == 0
     zeros = {0: 253_400_000_000_000_000, 1: 1_000_000}
@@ -170,7 +170,7 @@ def test_a_log_of_another_calendar_is_counted_and_stays(job: GeneratedJob) -> No
 
 
 def test_one_line_of_no_calendar_costs_its_step_and_not_the_log_of_another(job: GeneratedJob) -> None:
-    """A line with an impossible date costs only its own step, not another rank's log."""
+    """If a line has an impossible date, only its own step is lost, and not the log of another rank."""
     facts = job.manifest | {"log_date": DAY + timedelta(days=30)}
     stray_us = 253_400_000_000_000_000
     step = job.rank_steps["step"].to_pylist()[0]

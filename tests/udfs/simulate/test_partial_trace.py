@@ -1,4 +1,4 @@
-"""Computes without transfers are never analysed, but give bounds of the slowdown and slow computes."""
+"""Units without transfers are not analysed, but have bounds of the slowdown and a list of slow computes."""
 
 from datetime import date
 from typing import Any
@@ -180,7 +180,7 @@ def test_a_gap_that_differs_by_direction_is_a_links_and_never_a_clocks() -> None
 
 @pytest.mark.parametrize("slow_until", [STEPS, STEPS // 2])
 def test_a_link_that_turns_slow_moves_no_clock(slow_until: int) -> None:
-    """A link that becomes slow in one direction does not change the estimate of clocks."""
+    """If a link becomes slow in one direction, the estimate of clocks stays the same."""
     rows = gpipe({}).to_pylist()
     for each in rows:
         each["host"] = f"host-{each['pp_rank']}"

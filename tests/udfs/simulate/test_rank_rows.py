@@ -1,4 +1,4 @@
-"""Clocks of rows are numbered by first row: by host, or by rank if no hosts are named."""
+"""Each host, or each rank if hosts are unnamed, has one clock; clocks are numbered by their first rows."""
 
 import pyarrow as pa
 import pytest

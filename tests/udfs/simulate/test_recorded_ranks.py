@@ -1,4 +1,4 @@
-"""A profile of some ranks of a job gives the length of steps and the exposed communication."""
+"""A profile of some of a job's ranks shows the length of steps and the exposed communication."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -66,7 +66,7 @@ def test_the_ranks_that_are_there_say_their_step_time_and_what_of_it_is_bare_com
 
 
 def test_communication_without_a_place_is_not_passed_over() -> None:
-    """Communication whose exchanges were left out is reported as at least some time, not as 0 s."""
+    """If exchanges were left out of the log, their communication is reported as "at least", not as 0 s."""
     said = outcome(rows([0]), left_out={"send-recv without a place": 75})["status_detail"]
     assert "at least 0.03 s of it in communication" in said
     assert "at least" not in outcome(rows([0]), left_out={"kernels outside of steps": 3})["status_detail"]

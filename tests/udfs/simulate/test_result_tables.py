@@ -1,4 +1,4 @@
-"""Figures that no gate would accept cost only their unit, never the night."""
+"""If a gate would refuse a figure, only the figure's unit fails, and never the night."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +37,7 @@ def test_a_replay_of_next_to_no_time_is_refused_though_an_op_was_long() -> None:
 
 
 def test_a_figure_that_is_not_finite_costs_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A result that is not finite costs only its unit, because a gate would refuse the night."""
+    """If a result is not finite, only its unit fails, because a gate would otherwise refuse the night."""
     monkeypatch.setattr(result_tables, "_by_op_type", lambda *_: {"waste_fraction": np.array([-np.inf])})
     with pytest.raises(result_tables.NotFiniteError, match="of op_type_slowdown is not finite"):
         simulate_job(rank_steps(*unit_rows()), LAYOUT)

@@ -1,4 +1,4 @@
-"""Steps of a run in a whole are placed on the absolute clock, if log and manifest allow it."""
+"""Steps of a run with a role get absolute times if the log and the manifest state what this needs."""
 
 from datetime import UTC, date, datetime
 from typing import Any
@@ -63,7 +63,7 @@ def test_times_far_from_the_log_date_are_not_absolute() -> None:
 def test_times_that_no_calendar_holds_cost_no_other_result(
     zero_us: int, start_s: float, log_date: date | None
 ) -> None:
-    """Impossible times of steps cost no other result: nothing overflows."""
+    """If times of steps are outside the calendar, other results of the unit stay, and nothing overflows."""
     lines = [line(step, 0, 0, [("optimizer", start_s, 1e9)], t0_us=zero_us + step) for step in range(7, 12)]
     tables = simulate_job(rank_steps(*lines), manifest() | WHOLE | {"log_date": log_date}, FEW_STEPS)
     assert tables["role_step"].num_rows == 0

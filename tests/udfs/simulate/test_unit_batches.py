@@ -1,4 +1,4 @@
-"""The simulation's Spark shell handles hundreds of tiny units in shared batches, without Spark."""
+"""The functions that Spark calls to simulate, run here without Spark, put hundreds of units in batches."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -36,7 +36,7 @@ GOOD: dict[str, Any] = manifest() | {"manifest_status": None, "manifest_detail":
 
 
 def alike(number: int) -> Iterator[UnitRows]:
-    """Yield this number of units that differ only in the name of the job."""
+    """Yield the given number of units, which differ only in the name of their job."""
     return (UnitRows(Unit(DAY, f"job-{job:05d}", "r0"), GOOD, ROWS) for job in range(number))
 
 

@@ -1,4 +1,4 @@
-"""A timeline has the times of the results and the facts of the log, for one step repeated."""
+"""A step's timeline has the times of the result tables and the facts of the log, for each of its ops."""
 
 import pytest
 
@@ -101,7 +101,7 @@ def test_a_drawn_step() -> None:
 
 
 def test_a_recorded_path_follows_the_compute_behind_which_a_transfer_was_called() -> None:
-    """A recorded path follows the compute after which the host called a transfer."""
+    """The recorded path follows the compute after which the host called a transfer."""
     first: Ops = [
         ("forward-compute", 0, 1, 7, 0),
         ("forward-compute", 1, 1, 9, 0),

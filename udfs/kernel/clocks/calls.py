@@ -11,7 +11,7 @@ from udfs.kernel.selection import evenly
 
 
 def calls(block: StepBlock) -> Ints:
-    """Return for each op the first op of its call, which is the op itself if issued alone. Shape (op,).
+    """Return for each op the first op of the call that issued it, which is itself if alone. Shape (op,).
 
     Looks at transfers with a peer. The first step of the first dp rank decides: two start and end within a
     tenth of a microsecond by accident where nothing takes any time, and hardly elsewhere. Streams may start
@@ -31,7 +31,7 @@ def calls(block: StepBlock) -> Ints:
 
 @once_per_graph
 def _transfers(graph: OpGraph) -> tuple[Ints, Ints]:
-    """Return the transfers that have a peer, ascending, and the cell of each."""
+    """Return the transfers that have a peer, in ascending order, and the cell of each transfer."""
     ops = np.sort(_met(graph)[0])
     return ops, np.searchsorted(graph.first_op, ops, side="right")
 
@@ -45,7 +45,7 @@ def _met(graph: OpGraph) -> tuple[Ints, Ints]:
 
 
 def lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
-    """Return places of sampled transfers of each link that did not wait for other transfers of their call.
+    """Return the places of each link's sampled transfers that did not wait for others of their call.
 
     One that was issued as one call with transfers of other peers returns with the last of these. Behind them
     those whose both ends were issued alone; the same list where all are.
@@ -63,6 +63,6 @@ def lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
 
 
 def _where(link: Link, is_chosen: Mask) -> Ints:
-    """Return the places of a sample of a link's transfers for which both ends are chosen."""
+    """Return which of a link's sampled transfers are chosen at both ends."""
     at = np.flatnonzero(is_chosen[link.sends] & is_chosen[link.recvs])
     return at[list(evenly(len(at), SAMPLED))] if len(at) > SAMPLED else at

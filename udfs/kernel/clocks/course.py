@@ -1,4 +1,4 @@
-"""Course of a clock over the steps: offset, drift, jumps, and the scatter around them."""
+"""How a clock goes over the steps: its offset, drift and jumps, and its scatter around these."""
 
 from typing import Final, NamedTuple
 
@@ -36,7 +36,7 @@ FAR: Final = 3.0
 
 
 class Course(NamedTuple):
-    """Courses fitted over the steps to clocks that can be compared with each other; float64.
+    """Courses over the steps of clocks that can be compared with each other; float64.
 
     ahead_s   : shape (clock, step); the course where it holds, the step's own estimate where it does not. [s]
     drift     : shape (clock,); against the mean of the part. [s/s]
@@ -89,7 +89,7 @@ def course(ahead_s: Floats, time_s: Floats) -> Course:
 
 
 def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
-    """Return clock offsets relative to the common motion of most connected clocks; same shape. [s]
+    """Return clock offsets after removal of the motion that most connected clocks share; same shape. [s]
 
     A clock that is set moves the mean, so that all the others seem to be set a little the other way. What
     most clocks do beside their drift, step by step, is the mean's doing; that is taken away. So is the drift
@@ -120,7 +120,7 @@ def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
 
 
 def _scatter(ahead_s: Floats, time_s: Floats) -> Floats:
-    """Return the standard deviation of single steps, robust to drift and a few jumps; shape (clock,). [s]
+    """Return the standard deviation of single steps, hardly affected by drift and few jumps; (clock,). [s]
 
     Clocks are read alike, so that none scatters many times as much as the others: that would be jumps.
     """
@@ -143,7 +143,7 @@ def _calm(values: Floats, known: Mask) -> Floats:
 
 
 def _fit(values: Floats, time_s: Floats, segment: Ints, weight: Floats) -> tuple[Floats, Floats]:
-    """Fit one level per segment and one drift per clock by weighted least squares; return fit and drift."""
+    """Fit a level per segment and a drift per clock by weighted least squares; return fit and drift."""
     clocks, width = len(values), int(segment.max(initial=0)) + 1
     place = (segment + width * np.arange(clocks)[:, None]).ravel()
 
@@ -161,7 +161,7 @@ def _fit(values: Floats, time_s: Floats, segment: Ints, weight: Floats) -> tuple
 
 
 def _middles(values: Floats, segment: Ints, known: Mask) -> Floats:
-    """Return the median of each segment of each clock, at each of its steps; same shape as values."""
+    """Return at each step of a clock the median of the segment with the step; same shape as values."""
     levels = np.zeros_like(values)
     for level, value, own, is_known in zip(levels, values, segment, known, strict=True):
         for number in np.unique(own[is_known]).tolist():
@@ -170,7 +170,7 @@ def _middles(values: Floats, segment: Ints, known: Mask) -> Floats:
 
 
 def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: Floats, known: Mask) -> Mask:
-    """Split segments at the largest significant jump, in place; return which clocks were split.
+    """Split segments in place where their largest jump is significant; return which clocks were split.
 
     A leap is judged beside the drift that would be fitted with it: between two bursts of steps a drift
     explains nearly all of a leap, and only the rest within the bursts is evidence.
@@ -184,7 +184,7 @@ def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: F
     row, at = np.arange(len(rest))[:, None], np.arange(steps)
 
     def sums(values: Floats) -> tuple[Floats, Floats]:
-        """Return the sum over a segment before each step, and the sum from that step to the segment's end."""
+        """Return at each step the sum over its segment before it, and from it to the segment's end."""
         total = np.concatenate([np.zeros((len(rest), 1)), np.cumsum(values, axis=1)], axis=1)
         return total[:, :-1] - total[row, first], total[row, last] - total[:, :-1]
 
@@ -210,6 +210,6 @@ def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: F
 
 
 def _spread(off: Floats, known: Mask) -> Floats:
-    """Return the standard deviation around the course, estimated by a median; shape (clock,). [s]"""
+    """Return the standard deviation around the course, by a median; shape (clock,). [s]"""
     middle_s = middle_of_known(np.where(known, off, np.nan).T)
     return np.maximum(np.nan_to_num(middle_s) * MAD_TO_SIGMA, RESOLUTION_S)

@@ -1,4 +1,4 @@
-"""Clock differences by step, from the recorded ends of ops (udfs/README.md, clocks).
+"""Differences of clocks by step, measured by when ops end in the log (udfs/README.md, clocks).
 
 Both ends of a transfer, and all members of a collective, end at the same instant; each says what its clock
 read then. The differences are the clocks', beside what a transfer takes and how ends scatter.
@@ -31,7 +31,7 @@ LINK: Final = -1
 
 
 class Heard(NamedTuple):
-    """Clock differences measured by one kind of link or collective; nan where unknown.
+    """Differences of clocks that links or collectives of one kind show; nan if unknown.
 
     one     : int, shape (row,) or empty; workers, stage * dp_size + dp_rank, at the first end of a link.
     other   : int, shape (row,); workers at the second end, or members of a collective.
@@ -46,7 +46,7 @@ class Heard(NamedTuple):
 
 
 def heard(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Measure from recorded ends how far the clocks of communicating workers are apart.
+    """Measure by recorded ends how far apart the clocks of workers are that communicate.
 
     clock   : int, shape (stage * dp_size + dp_rank,); equal numbers are one clock.
     call    : as of calls().
@@ -56,7 +56,7 @@ def heard(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Hear
 
 
 def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
-    """Return the worker numbers of an op, one per lane."""
+    """Return the number of the worker of each lane of an op."""
     first = graph.stages[op] * layout.dp_size
     if graph.has_dp_lanes:
         return np.arange(first, first + layout.dp_size)
@@ -73,7 +73,7 @@ class _Way(NamedTuple):
 
 @once_per_graph
 def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
-    """Pair up the two directions of each connection between stages."""
+    """Pair the links of both directions between the same workers."""
     numbers = {link[:4]: number for number, link in enumerate(links(graph))}
     ways = []
     for (is_backward, stage, following, dp_rank), number in numbers.items():
@@ -85,7 +85,7 @@ def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
 
 
 def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Measure clock differences by links: the part of end differences that changes sign with direction."""
+    """Measure differences of clocks by links: the part of end differences whose sign depends on direction."""
     graph = ends.graph
     ways = [way for way in _ways(graph, layout) if (clock[way.one] != clock[way.other]).any()]
     if not ways:
@@ -123,7 +123,7 @@ def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
 
 
 def _put_alone(ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Floats, Floats]) -> None:
-    """Replace, in place, differences from calls whose sends do not wait by those from lone transfers.
+    """Replace, in place, differences by calls whose sends do not wait with those by lone transfers.
 
     Such calls return together only if sends wait until the data are there. Transfers that were issued alone
     say whether they do: else ends differ by most of what the fastest takes.
@@ -138,7 +138,7 @@ def _put_alone(ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Flo
 
 
 def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
-    """Return bounds on clock differences by the shortest time from a send's start to its recv's end. [s]"""
+    """Return limits of clock differences by the shortest time from a send's start to its recv's end. [s]"""
     apart = Apart(*np.zeros((2, len(links(ends.graph)), *ends.end_s.shape[1:])))
     for number in {number for way in ways for number in way.both}:
         apart.middle[number] = ends.least_s(number)
@@ -146,7 +146,7 @@ def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
 
 
 def _halves(ways: list[_Way], apart: Apart) -> tuple[Floats, Floats]:
-    """Split end differences: the antisymmetric half is due to clocks, the symmetric half bounds the error."""
+    """Split end differences: clocks cause the antisymmetric half, and the symmetric half limits the error."""
     one, other = np.array([(way.both[0], way.both[-1]) for way in ways]).T
     is_one_way = (one == other)[:, None, None]
     forward, backward = apart.middle[one], apart.middle[other]
@@ -173,7 +173,7 @@ class _Group(NamedTuple):
 
 @once_per_graph
 def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
-    """Return all collectives of a graph, grouped by kind."""
+    """Return all collectives of a graph by kind."""
     groups = []
     for members, _ in graph.meetings:
         op_type = graph.op_types[members[0][0]]
@@ -187,7 +187,7 @@ def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
 
 
 def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
-    """Return the two-way connections between some workers, numbered by their place among these."""
+    """Return the two-way links between some workers, which are numbered by their place among these."""
     place = np.full(layout.pp_size * layout.dp_size, -1)
     place[workers] = np.arange(len(workers))
     placed = [_Way(way.both, place[way.one], place[way.other]) for way in ways if len(way.both) > 1]
@@ -195,7 +195,7 @@ def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
 
 
 def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
-    """Measure clock differences by collectives: each member's end minus the median end of its group."""
+    """Measure differences of clocks by collectives: each member's end minus the median of all ends."""
     groups = [
         group
         for group in _groups(ends.graph, layout)
@@ -214,7 +214,7 @@ def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
 
 
 def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
-    """Return by how much the clocks that a collective shows would let data arrive before they are sent. [s]
+    """Return by how much data would arrive before they are sent, if clocks were as a collective shows. [s]
 
     A process that always wakes up late from a collective looks like a clock that is ahead.
 
@@ -230,7 +230,7 @@ def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
 
 
 def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:
-    """Return each member's end minus the group's median, as median over instances; (step, worker). [s]"""
+    """Return each member's end minus the median of the group, median over all calls; (step, worker). [s]"""
     shapes = [group.ops.shape for group in groups]
     found = dict[int, Floats]()
     for instances, members in set(shapes):

@@ -40,7 +40,7 @@ LEAST_FLOOR_S: Final = 50e-6
 
 
 class Limits(NamedTuple):
-    """Thresholds for clock offsets; offsets below the lower of the two are not corrected.
+    """Limits of clock offsets; up to the smaller of the two limits, offsets are not corrected.
 
     floor_s        : mean offset of a clock over the steps. [s]
     floor_fraction : the same, as a share of the step time.
@@ -54,7 +54,7 @@ USUAL_LIMITS: Final = Limits(floor_s=1e-3, floor_fraction=1.5e-4)
 
 
 class Clocks(NamedTuple):
-    """Estimated clocks of a job.
+    """The estimated clocks of a job, and whether they are corrected.
 
     ahead_s      : float64, shape (clock, step); how far each is ahead of the median clock of its part. [s]
     error_s      : float64, shape (clock,); standard error of that. [s]
@@ -81,12 +81,12 @@ class Clocks(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """Number of groups of clocks that no transfer or collective connects with each other."""
+        """Number of groups of clocks between which there is no transfer and no collective."""
         return len(np.unique(self.part))
 
     @property
     def skew_s(self) -> float:
-        """Remaining error of times across clocks; infinite if some clocks are not connected. [s]"""
+        """How far times on two clocks may still be wrong; infinite if some clocks have no connection. [s]"""
         if self.parts > 1:
             return inf
         return self.unsteady_s if self.is_known else float(self.error_s.max())
@@ -95,7 +95,7 @@ class Clocks(NamedTuple):
 def estimate(
     found: Sequence[HeardSteps], clocks: int, time_s: Floats, step_s: float, limits: Limits
 ) -> Clocks:
-    """Estimate offset, drift and jumps of every clock of a job, and decide whether to correct them.
+    """Estimate offset, drift and jumps of every clock of a job, and whether to correct the clocks.
 
     found  : what was heard in all steps.
     clocks : number of clocks.
@@ -146,7 +146,7 @@ def estimate(
 
 
 def _leaps(level_s: Floats, fitted: Course) -> Floats:
-    """Return the size of each clock's jumps without its drift, 0 elsewhere; shape (clock, step - 1). [s]
+    """Return by how much each clock jumps beyond its drift, 0 elsewhere; shape (clock, step - 1). [s]
 
     Against the mean of all, every clock leaps a little where one is set: against the median that is nothing.
     """
@@ -156,21 +156,21 @@ def _leaps(level_s: Floats, fitted: Course) -> Floats:
 
 
 def _followed(joined: Joined, fitted: Course) -> Floats:
-    """Return the fitted course, or a step's own estimate where it clearly differs; (clock, step). [s]"""
+    """Return the fitted course, or the step's own estimate if it is clearly different; (clock, step). [s]"""
     chance_s = SURE * np.maximum(fitted.scatter_s, joined.noise_s)[:, None] + RESOLUTION_S
     is_own = np.abs(joined.ahead_s - fitted.ahead_s) > chance_s
     return np.where(is_own, joined.ahead_s, fitted.ahead_s)
 
 
 def _from_mean(ahead_s: Floats, part: Ints) -> Floats:
-    """Return offsets relative to the mean clock of each part, step by step; shape (clock, step). [s]"""
+    """Return offsets relative to the mean clock of each connected part, step by step; (clock, step). [s]"""
     total_s = np.zeros((len(part), ahead_s.shape[1]))
     np.add.at(total_s, part, ahead_s)
     return np.asarray(ahead_s - total_s[part] / np.bincount(part, minlength=len(part))[part][:, None])
 
 
 def _from_median(ahead_s: Floats, part: Ints) -> Floats:
-    """Return offsets relative to the median clock of each part, robust to outliers; same shape. [s]"""
+    """Return offsets relative to each part's median clock, which outliers hardly change; same shape. [s]"""
     moved_s = ahead_s.copy()
     for number in set(part.tolist()):
         own = part == number
@@ -179,7 +179,7 @@ def _from_median(ahead_s: Floats, part: Ints) -> Floats:
 
 
 class Listener:
-    """Collector of clock differences from a job's blocks of steps.
+    """Collects the differences of clocks that a job's blocks of steps show.
 
     clock  : int, shape (stage, step, dp_rank); the clock of each row, numbered from 0.
     time_s : float64, shape (step,); when each step began. [s]
@@ -193,7 +193,7 @@ class Listener:
         self._calls: dict[int, tuple[OpGraph, Ints]] = {}
 
     def hear(self, block: StepBlock, ends: Ends, first_step: int = 0) -> None:
-        """Record the clock differences that a block of steps shows; first_step : place of its first step."""
+        """Add the differences of clocks that a block of steps shows; first_step : place of its first step."""
         steps = first_step + block.steps
         self._spans_s.append((ends.last_s - ends.first_s).max(axis=(0, 2)))
         if id(block.graph) not in self._calls:
@@ -206,13 +206,13 @@ class Listener:
             self._found.append(HeardSteps(steps[members], own, heard(some_ends, self.layout, own, call)))
 
     def clocks(self) -> Clocks:
-        """Estimate the clocks from all blocks seen so far."""
+        """Estimate the clocks from all blocks that were added so far."""
         step_s = median_of_all(np.concatenate(self._spans_s))
         return estimate(self._found, int(self.clock.max()) + 1, self.time_s, step_s, self.limits)
 
 
 def by_one_clock(block: StepBlock, clock: Ints, clocks: Clocks | None, first_step: int = 0) -> StepBlock:
-    """Return the block with its starts corrected to one clock; a copy if any start changes.
+    """Return the block with starts by one clock; it is a copy if any start changes.
 
     clock      : as of Listener.
     first_step : from which the block's steps count.

@@ -1,4 +1,4 @@
-"""Clock offsets from clock differences, by least squares over the graph of clocks that were compared."""
+"""Offsets of clocks by least squares from the differences between pairs of clocks (ties)."""
 
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ UNLIKE_OTHER_STEPS: Final = 8.0
 
 
 class Joined(NamedTuple):
-    """Least-squares clock offsets, step by step, and their errors.
+    """Offsets of clocks by least squares, step by step, and their errors.
 
     ahead_s    : float64, shape (clock, step); how far ahead of the mean of its part; nan: unknown. [s]
     part       : int, shape (clock,); clocks with equal numbers are joined.
@@ -42,7 +42,7 @@ class Joined(NamedTuple):
 
 
 class _System(NamedTuple):
-    """Normal equations of a least-squares fit to ties, without the weights of the ties.
+    """Normal equations for offsets of clocks from ties, before the ties have weights.
 
     places : int, shape (4 * tie,); where weights are added in a matrix of the nodes.
     held   : float64, shape (node, node); 1 for clocks of one part, whose mean is zero, which changes no
@@ -73,7 +73,7 @@ class _System(NamedTuple):
 
 
 def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
-    """Compute clock offsets that fit all ties best by least squares, with mean zero in each part.
+    """Compute the clock offsets that fit all ties best by least squares, with mean zero in each part.
 
     A tie counts by what it scatters, averaged over steps, and by its doubt; one that the others contradict in
     all steps alike is doubted by that: ends that are late for a separate reason say nothing of clocks.
@@ -87,7 +87,7 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
 
 
 def agreed(joined: Joined, ties: Ties, floor_s: float) -> Floats:
-    """Return clock offsets; nan where a clock is off in a single step and its ties disagree on it. [s]
+    """Return clock offsets; nan if a clock is off in just one step, and its ties there disagree on it. [s]
 
     A process that wakes up late ends one collective late: its other ties in that step show no such clock.
     """
@@ -105,7 +105,7 @@ def agreed(joined: Joined, ties: Ties, floor_s: float) -> Floats:
 
 
 def _doubts(found: Ties, part: Ints, system: _System, noise_s: Floats) -> Floats:
-    """Return each tie's systematic error, including contradiction by other ties; shape (tie,). [s]"""
+    """Return each tie's systematic error, which is larger if other ties contradict it; shape (tie,). [s]"""
     own_s = doubt_s = np.hypot(found.doubt_s, RESOLUTION_S)
     known = np.isfinite(found.apart_s).all(axis=0)
     if not len(found.one) or not known.any():
@@ -149,7 +149,7 @@ def _join(found: Ties, clocks: int, part: Ints, system: _System, noise_s: Floats
 
 
 def _patterns(found: Ties) -> list[tuple[Ints, Ints]]:
-    """Return groups of steps that have the same ties, with these ties; the largest group comes last."""
+    """Return groups of steps with the same ties, and these ties; the largest group is last."""
     known = np.isfinite(found.apart_s)
     if known.all():
         return [(np.arange(known.shape[1]), np.arange(len(known)))]
@@ -160,7 +160,7 @@ def _patterns(found: Ties) -> list[tuple[Ints, Ints]]:
 
 
 def _centred(ahead_s: Floats, part: Ints) -> Floats:
-    """Shift offsets so that each part's mean is zero, also in steps where some clocks are unknown. [s]"""
+    """Shift offsets to mean zero in each part, also in steps in which some clocks are unknown. [s]"""
     centred_s = np.empty_like(ahead_s)
     for number in np.unique(part).tolist():
         own_s = ahead_s[part == number]
@@ -174,7 +174,7 @@ def _centred(ahead_s: Floats, part: Ints) -> Floats:
 
 
 def _parts(one: Ints, other: Ints, nodes: int) -> Ints:
-    """Return the connected component of each node, numbered by its lowest member; shape (node,)."""
+    """Return in which connected part each node is, numbered by the part's lowest node; shape (node,)."""
     part = np.arange(nodes)
     while True:
         joined = part.copy()
@@ -190,7 +190,7 @@ def _parts(one: Ints, other: Ints, nodes: int) -> Ints:
 
 
 def _gathered(found: Ties, values: Floats, nodes: int) -> Floats:
-    """Sum tie values at each node, positive at `other` and negative at `one`; shape (node, step)."""
+    """Sum the ties' values at each node, positive at `other` and negative at `one`; shape (node, step)."""
     total = np.zeros((nodes, values.shape[1]))
     np.add.at(total, found.other, values)
     np.subtract.at(total, found.one, values)
@@ -200,7 +200,7 @@ def _gathered(found: Ties, values: Floats, nodes: int) -> Floats:
 def _solve(
     found: Ties, weight: Floats, noise_s: Floats, part: Ints, system: _System
 ) -> tuple[Floats, Floats, Floats]:
-    """Solve for the offsets of all nodes by step, with errors from noise and from systematic doubt. [s]"""
+    """Compute the offsets of all nodes by step, with the errors that noise and doubts cause. [s]"""
     if len(part) > DENSE:
         own, doubted = (_own(found, each, len(part)) for each in (weight, weight * found.doubt_s))
         return _levels(found, weight, part, system), np.sqrt(1.0 / own), doubted / own

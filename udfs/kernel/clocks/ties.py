@@ -1,4 +1,4 @@
-"""Ties, which are measured differences between pairs of clocks, gathered over all steps."""
+"""Ties: measured differences between pairs of clocks, joined over all blocks of steps."""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -23,7 +23,7 @@ UNKNOWN_SCATTER_S: Final = 3e-4
 
 
 class HeardSteps(NamedTuple):
-    """Clock differences of steps in which every worker kept the same clock.
+    """Differences of clocks in steps in which every worker stayed on one clock.
 
     steps : int, shape (step,); positions among the job's steps.
     clock : int, shape (worker,); the clock of each worker, stage * dp_size + dp_rank.
@@ -51,7 +51,7 @@ class Ties(NamedTuple):
 
 
 def all_ties(found: Sequence["HeardSteps"], clocks: int, steps: int) -> Ties:
-    """Merge the clock differences of all blocks into ties; a worker that changes clocks gets new ties."""
+    """Join the differences of all blocks to ties; a worker whose clock changes gets new ties from there."""
     blocks_by: dict[tuple[Key, bytes], list[HeardSteps]] = {}
     for each in found:
         for key in each.kinds:
@@ -73,7 +73,7 @@ def all_ties(found: Sequence["HeardSteps"], clocks: int, steps: int) -> Ties:
 
 
 def _rows(heard_in: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[Floats, Floats, Ints, Ints]:
-    """Return the ties of one kind for all steps, per pair of workers, and the clocks at both ends."""
+    """Return the ties of one kind in all steps, by pair of workers, and the clocks of both workers."""
     first = heard_in[0][1]
     if len(heard_in) == 1 and len(heard_in[0][0]) == steps:
         return first.apart_s, first.doubt_s, clock[first.one], clock[first.other]
@@ -89,7 +89,7 @@ def _rows(heard_in: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[
 
 
 def _merged(kind: Ints, one: Ints, other: Ints, apart_s: Floats, doubt_s: Floats) -> Ties:
-    """Merge clock differences of each kind and pair of clocks into one: the median over workers."""
+    """Join the ties of each kind and pair of clocks into one, by the median over workers."""
     differs = one != other
     if not differs.all():
         kind, one, other = kind[differs], one[differs], other[differs]
@@ -125,7 +125,7 @@ def middle_of_known(values: Floats) -> Floats:
 
 
 def bends_s(values: Floats, time_s: Floats) -> Floats:
-    """Return each inner step's distance from the line between its neighbours, scaled to one step's noise. [s]
+    """Return how far each inner step is off the line between its neighbours, scaled to one step's noise. [s]
 
     An offset and a drift have no bend, and a jump is one in two steps only.
 
@@ -139,7 +139,7 @@ def bends_s(values: Floats, time_s: Floats) -> Floats:
 
 
 def scatter_s(found: Ties, time_s: Floats) -> Floats:
-    """Return the standard deviation of a tie over the steps, pooled by kind of tie; shape (tie,). [s]"""
+    """Return the standard deviation over steps of ties, pooled over ties of one kind; shape (tie,). [s]"""
     kinds = int(found.kind.max(initial=-1)) + 1
     of_kind = np.full(kinds, UNKNOWN_SCATTER_S)
     bends = bends_s(found.apart_s, time_s)

@@ -1,4 +1,4 @@
-"""Blocks of steps as the diagnosis replays them, and the durations of all computes as one tensor."""
+"""Blocks of steps as the diagnosis replays them, and the durations of all computes in one array."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ Tensor = Floats
 
 
 class KeptDelays(NamedTuple):
-    """Launch delays that replays keep, because they are data loading rather than waiting.
+    """Launch delays that a replay keeps, because data loading causes them and not waiting for other ops.
 
     ops     : int, shape (op,).
     delay_s : float64, shape (op, step, dp). [s]
@@ -40,7 +40,7 @@ class KeptDelays(NamedTuple):
 
 
 class BlockTimes(NamedTuple):
-    """A block of steps with one graph, with the durations and delays that the diagnosis replays.
+    """A block of steps with one graph, and the durations and delays with which the diagnosis replays it.
 
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
     microbatch : per cell int32, shape (compute op, step, dp), or (compute op, 1, 1) where all rows agree.
@@ -65,11 +65,11 @@ class BlockTimes(NamedTuple):
 
     @property
     def entry_types(self) -> Ints:
-        """Op type of each entry into a collective or tail op, shape (op,)."""
+        """Op type of each late entry into a collective or an op after the computes, shape (op,)."""
         return self.types_of(self.entries.ops)
 
     def types_of(self, ops: Ints) -> Ints:
-        """Return the types of some ops, shape (op,)."""
+        """Return the types of the given ops, shape (op,)."""
         return np.array([self.graph.op_types[op] for op in ops.tolist()], dtype=np.int64)
 
     @property
@@ -79,7 +79,7 @@ class BlockTimes(NamedTuple):
 
 
 def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout) -> BlockTimes:
-    """Prepare a block for the diagnosis: call graph, kept launch delays, cut transfers, late entries.
+    """Prepare a block for the diagnosis: graph with calls, delays to keep, cut transfers, late entries.
 
     block   : its durations are transfers already.
     end_s   : float64, shape (op, step, dp); recorded. [s]
@@ -101,7 +101,7 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
 
 
 def with_gathers_first(blocks: Sequence[BlockTimes]) -> Sequence[BlockTimes]:
-    """Let first computes wait for all gathers, if they begin after all gathers in all steps and dp ranks.
+    """Let first computes wait for all gathers, if no first compute in the job begins before a gather ends.
 
     One worker that computes while a chunk is gathered shows that the job gathers ahead: its blocks stay.
     """
@@ -148,12 +148,12 @@ def _kept_delays(
 
 @once_per_graph
 def _met(graph: OpGraph) -> frozenset[int]:
-    """Return the ops that take part in a rendezvous."""
+    """Return the ops that start only together with an op of another worker."""
     return frozenset(op for members, _ in graph.meetings for ops in members for op in ops)
 
 
 def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> dict[int, Mask]:
-    """Mark transfers whose recv began later than the send by more than the recorded transfer time."""
+    """Mark transfers whose recv began later than the send by more than the transfer's recorded time."""
     # Data of a send that waits until they are there move once both ends are posted.
     waited = () if blocking is None else set(blocking.types) - set(blocking.eager)
     found: dict[int, Mask] = {}
@@ -170,7 +170,7 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
 
 
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
-    """Return how late each worker enters each collective and tail op, after all that the op waits for. [s]
+    """Return how late each worker enters each collective and last op, once all its inputs have ended. [s]
 
     A worker that begins it once its last transfer is over was waiting for a peer, whatever the graph says;
     one that gathers parameters once a compute is over has not prefetched them.
@@ -187,7 +187,7 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
 
 
 def _last_before(end_s: Floats, start_s: Floats) -> Floats:
-    """Return the latest of some ends that is not after each start, -inf if there is none. [s]
+    """Return the latest of the given ends before each start, -inf without any. [s]
 
     Sorted once: FSDP has a gather for each layer's computes, and comparing all with all takes too long.
 
@@ -202,7 +202,7 @@ def _last_before(end_s: Floats, start_s: Floats) -> Floats:
 
 @once_per_graph
 def _may_be_before(graph: OpGraph) -> list[tuple[list[int], list[int]]]:
-    """Return groups of ops, each with the ops that a worker may begin once it has finished the group."""
+    """Return groups of ops, and for each group the ops that may begin on its worker after it."""
     found: list[tuple[list[int], list[int]]] = []
     for by_type in graph.ops_by_type:
         last = [by_type[each][-1] for each in ot.TRANSFERS if by_type[each]]
@@ -247,7 +247,7 @@ class ComputeTimes(NamedTuple):
 
 
 def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes | None:
-    """Return compute durations of the most common kind of step; None if stages differ in their computes.
+    """Return compute durations in steps of the most common kind; None if stages differ in their computes.
 
     Steps with another number of microbatches or chunks are left out: no other step is their measure. So are
     chunks that hardly take time, as the root of FSDP: theirs may scatter by multiples, whoever is slow.
@@ -280,7 +280,7 @@ def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes 
 
 
 def in_time(blocks: Sequence[BlockTimes], parts: Sequence[Floats], axis: int) -> Floats:
-    """Join arrays of several blocks along the axis of steps, in the order of time."""
+    """Join arrays of several blocks along the axis of steps, in order of time."""
     if len(parts) == 1:
         return parts[0]
     order = np.argsort(np.concatenate([block.steps for block in blocks]))
@@ -288,7 +288,7 @@ def in_time(blocks: Sequence[BlockTimes], parts: Sequence[Floats], axis: int) ->
 
 
 def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
-    """Return compute ops by (stage, direction, chunk, microbatch); None if they form no rectangle."""
+    """Return compute ops by (stage, direction, chunk, microbatch); None if some combinations are missing."""
     width = 1 if block.graph.has_dp_lanes else layout.dp_size
     cells: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
     of_cells = zip(block.graph.cells, block.graph.first_op, block.microbatch, strict=False)
@@ -312,7 +312,7 @@ def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
 
 
 def _ops_of_cell(cell: Cell, base: int, microbatch: Int32s) -> dict[tuple[int, int], list[int]]:
-    """Return ops of each (direction, chunk) by microbatch, or by start if rows disagree on the order."""
+    """Return ops of each (direction, chunk) by microbatch, or by start if rows differ in their order."""
     found: dict[tuple[int, int], list[int]] = {}
     firsts, chunks = cell.program.first_ops, cell.program.chunks
     for direction, op_type in enumerate(ot.COMPUTE):

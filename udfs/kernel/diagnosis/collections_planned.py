@@ -1,4 +1,4 @@
-"""Planned garbage collection: pauses of single workers are moved to a common time."""
+"""Planned garbage collection: pauses that single workers make at different times are made together."""
 
 import math
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ _OF_COMPUTES: Final = 6
 
 
 class Collections(NamedTuple):
-    """Effect of garbage collection of all workers at the same time: interval, pause and step time.
+    """What collecting on all workers at the same time gives: interval, pause and step time.
 
     every_steps : how often each worker that pauses does so now, and all would together; whole steps.
     pause_s     : how long they then all wait: the longest of as many pauses as there are workers that pause.
@@ -55,7 +55,7 @@ class Collections(NamedTuple):
 
 
 def planned_collections(replays: Replays) -> Collections | None:
-    """Replay with all workers pausing together at a step's end, as often as each pausing worker did alone.
+    """Replay with all workers pausing together after a step, as often as a pausing worker did alone.
 
     returns : None where no worker pauses, where there is one worker, where a step is one compute each way,
               whose pause looks like a slow worker or a heavy microbatch unless other stages tell, where too
@@ -85,7 +85,7 @@ def planned_collections(replays: Replays) -> Collections | None:
 
 
 def _do_stages_tell(factors: Factors | None) -> bool:
-    """Return whether other stages show that a worker's only compute of a step pauses, and is not slow."""
+    """Return whether other stages show if a worker with one compute a step pauses or is slow."""
     return factors is not None and len(factors.noise) > 2 and not has_slow(factors)
 
 
@@ -102,7 +102,7 @@ def _by_worker(paused: Sequence[Mask]) -> tuple[int, Floats]:
 
 
 def usual_number(pauses: Floats) -> float:
-    """Estimate the mean number of pauses of workers that pause at all, some of which show none by chance.
+    """Estimate the mean number of pauses of workers that pause; by chance, some of them show none.
 
     pauses : of each worker.
     """
@@ -116,7 +116,7 @@ def usual_number(pauses: Floats) -> float:
 
 
 def _least_collection(lengths_s: Floats) -> float:
-    """Return the least length of a pause that may be a collection, by the total time of longer pauses. [s]
+    """Return how long a pause must be to count as a collection, by the lengths that make up most time. [s]
 
     Single ops that chance made longer are far shorter, and would make collections look frequent.
     """
@@ -128,7 +128,7 @@ def _least_collection(lengths_s: Floats) -> float:
 
 
 def _pauses(found: Found) -> list[Tensor]:
-    """Return the pause of each op, by kind; the last axes are step and dp_rank, the first is the stage. [s]
+    """Return the pause of each op, by kind of op; axes: first the stage, last step and dp_rank. [s]
 
     Not summed over a step: many computes that are a little longer are no collection.
     """
@@ -146,7 +146,7 @@ def _collected(pause_s: Tensor, least_s: float) -> Mask:
 
 
 def _uncollected(found: Found, least_s: float) -> Found:
-    """Return the measured slowness of a job without the pauses that may be collections."""
+    """Return the measured slowness of the job without the pauses that may be collections."""
     factors = found.factors
     if factors is not None and factors.pause_s is not None:
         left_s = np.where(_collected(factors.pause_s, least_s), 0.0, factors.pause_s)

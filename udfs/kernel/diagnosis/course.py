@@ -1,4 +1,4 @@
-"""Course of a slowdown over the steps: in which steps, since when, and in which pattern.
+"""Course of slowness over the steps: in which steps, since when, and by which pattern something is slow.
 
 A series is the log by which one worker, stage or link took longer than its peers, one value per step in the
 order of time.
@@ -42,7 +42,7 @@ class Course(NamedTuple):
 
 
 def course_of(series: Floats, error: float) -> Course:
-    """Classify when a series is slow: always, from or until a step, on and off, or growing.
+    """Classify in which steps a series is slow: always, from or until a step, on and off, or growing.
 
     series : log factors, shape (step,), in the order of time.
     error  : standard error of one of them.
@@ -66,14 +66,14 @@ def course_of(series: Floats, error: float) -> Course:
 
 
 def _level(series: Floats, error: float) -> float:
-    """Return the excess of the slow steps: the median of the steps clearly above usual."""
+    """Return how slow the slow steps are: the median of all steps that are clearly above usual."""
     most = float(series.max())
     slow = np.sort(series[series > max(ERRORS * error, most / 3.0)])
     return float(slow[len(slow) // 2]) if slow.size else most
 
 
 def _stretch(series: Floats, level: float) -> tuple[int, int]:
-    """Return the steps [first, end) that maximise the sum of excess over half the slow level."""
+    """Return the steps [first, end) in which the excess over half of the slow level has the largest sum."""
     total = np.zeros(len(series) + 1)
     np.cumsum(series - level / 2.0, out=total[1:])
     end = int((total - np.minimum.accumulate(total)).argmax())
@@ -81,7 +81,7 @@ def _stretch(series: Floats, level: float) -> tuple[int, int]:
 
 
 def before_growth(series: Floats, error: float) -> float:
-    """Return the level from which a series grows until the end; 0 if it does not grow."""
+    """Return the level from which a series grows until its end; 0 if the series does not grow."""
     steps = len(series)
     if steps < ENOUGH_STEPS:
         return 0.0
@@ -95,7 +95,7 @@ def before_growth(series: Floats, error: float) -> float:
 
 
 def _along_ramps(series: Floats) -> tuple[Floats, Ints]:
-    """Return the products of a series with ramps 1, 2, ... that begin at early steps and last to the end.
+    """Return the products of a series with ramps 1, 2, ..., which begin at early steps and last to the end.
 
     returns : of each ramp the product, and its length.
     """
@@ -107,7 +107,7 @@ def _along_ramps(series: Floats) -> tuple[Floats, Ints]:
 
 
 def _growth(series: Floats, error: float) -> int | None:
-    """Return the first step of an excess that grows until the end; None if it does not grow."""
+    """Return the first step of an excess that grows until the end; None if the excess does not."""
     steps = len(series)
     third = steps // 3
     if series[-third:].sum() <= series[:third].sum():

@@ -1,4 +1,4 @@
-"""Culprits of each cause: who was slow, since when, and the evidence for it."""
+"""Culprits of each cause: who was slow, since when, and on what evidence."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -81,12 +81,12 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
 
 
 def _together(slow: Sequence[Series], found: Found) -> list[Culprit]:
-    """Group slow workers into culprits, with the costliest culprit first."""
+    """Group slow workers into culprits, of which the costliest comes first."""
     return _costliest_first(grouped(slow, found.job.hosts, found.job.racks), found.job.actual_s)
 
 
 def slow_apart(found: Found) -> int:
-    """Count workers with slow computes outside the largest slow host, stage or replica."""
+    """Count the workers with slow computes outside the largest host, stage or replica that is slow."""
     named = _together(_slow_computes(found), found)
     workers_of = [set(each.workers) or {(each.stage, each.dp_rank)} for each in named]
     groups = [len(workers) for workers in workers_of if len(workers) > 1]
@@ -94,7 +94,7 @@ def slow_apart(found: Found) -> int:
 
 
 def _blame_for_types(factors: Factors, per_cell: int, span: Span) -> Blame:
-    """Name workers with slower GPU types, merged to dp ranks or stages that share one type."""
+    """Name the workers on slower GPU types, by dp rank or stage if all of it has one type."""
     types = factors.types
     if types is None or not types.is_slower.any():
         return (), Evidence(NAN, NAN, NAN, NAN, NAN)
@@ -125,14 +125,14 @@ def _worst_first(named: Sequence[Culprit]) -> list[Culprit]:
 
 
 def _costliest_first(named: Sequence[Culprit], actual_s: float) -> list[Culprit]:
-    """Sort culprits by time lost, and drop those that lost little compared with the worst."""
+    """Sort culprits by the time that they lost, and drop those that lost little beside the worst one."""
     ordered = sorted(named, key=lambda culprit: -culprit.lost_s)
     least_s = min(LEAST_PART * ordered[0].lost_s, LEAST_OF_STEP * actual_s) if ordered else 0.0
     return [each for each in ordered if each.lost_s >= least_s][:MOST_CULPRITS]
 
 
 def _slow_computes(found: Found) -> list[Series]:
-    """Return workers with slow computes by direction, and all workers of a stage whose host is slow."""
+    """Return workers with slow computes by direction, and all workers of a stage if its host is slow."""
     factors, computes = found.factors, found.computes
     if factors is None or computes is None:
         return []
@@ -150,7 +150,7 @@ def _slow_computes(found: Found) -> list[Series]:
 
 
 def _directions(own: Floats) -> list[tuple[int, Floats]]:
-    """Merge forward and backward slowness if they are alike; else return each slow direction.
+    """Make one series of a worker's forward and backward slowness if they are alike; else one for each.
 
     own : log factors, shape (k, s).
     """
@@ -165,7 +165,7 @@ def _directions(own: Floats) -> list[tuple[int, Floats]]:
 
 
 def _of_own_ops(found: Found) -> list[Series]:
-    """Return workers slow in ops other than computes, or late to collectives; one series per op type."""
+    """Return workers that are slow in other ops than computes, or late to collectives, by op type."""
     steps, named = np.arange(found.steps), []
     for op_type, log_factor in found.own.slow.items():
         for p, d in np.argwhere(log_factor.any(axis=1)).tolist():
@@ -179,7 +179,7 @@ def _of_own_ops(found: Found) -> list[Series]:
 
 
 def _on_slow_hosts(factors: Factors, span: Span) -> list[Culprit]:
-    """Return all workers of stages where more work cannot be distinguished from a slow host."""
+    """Return all workers of the stages for which a slow host and more work would give the same log."""
     dp_ranks = factors.noise.shape[-1]
     heavy = {culprit.stage: culprit for culprit in _stages(factors, span)}
     slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.ambiguous).tolist() if stage in heavy]
@@ -199,7 +199,7 @@ def _stages(factors: Factors, span: Span) -> list[Culprit]:
 
 
 def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> Blame:
-    """Name workers by the time they lost in steps with large losses.
+    """Name workers by the time that they lost, in the steps with a large loss.
 
     lost : op type, or BOTH -> time of each worker, shape (stage, step, dp_rank). [s]
     """
@@ -231,7 +231,7 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
 def _struck(
     cells: Sequence[tuple[int, int]], own_s: Floats, struck: Mask, directions: Sequence[int]
 ) -> list[Culprit]:
-    """Return one culprit per worker (stage, dp rank), with the time lost in steps in which it was slow.
+    """Return one culprit per worker (stage, dp rank), with the time it lost in the steps when it was slow.
 
     own_s, struck : shape (worker, step), in the order of time.
     """
@@ -257,7 +257,7 @@ def _struck(
 
 
 def _main_type(totals_s: dict[int, float]) -> int:
-    """Return the op type in which a worker lost most; BOTH if two op types of a pair lost alike."""
+    """Return the op type in which a worker lost most; BOTH if it lost alike in the two types of a pair."""
     ordered = sorted(totals_s.items(), key=lambda item: -item[1])
     most_s, next_s = (each for _, each in [*ordered, (BOTH, 0.0)][:2])
     first_two = {each for each, _ in ordered[:2]}
@@ -267,7 +267,7 @@ def _main_type(totals_s: dict[int, float]) -> int:
 
 
 def _lost(each: int, found: Found) -> dict[int, Floats]:
-    """Return each worker's time lost to a cause per step, by op type; (stage, step, dp_rank). [s]"""
+    """Return the time that each worker lost to a cause, by op type and step; (stage, step, dp_rank). [s]"""
     if each == cause.LAUNCH_DELAY:
         return _by_type(found, [(block.delays.ops, block.delays.delay_s) for block in found.blocks])
     if each == cause.PAUSE:
@@ -287,7 +287,7 @@ def _lost_to_pauses(found: Found) -> dict[int, Floats]:
 
 
 def _by_type(found: Found, parts: Sequence[tuple[Ints, Floats]]) -> dict[int, Floats]:
-    """Sum time lost over each worker's ops, by op type, with blocks joined along steps. [s]
+    """Sum the time that each worker's ops lost by op type, with the steps of all blocks in order. [s]
 
     parts : ops of each block with what each lost, shape (op, step, dp).
     """

@@ -1,4 +1,4 @@
-"""Causes of one job's slowdown: what fixing each alone or all together saves, and each cause's share."""
+"""Causes of a job's slowdown: what a fix of each, or of all together, saves, and each cause's share."""
 
 from typing import Final
 
@@ -50,7 +50,7 @@ def diagnose(replays: Replays) -> Diagnosis:
 
 
 def _moving(found: Found, savings: Savings) -> float:
-    """Return the share of T_actual spent on transfers, or an upper bound if that is below the limit."""
+    """Return the share of T_actual that transfers take, or an upper bound if even that is below the limit."""
     most = 0.0
     for computing in (busiest, without_transfers):
         computing_s = sum(float(computing(block).sum()) for block in found.blocks) / found.steps

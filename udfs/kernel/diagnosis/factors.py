@@ -1,4 +1,4 @@
-"""Factors of compute durations: stage, data, GPU type, worker and noise, besides pauses.
+"""Divide compute durations into factors of stage, data, GPU type, worker and noise, and into pauses.
 
 D = work(stage, direction, chunk, data) * type * worker * noise + pause. Axes p, k, c, m, s, d: stage,
 direction, chunk, microbatch, step in the order of time, dp rank.
@@ -60,7 +60,7 @@ class Data(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """Compute durations decomposed into work, worker, noise and pause.
+    """Compute durations divided into work, slowness of workers, noise and pauses.
 
     work_s  : Tensor, or broadcastable to one; what the work takes on a usual worker. [s]
     worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
@@ -99,7 +99,7 @@ def decompose(times_s: Tensor, hosts: Ints, worker_type: Ints | None = None) -> 
 
 
 def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
-    """Decompose compute durations of workers that have one GPU type, or that are scaled to one."""
+    """Divide compute durations of workers on one GPU type, or as if on one type, into factors."""
     logs = _logs(times_s)
     workers, usual, weight = slow_workers(logs, hosts)
     rest = logs - (workers.log_factor() + usual)
@@ -126,14 +126,14 @@ def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
 
 
 def _is_shared(over: Tensor) -> Mask:
-    """Return a mask of where most stages and directions exceed the least pause, as uneven data cause."""
+    """Return where most stages and directions exceed the least pause, as they do if data are uneven."""
     stages, directions, *lanes = over.shape
     of_most = medians_along(over.reshape(stages * directions, *lanes), 0, low=True)
     return np.asarray(of_most > LEAST_PAUSE)
 
 
 class _First(NamedTuple):
-    """Results of the first pass; `usual`, `weight` and `logs` are logarithms."""
+    """What the first pass finds; `usual`, `weight` and `logs` are logarithms."""
 
     workers: Workers
     usual: Tensor
@@ -152,7 +152,7 @@ def _logs(values: Tensor) -> Tensor:
 def _beside_work(
     times_s: Tensor, first: _First, doubt: _First, hosts: Ints
 ) -> tuple[_First, Factors, bool] | None:
-    """Second pass: re-estimate slow workers and pauses against the work fitted on healthy computes.
+    """In a second pass, find slow workers and pauses again, relative to the work of healthy computes.
 
     Where a stage takes a constant beside what goes with the data, its light microbatches looked slow.
     returns : what is in doubt after it, the decomposition, and whether workers came out as before; None if
@@ -201,7 +201,7 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
 
 
 def _fitted(clean_s: Tensor, data: Data, pauses: Mask) -> tuple[Tensor, Tensor, Tensor]:
-    """Fit the work of usual workers [s]; return it, the remaining noise as a factor, and its logarithm."""
+    """Fit the work of usual workers [s]; return it, and what remains as noise: a factor and its logarithm."""
     work_s = _work(clean_s, data, pauses)
     if work_s.min() > 0.0:
         noise = clean_s / work_s
@@ -211,7 +211,7 @@ def _fitted(clean_s: Tensor, data: Data, pauses: Mask) -> tuple[Tensor, Tensor, 
 
 
 def _pauses(over: Tensor) -> Mask:
-    """Mark computes that are far above usual as pauses. over : log excess."""
+    """Mark computes so far above usual that they are pauses. over : log excess."""
     if not over.max() > LEAST_PAUSE:
         return np.zeros(over.shape, dtype=bool)
     flat = over.reshape(-1)
@@ -220,7 +220,7 @@ def _pauses(over: Tensor) -> Mask:
 
 
 def _is_calm(values: Floats) -> bool:
-    """Return whether half of the values lie so close together that LEAST_PAUSE exceeds the noise limit."""
+    """Return whether half of the values are so close together that LEAST_PAUSE is above the noise limit."""
     middle = medians_along(values[:: max(1, values.size // SAMPLE)], 0)
     width = LEAST_PAUSE / PAUSE_MADS
     close = (values >= middle - width / 2) & (values <= middle + width / 2)
@@ -228,7 +228,7 @@ def _is_calm(values: Floats) -> bool:
 
 
 def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Workers) -> Data:
-    """Compute microbatch weights from the residuals of stage and worker; overwrite `rest`.
+    """Compute weights of microbatches from what stages and workers leave unexplained; overwrite `rest`.
 
     rest, usual, weight : logs.
     """
@@ -262,7 +262,7 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Wo
 
 
 def _even_out(weight: Floats, workers: Workers) -> None:
-    """Give equal weight to all microbatches of a step with even work; overwrite weight (k, m, s, d)."""
+    """Give all microbatches of steps with even work the same weight; overwrite weight (k, m, s, d)."""
     even = ~workers.is_uneven
     # With one microbatch only the neighbouring steps show whether it is even.
     if even.any() and (weight.shape[1] > 1 or not even.all()):
@@ -270,7 +270,7 @@ def _even_out(weight: Floats, workers: Workers) -> None:
 
 
 def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> Data:
-    """Re-estimate microbatch weights with doubtful computes replaced by what the other computes imply.
+    """Compute weights of microbatches again, with doubtful computes as the other computes imply them.
 
     steady_s : times of computes without what is always slow. [s]
     """
@@ -283,7 +283,7 @@ def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> 
 
 
 def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:
-    """Return the work of each stage, direction and chunk: a constant plus a part proportional to data. [s]"""
+    """Return the work of each stage, direction and chunk: a constant, and a part proportional to data. [s]"""
     flat_s = clean_s.reshape(*clean_s.shape[:3], -1)
     share = np.full(flat_s.shape[-1], 1.0 / flat_s.shape[-1])
     if left_out.any():

@@ -1,4 +1,4 @@
-"""Replays of one job with causes fixed: single causes, all causes, and the sets for Shapley values."""
+"""Replay a job with causes fixed: one alone, all together, and the sets that Shapley values need."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -39,7 +39,7 @@ STACKED_VALUES: Final = 4_000_000
 
 
 class Fixable(NamedTuple):
-    """One block of steps, with everything in it that a fix can change.
+    """One block of steps with all that a fix can change in it.
 
     slow    : by cause, ops as they ran and at their usual times.
     is_last : ops that may end a step under any fix.
@@ -54,7 +54,7 @@ class Fixable(NamedTuple):
 
 
 def may_end(times: BlockTimes) -> list[bool]:
-    """Mark ops that may end a step under any set of fixes; one bool per op."""
+    """Mark ops that may be the last of a step, whatever causes are fixed; one bool per op."""
     shortest_s = times.duration_s.reshape(times.graph.size, -1).min(axis=1)
     ops, delay_s = times.delays
     shortest_s[ops] = np.minimum(shortest_s[ops], delay_s.min(axis=(1, 2)))
@@ -95,7 +95,7 @@ def _step_times(block: Fixable, found: Found, scenarios: Sequence[Scenario]) -> 
 
 
 def _delays(block: Fixable, left: Sequence[Causes]) -> dict[int, Floats]:
-    """Return the delay of ops' starts for each set of remaining causes, shape (set of causes, lane). [s]"""
+    """Return by how much ops start late if some causes remain, shape (set of causes, lane). [s]"""
     found: dict[int, Floats] = {}
     lanes = block.times.duration_s[0].size
     for each, (ops, delay_s) in ((cause.LAUNCH_DELAY, block.times.delays), (cause.SLOW_WORKER, block.late)):
@@ -106,7 +106,7 @@ def _delays(block: Fixable, left: Sequence[Causes]) -> dict[int, Floats]:
 
 
 def _put_own(own: OwnTimes, left: Sequence[Causes], per_op: list[Floats]) -> None:
-    """Set the durations of slow ops other than computes for each set of remaining causes."""
+    """Set the durations of slow ops other than computes, for each set of causes that remain."""
     for place, op in enumerate(own.ops.tolist()):
         base_s, slow, shared, pause_s = (
             each[place].reshape(-1) for each in (own.base_s, own.slow, own.shared, own.pause_s)
@@ -152,7 +152,7 @@ def _put_computes(
 def _compute_times(
     found: Found, factors: Factors, work: Works, some: tuple[Index, ...], causes: Causes, out: Tensor
 ) -> None:
-    """Fill `out` with compute durations in which some causes remain. [s]"""
+    """Fill `out` with compute durations for causes that remain. [s]"""
     # As is, data, stage, both: in the order of what is balanced.
     chosen = work[(cause.DATA_IMBALANCE not in causes) + 2 * (cause.STAGE_IMBALANCE not in causes)]
     np.multiply(chosen[some], factors.worker[some] if cause.SLOW_WORKER in causes else 1.0, out=out)
@@ -188,7 +188,7 @@ class Replays:
         self._known: dict[Causes, Floats] = {}
 
     def times_s(self, fixes: Sequence[Fixed]) -> dict[Fixed, Floats]:
-        """Return, for each set of fixed causes, the mean replayed step time and then each step's. [s]"""
+        """Return the mean replayed step time and then each step's, for each set of fixed causes. [s]"""
         left = {fixed: self._present - fixed for fixed in fixes}
         unknown = [causes for causes in dict.fromkeys(left.values()) if causes not in self._known]
         if unknown:
@@ -201,7 +201,7 @@ class Replays:
         return float(self.times_s([fixed])[fixed][0])
 
     def of_works_s(self, works_s: Sequence[Tensor]) -> list[float]:
-        """Return the mean replayed step time for each alternative work of the computes, without fixes. [s]
+        """Return the mean replayed step time for each given work of the computes, with no cause fixed. [s]
 
         works_s : durations of computes on usual workers. [s]
         """
@@ -217,7 +217,7 @@ class Replays:
 
 
 def without_transfers(times: BlockTimes) -> Floats:
-    """Return step times if transfers took no time and all else ran as recorded; shape (step,). [s]"""
+    """Return step times if transfers took no time, and all other ops ran as recorded; shape (step,). [s]"""
     graph, duration_s = times.graph, times.duration_s
     shape = (1, *duration_s.shape[1:])
     per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, -1))
@@ -234,7 +234,7 @@ def without_transfers(times: BlockTimes) -> Floats:
 
 
 def busiest(times: BlockTimes) -> Floats:
-    """Return the busiest worker's compute time, a lower bound on the time of each step; shape (step,). [s]"""
+    """Return the longest compute time of one worker, which a step cannot fall below; shape (step,). [s]"""
     longest_s = np.zeros(times.number_of_steps)
     for by_type in times.graph.ops_by_type:
         forwards, backwards = (by_type[each] for each in ot.COMPUTE)

@@ -1,4 +1,4 @@
-"""Flags: reasons to distrust an answer (diagnosis, section 4)."""
+"""Flags, each of which is a reason to distrust what the diagnosis says (diagnosis, section 4)."""
 
 from collections.abc import Container, Iterable
 from typing import Final
@@ -34,7 +34,7 @@ TYPE_STAGE: Final = (cause.MIXED_HARDWARE, cause.STAGE_IMBALANCE)
 
 
 def flags_of(found: Found, savings: Savings, held: Container[int], moving: float, apart: int) -> list[int]:
-    """Return the flag of each cause, by code: the first reason for distrust, or NO_FLAG.
+    """Return the flag of each cause, by code: the first reason that applies, or NO_FLAG.
 
     held   : causes that hold.
     moving : what transfers take; share of T_actual.
@@ -75,7 +75,7 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
 
 
 def is_skew(each: int, found: Found, saved: float, least: float) -> bool:
-    """Return whether clock skew alone could explain a fix's saving, apart from a part below `least`."""
+    """Return whether wrong clocks could explain all that a fix saves, except for less than `least`."""
     waits = {cause.LAUNCH_DELAY: 4, cause.COMMUNICATION: 2 * found.microbatches}
     job = found.job
     may_be = job.skew_s > MOST_SKEW_S and saved * job.actual_s < waits.get(each, 0) * job.skew_s
@@ -96,7 +96,7 @@ def _claims(savings: Savings, causes: Iterable[int]) -> bool:
 
 
 def _is_worker_or_stage(found: Found, savings: Savings) -> bool:
-    """Return whether a slow stage could be a slow worker or host, because one of these is the whole stage."""
+    """Return whether a slow stage may be a slow worker or host, which has exactly the ops of that stage."""
     if found.job.layout.dp_size == 1:
         return found.job.layout.pp_size > 1 and _claims(savings, WORKER_STAGE)
     is_ambiguous = found.factors is not None and bool(found.factors.workers.ambiguous.any())
@@ -104,7 +104,7 @@ def _is_worker_or_stage(found: Found, savings: Savings) -> bool:
 
 
 def _is_stage_or_worker(found: Found, savings: Savings) -> bool:
-    """Return whether a heavy stage could be a slow worker, if no worker is named.
+    """Return whether a heavy stage may be a slow worker, if the diagnosis names no worker.
 
     Slowness since mid-run is not work.
     """
@@ -117,13 +117,13 @@ def _is_stage_or_worker(found: Found, savings: Savings) -> bool:
 
 
 def _is_worker_or_data(found: Found, savings: Savings) -> bool:
-    """Return whether a slow rank may just get more data: with one stage and few microbatches."""
+    """Return whether a slow rank may just have more data, as with one stage and few microbatches."""
     is_short = found.job.layout.pp_size == 1 and found.microbatches < FEW_MICROBATCHES
     return is_short and _claims(savings, WORKER_DATA)
 
 
 def _is_type_or_worker(found: Found, savings: Savings) -> bool:
-    """Return whether a slower GPU type could be a slow host, because only one host has that type."""
+    """Return whether a slower GPU type may be a slow host, as only one host has this type."""
     types = None if found.factors is None else found.factors.types
     if types is None or not _claims(savings, (cause.MIXED_HARDWARE,)):
         return False

@@ -1,4 +1,4 @@
-"""Measurements of a job that the diagnosis makes before it fixes any cause."""
+"""What the diagnosis measures in a job before it fixes any cause."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from udfs.kernel.graph.graph import Layout
 
 
 class Job(NamedTuple):
-    """Facts about a job besides durations, for the diagnosis. Times are means over steps. [s]
+    """Facts about a job that the diagnosis needs beside durations. Times are means over steps. [s]
 
     hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
     indicators : the paper's, by cause; nan where it has none.
@@ -45,7 +45,7 @@ class Job(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Measurements of a job before any cause is fixed.
+    """What is measured in a job before any cause is fixed.
 
     rest      : log factors of computes that are longer for no known cause, or None.
     transfers, loads, own_times, late : of each block.
@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
     @classmethod
     def of(cls, job: Job, blocks: Sequence[BlockTimes]) -> "Found":
-        """Measure slow computes, transfers, loads and other ops of a job."""
+        """Measure the slowness of a job's computes, transfers, loads and other ops."""
         blocks = with_gathers_first(blocks)
         computes = compute_times(blocks, job.layout)
         factors = rest = None
@@ -88,12 +88,12 @@ class Found(NamedTuple):
 
     @property
     def slow(self) -> dict[int, list[SlowOps]]:
-        """Slow ops of each block as recorded and at usual times, by the cause whose fix changes them."""
+        """Slow ops of each block, as recorded and at usual times, by the cause whose fix changes them."""
         return {cause.COMMUNICATION: self.transfers, cause.DATA_LOADING: self.loads}
 
     @property
     def shown(self) -> frozenset[int]:
-        """Causes with a fix whose effect the log can show."""
+        """Causes whose fix has an effect that the log can show."""
         logged = {
             cause.DATA_LOADING: has_loads(self.blocks),
             cause.MIXED_HARDWARE: self.job.worker_type is not None,
@@ -102,7 +102,7 @@ class Found(NamedTuple):
 
     @property
     def present(self) -> frozenset[int]:
-        """Causes whose fix changes any duration in this job."""
+        """Causes whose fix changes at least one duration of the job."""
         is_present = {
             each: any((slow.as_is_s != slow.usual_s).any() for slow in of_blocks)
             for each, of_blocks in self.slow.items()
@@ -131,7 +131,7 @@ class Found(NamedTuple):
 
     @property
     def microbatches(self) -> int:
-        """Number of microbatches per chunk and step; the most forwards of a worker if stages differ."""
+        """Number of microbatches per chunk and step; if stages differ, the most forwards of a worker."""
         workers = (by_type for block in self.blocks for by_type in block.graph.ops_by_type)
         forwards = max(len(by_type[ot.FORWARD_COMPUTE]) for by_type in workers)
         return forwards if self.factors is None else self.factors.noise.shape[3]

@@ -1,4 +1,4 @@
-"""Slowness of each GPU type of a job relative to its fastest, from computes within stages.
+"""How slow each GPU type of a job is relative to its fastest, from computes of the same stage.
 
 Stages do different work, so types are compared where they share a stage, or through a third that shares one
 with each. Axes p, k, c, m, s, d, t: stage, direction, chunk, microbatch, step, dp rank, type.
@@ -23,7 +23,7 @@ ERRORS: Final = 3.5
 
 
 def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
-    """Estimate duration factors of GPU types from their workers' typical computes.
+    """Estimate how long GPU types take relative to each other, by their workers' typical computes.
 
     usual_s     : median compute over microbatches, positive, shape (p, k, c, s, d). [s]
     worker_type : int, shape (p, d), numbered from 0 on; UNKNOWN where nothing says so.
@@ -57,7 +57,7 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
 
 
 def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -> Floats:
-    """Return factors of types that share no stage with others: excess of their stages, if not due to work.
+    """Return factors of types without a common stage: how slow their stages are, unless work explains that.
 
     usual : log time of a usual worker of each stage, shape (p, k, c).
     first : type that the others were compared with.
@@ -79,7 +79,7 @@ def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -
 
 
 def _levels(cell: Floats, worker_type: Ints, types: int) -> Floats:
-    """Return the lower median log time over the workers of each type and stage, or nan; shape (t, p, k)."""
+    """Return the lower median log time over workers of each type and stage, or nan; shape (t, p, k)."""
     stages, directions, _ = cell.shape
     level = np.full((types, stages, directions), np.nan)
     for number in range(types):
@@ -89,7 +89,7 @@ def _levels(cell: Floats, worker_type: Ints, types: int) -> Floats:
 
 
 def _joined(level: Floats, first: int) -> Floats:
-    """Return log factors relative to the most common type, so that one slow worker of it has no effect.
+    """Return log factors relative to the most common type, on which one slow worker has no effect.
 
     level   : shape (t, p, k).
     returns : shape (t, k); nan where no stage leads to a type.
@@ -110,7 +110,7 @@ def _joined(level: Floats, first: int) -> Floats:
 
 
 def _left(cell: Floats, measured: Floats, worker_type: Ints) -> Floats:
-    """Return the log residual of comparable workers' usual times after removal of stage and type."""
+    """Return the logarithm of what stage and type leave unexplained in usual times of comparable workers."""
     known = np.where((worker_type != UNKNOWN)[..., None], measured[worker_type], np.nan)
     rest = (cell - known.swapaxes(1, 2)).mean(axis=1)
     stages = np.flatnonzero(~np.isnan(rest).all(axis=1))

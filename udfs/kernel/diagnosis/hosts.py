@@ -1,4 +1,4 @@
-"""Detection of hosts that slow all workers of whole stages, which then have no healthy peers."""
+"""Find hosts that slow all workers of whole stages, so that these have no healthy peers."""
 
 from typing import Final, NamedTuple
 
@@ -27,7 +27,7 @@ UNKNOWN: Final = -1
 
 
 class StagesOfHosts(NamedTuple):
-    """Stages on one host, or with one worker, and the factor by which that host slows them.
+    """Stages on one host, or of one worker, and the factor by which the host slows them.
 
     log_factor : by which they are slow because that host is, 0 where not; shape (stage,).
     is_ambiguous : bool, shape (stage,); slower than the others, by their host or by more work
@@ -76,7 +76,7 @@ def stages_of_hosts(usual: Floats, hosts: Ints, own: Floats) -> StagesOfHosts:
 
 
 class Over(NamedTuple):
-    """Excess of some stages' durations over those of the other stages, as log factors.
+    """By how much the durations of some stages exceed those of the others, as log factors.
 
     log_factor : median over stages, directions and chunks; of_directions: over stages and chunks.
     is_alike   : all take longer by about the same factor.
@@ -111,7 +111,7 @@ def over_others(usual: Floats, whole: Mask, *, by_direction: bool = False) -> Ov
 
 
 def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:
-    """Return stages with at least half, but not all, of their workers on one host; masks of the others.
+    """Return stages with at least half, but not all, workers on one host; also masks of the others.
 
     hosts   : int, shape (stage, dp_rank).
     returns : stage, and bool, shape (dp_rank,); twice where two hosts have half each.

@@ -1,4 +1,4 @@
-"""Intervals of savings: how far those of a whole day may differ from those of the recorded steps."""
+"""Intervals of savings: how far the savings of the recorded steps may be from those of the whole day."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -30,7 +30,7 @@ step, and of the saving; more where slow workers and heavy data hide each other.
 def number_of_steps(
     numbers: Ints, actual_s: Floats, gpu_hours: float | None, world_size: int | None
 ) -> float:
-    """Return the number of steps of the day by its GPU-hours, or by the step numbers if these show more.
+    """Return how many steps the day had, by its GPU-hours, or by step numbers if these show more.
 
     Infinite where neither says: without GPU-hours, one stretch of steps may be all of a day or its start.
 
@@ -43,14 +43,14 @@ def number_of_steps(
 
 
 class HalfWidths(NamedTuple):
-    """Half widths, with degrees of freedom for Student's quantile, nan where an interval has none."""
+    """Half widths of intervals, with degrees of freedom for Student's quantile; nan without an interval."""
 
     widths: Floats
     freedom: float
 
 
 def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: float) -> HalfWidths:
-    """Return half of each saving's interval over the day, due to the steps that were not recorded.
+    """Return half of the width of each saving's interval, as only some of the day's steps are recorded.
 
     A ratio of two sums over steps: its error is that of the mean of saved - fraction x actual. What follows
     each other without a gap is one draw; of one stretch alone, each of its blocks is.
@@ -97,7 +97,7 @@ def _stretches(numbers: Ints) -> Ints:
 
 
 def with_diagnosis(found: HalfWidths, causes: Sequence[CauseFound]) -> Floats:
-    """Add the diagnosis's own error of each saving to the half width of its interval.
+    """Widen the interval of each saving by the error that the diagnosis itself makes.
 
     found   : of what each fix saves alone, and of what is attributed to it; shape (2, cause).
     returns : the same with it, and behind them what it adds to the first, and the degrees of freedom of the

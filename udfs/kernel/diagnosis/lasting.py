@@ -1,4 +1,4 @@
-"""Slowness of dp ranks that lasts, while in a single step uneven data may explain it.
+"""Dp ranks that are slow for long; in a single step, uneven data may be the reason instead.
 
 Axes s, d: step in the order of time, dp rank. All values are logs of times.
 """
@@ -27,7 +27,7 @@ ERRORS_OF_DP_RANK: Final = 3.5
 
 
 def peers_of(beyond: Floats) -> Ints:
-    """Return the half of the dp ranks that is faster over all steps; in one step, data decide who is fast."""
+    """Return the faster half of the dp ranks over all steps; in one step, data decide who is faster."""
     level = beyond.mean(axis=(0, 1))
     typical = medians_along(level - level.mean(axis=1, keepdims=True), 0)
     return np.argsort(typical, kind="stable")[: (typical.size + 1) // 2]
@@ -42,7 +42,7 @@ def lasting_levels(
     *,
     is_one_stage: bool,
 ) -> Floats:
-    """Return lasting log excess of dp ranks over all steps, or from or until one step; shape (s, d).
+    """Return log excess that dp ranks have in all steps, or from or until one step on; shape (s, d).
 
     shared      : by which all a dp rank does takes longer than its peers, shape (s, d).
     may_be_luck : bool, of the same shape; other steps are known already.
@@ -83,13 +83,13 @@ def lasting_levels(
 
 
 def _typical(values: Floats, counted: Mask) -> Floats:
-    """Return each dp rank's median over counted steps, shape (d,), or 0; both arguments are (s, d)."""
+    """Return each dp rank's median over the steps that count, shape (d,), or 0; both arguments are (s, d)."""
     each_of = zip(values.T, counted.T, strict=True)
     return np.array([median_of_all(each[of]) if of.any() else 0.0 for each, of in each_of])
 
 
 def _seen(shared: Floats) -> Floats:
-    """Return the largest error of a dp rank's excess in one step, by its scatter over steps; shape (d,).
+    """Return the largest error of a dp rank's excess in a step, by how it scatters over steps; shape (d,).
 
     Few microbatches far heavier than all others scatter widely, and move no median.
     """

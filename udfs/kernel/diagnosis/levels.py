@@ -1,4 +1,4 @@
-"""Levels of workers in each step, and their excess over the peers of the same step.
+"""Levels of workers in each step, and by how much they exceed those of peers in the same step.
 
 A fault of a worker, host or stage lengthens all it does in a step: its *level*, the median over microbatches.
 Every step has its own peers, so that an onset needs no model. Axes p, k, s, d: stage, kind of op (direction,
@@ -64,7 +64,7 @@ TINY: Final = 1e-3
 
 
 class Usual(NamedTuple):
-    """Usual level of each stage, and how each step differs from it.
+    """Usual level of each stage, and how far each step is from it.
 
     base   : shape (p, k).
     common : by which all stages take longer in a step, shape (k, s).
@@ -81,7 +81,7 @@ class Usual(NamedTuple):
 def usual_levels(
     level: Floats, error: Floats, hosts: Ints, even: Mask, calm: Mask, uneven_error: Floats
 ) -> Usual:
-    """Return the usual level per stage and step, the faster of two peers, because faults only lengthen.
+    """Return the usual level per stage and step; of two peers it is the faster, as faults only lengthen.
 
     level : shape (p, k, s, d).
     error : standard error of a level, shape (k,). uneven_error : that of steps that are not even.
@@ -108,7 +108,7 @@ def usual_levels(
 
 
 def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm: Mask) -> Floats:
-    """Correct usual levels in steps where most workers of a stage are slow, by those that are not."""
+    """If most workers of a stage are slow in a step, correct the usual level by those that are not."""
     over = low - quiet[..., None]
     is_slow = (over > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)[:, None]) & calm
     if level.shape[3] == 1 or not is_slow.any():
@@ -120,7 +120,7 @@ def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm:
 
 
 def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Floats) -> Floats:
-    """Return the usual level of even steps, or of all if uneven ones are clearly faster; shape (p, k)."""
+    """Return the usual level of even steps, or of all steps if uneven ones are clearly faster; (p, k)."""
     if even.all():
         return _base(levels, error)
     found, of_all = _base(levels[..., even], error), _base(levels, uneven_error)
@@ -129,7 +129,7 @@ def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Float
 
 
 def _base(levels: Floats, error: Floats) -> Floats:
-    """Return the usual level: a low quantile, the level of a few quiet steps, or that before growth; (p, k).
+    """Return the usual level: a low quantile, or that of a few quiet steps or before a growth; (p, k).
 
     levels : shape (p, k, s).
     """
@@ -148,14 +148,14 @@ def _base(levels: Floats, error: Floats) -> Floats:
 
 
 def quietest(ordered: Floats) -> Floats:
-    """Return the mean of the quiet steps along the last axis, whose values must ascend."""
+    """Return the mean of the quiet steps on the last axis, on which values must ascend."""
     number = max(LEAST_QUIET, round(QUIET_STEPS * ordered.shape[-1]))
     mean: Floats = ordered[..., :number].mean(axis=-1)
     return mean
 
 
 def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
-    """Replace usual levels in steps with a slow main host of a stage by those of workers on other hosts."""
+    """If a stage's main host is slow in a step, take the usual level from workers on other hosts."""
     found = low
     for stage, is_elsewhere in mostly_on_one_host(hosts):
         elsewhere = medians_along(level[stage][..., is_elsewhere], 2)
@@ -168,7 +168,7 @@ def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
 
 
 def scatter_over_steps(own: Floats) -> Floats:
-    """Return the typical standard deviation of series over steps, shape (k,); half of them may be slow.
+    """Return the typical standard deviation over steps, of which half may be slow; shape (k,).
 
     own : shape (p, k, s, d).
     """
@@ -187,7 +187,7 @@ def scatter_over_steps(own: Floats) -> Floats:
 
 
 def apart_when_healthy(own: Floats) -> Floats:
-    """Return the largest constant log difference expected among healthy workers of a stage; shape (k,).
+    """Return the largest lasting log difference to expect between healthy workers of a stage; (k,).
 
     own : beyond what is usual in the stage and step; shape (p, k, s, d).
     """
@@ -213,7 +213,7 @@ def apart_when_healthy(own: Floats) -> Floats:
 
 
 class Doubt(NamedTuple):
-    """Limits of what may be chance in series of levels.
+    """Up to where series of levels may be chance.
 
     error   : standard error of a level in each step, shape (k, s).
     healthy : what healthy workers may differ by, shape (k,).
@@ -237,12 +237,12 @@ class Doubt(NamedTuple):
 
     @property
     def least_step(self) -> Floats:
-        """Least excess of a single step that is not chance, shape (k, s)."""
+        """Least excess in a single step that cannot be chance, shape (k, s)."""
         return np.maximum(LEAST_STEP, np.maximum(ERRORS * self.error, self.healthy[:, None]))
 
 
 def significant(own: Floats, doubt: Doubt) -> Mask:
-    """Return which series are slow beyond doubt; bool, shape (p, k, d).
+    """Return which series are slow by more than chance; bool, shape (p, k, d).
 
     By its mean: beyond the least level, 5 errors of it, and what healthy workers differ by.
     By its steps: two are beyond the same limits of one step.
@@ -268,7 +268,7 @@ def significant(own: Floats, doubt: Doubt) -> Mask:
 
 
 def _has_trend(series: Floats) -> bool:
-    """Return whether a line explains a series beyond doubt, judged by the scatter around that line."""
+    """Return whether a line explains a series better than chance, given the scatter about the line."""
     if series.size < ENOUGH_STEPS:
         return False
     in_time = np.arange(series.size) - (series.size - 1) / 2.0
@@ -281,7 +281,7 @@ def _has_trend(series: Floats) -> bool:
 
 
 def slow_series(own: Floats, doubt: Doubt) -> Floats:
-    """Return log excess of significantly slow series in their slow steps, else 0; shape (p, k, s, d).
+    """Return log excess of series that are significantly slow, in their slow steps, else 0; (p, k, s, d).
 
     own : beyond the peers of the same step, shape (p, k, s, d).
     """

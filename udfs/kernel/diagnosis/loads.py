@@ -1,4 +1,4 @@
-"""Detection of data-loads that take far longer than the usual load of their stage."""
+"""Find data-loads that take far longer than is usual on their stage."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def has_loads(blocks: Sequence[BlockTimes]) -> bool:
 
 
 def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowOps]:
-    """Find slow data-loads of each stage, compared over all blocks together.
+    """Find slow data-loads of each stage, by what is usual over all blocks together.
 
     Each stage by itself: what stages load differs (data loading, in the simulator's page).
     """
@@ -56,7 +56,7 @@ def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowOps]:
 
 
 def _of_usual_steps(times_s: Sequence[Floats]) -> Floats:
-    """Return loads that show a stage's usual time: all, or those of a few far faster steps. [s]
+    """Return loads that show what is usual on a stage: all loads, or those of a few far faster steps. [s]
 
     times_s : of each block, shape (op, step, dp). [s]
     """

@@ -1,4 +1,4 @@
-"""Mitigations of one job: those of its causes, or all that can be computed from its log."""
+"""Mitigations of one job: those of its causes, or all those that its log can answer."""
 
 from collections.abc import Sequence
 from math import inf
@@ -30,7 +30,7 @@ _OF_SLOW_REPLICAS: Final[Causes] = frozenset({cause.SLOW_WORKER, cause.MIXED_HAR
 
 
 class Mitigated(NamedTuple):
-    """Results of a job's mitigations; None for those without an answer, or not requested.
+    """What a job's mitigations give; None for those without an answer, or that were not asked for.
 
     as_it_is_s      : mean replayed step time without any. [s]
     over_dp_ranks_s, balanced_s : with whole microbatches over dp ranks, or sequences over microbatches. [s]
@@ -49,7 +49,7 @@ class Mitigated(NamedTuple):
 def mitigate(
     replays: Replays, found: Sequence[CauseFound], causes: Causes, layers: Ints | None, memory: float = inf
 ) -> Mitigated | None:
-    """Replay the mitigations of some causes; return None if there is none to replay.
+    """Replay the mitigations of some causes; return None if there are none to replay.
 
     found  : what the diagnosis says of each cause.
     causes : those of which mitigations are asked for.
@@ -78,7 +78,7 @@ def mitigate(
 
 
 def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
-    """Return whether microbatches are heavier by their data, and not by a slow worker or chance.
+    """Return whether data make microbatches heavier, and not a slow worker or chance.
 
     With one stage, data that differ in all steps hide how much GPUs do, which an even step waits for.
     """
@@ -91,7 +91,7 @@ def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
 
 
 def _is_worker_or_stage(found: Sequence[CauseFound]) -> bool:
-    """Return whether a slow worker's cost may partly or wholly be the work of its stage."""
+    """Return whether what a slow worker costs may be, in part or in whole, the work of its stage."""
     of_worker, of_stage = found[cause.SLOW_WORKER], found[cause.STAGE_IMBALANCE]
     flags = [of_worker.flag, *([of_stage.flag] if of_stage.culprits else [])]
     return cause.WORKER_OR_STAGE in flags

@@ -1,4 +1,4 @@
-"""Time saved by moving work between workers, by replay, with slow workers left as they are.
+"""Time that moving work between workers would save, by replay, if slow workers stay as slow.
 
 A fix of a cause takes all that is uneven away; a mitigation does what can be done: whole layers move between
 stages, whole microbatches between dp ranks.
@@ -42,7 +42,7 @@ MOST_CHANCE: Final = 0.0028
 
 
 class Layers(NamedTuple):
-    """Layers per model chunk before and after some move between stages, and the step time afterwards.
+    """Layers per model chunk before and after some of them move between stages, and the step time after.
 
     before, after : int, shape (chunk of the model,); layers of each.
     layer_s       : what one takes in a microbatch, forward and backward. [s]
@@ -82,7 +82,7 @@ def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf
 
 
 def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int, memory: float) -> Iterator[Ints]:
-    """Yield the layer splits to replay: the present one, the most even one, and neighbours of the latter."""
+    """Yield the splits of layers to replay: the present one, the most even one, and those similar to that."""
     yield layers
     total_s, each_s = by_chunk_s.sum(axis=1), float(layer_s.sum())
     beside_s = total_s - layers * each_s
@@ -116,7 +116,7 @@ def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int, memo
 
 
 def _with_layers(factors: Factors, more: Ints, layer_s: Floats) -> Tensor:
-    """Return the work of the computes if each chunk has `more` additional layers. [s]"""
+    """Return the work of the computes if each chunk has `more` layers than now. [s]"""
     p, _, c, *_ = factors.noise.shape
     more_s = (more.reshape(c, p).T[:, None, :] * layer_s[None, :, None])[..., None, None, None]
     weight = factors.data.weight[None, :, None]
@@ -127,7 +127,7 @@ def _with_layers(factors: Factors, more: Ints, layer_s: Floats) -> Tensor:
 
 
 def microbatches_over_dp_ranks(replays: Replays) -> float | None:
-    """Return the mean step time if whole microbatches were redistributed over dp ranks per step. [s]
+    """Return the mean step time if whole microbatches moved between dp ranks, in each step anew. [s]
 
     The heaviest goes to the rank with the least work that has room; each keeps as many as it had. Which is
     heavier is known but for the error of weights: the mean over some orders that this leaves open.
@@ -155,7 +155,7 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
 
 def _orders(factors: Factors, weight: Floats) -> list[Ints]:
-    """Return one assignment of microbatches for each of several weights within the measurement error.
+    """Return an assignment of microbatches for each of several weights that measurement cannot distinguish.
 
     weight : shape (direction, microbatch, step, dp_rank).
     """
@@ -171,7 +171,7 @@ def _orders(factors: Factors, weight: Floats) -> list[Ints]:
 
 
 def _moved(factors: Factors, source: Ints, slowness: Floats) -> Tensor:
-    """Return the work of uneven steps if microbatches come from elsewhere; workers and noise stay. [s]
+    """Return the work of uneven steps with microbatches from other ranks, on the same workers. [s]
 
     slowness : what slowness_in_weights says.
     """
@@ -184,7 +184,7 @@ def _moved(factors: Factors, source: Ints, slowness: Floats) -> Tensor:
 
 
 def assigned(weight: Floats) -> Ints:
-    """Assign microbatches greedily to dp ranks, so that all ranks have about equal work in each step.
+    """Assign microbatches to dp ranks greedily, so that all ranks have about equal work in a step.
 
     weight  : shape (step, microbatch, dp_rank).
     returns : of the same shape; where each comes from: microbatch * dp ranks + dp rank. Each rank begins

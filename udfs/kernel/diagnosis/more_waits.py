@@ -1,4 +1,4 @@
-"""Graphs with waits that the what-if model leaves out (model, section 2).
+"""Graphs with those waits that the what-if model leaves out (model, section 2).
 
 Transfers that a worker issues as one call start together and return together. The recorded length of such a
 transfer is the length of the call, which its slowest member sets. In the model each member waits for its peer
@@ -25,7 +25,7 @@ SAME_LANES: Final = 0.95
 
 
 class Calls(NamedTuple):
-    """Groups of transfers that were each issued in one call.
+    """Groups of transfers, each of which was issued in one call.
 
     members  : ops of each call.
     is_free  : op -> bool, shape (step, dp): where another member returned last, so that the op's own transfer
@@ -37,7 +37,7 @@ class Calls(NamedTuple):
 
 
 def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Floats) -> Calls:
-    """Group transfers of one worker that start and end together in nearly all steps and dp ranks.
+    """Group a worker's transfers that start and end together in nearly all steps and dp ranks.
 
     start_s, end_s, transfer_s : float64, shape (op, step, dp). [s]
     """
@@ -75,7 +75,7 @@ def _coinciding(pairs: list[tuple[int, int]], start_s: Floats, end_s: Floats) ->
 
 
 def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
-    """Return a graph in which members of a call start together and a wait for one waits for all.
+    """Return a graph in which the ops of a call start together, and who waits for one waits for all.
 
     The unchanged graph if that would be a cycle.
     """
@@ -84,7 +84,7 @@ def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
 
 @once_per_graph
 def _call_graph(graph: OpGraph, calls: tuple[tuple[int, ...], ...]) -> OpGraph | None:
-    """Return a graph with these calls, each given by its ops; None if that would make a cycle."""
+    """Return a graph with these calls, each given by its ops; None if the calls made a cycle."""
     call_of = {op: call for call in calls for op in call}
     is_alone = call_of.keys().isdisjoint
 
@@ -102,7 +102,7 @@ def _call_graph(graph: OpGraph, calls: tuple[tuple[int, ...], ...]) -> OpGraph |
 
 @once_per_graph
 def last_gathers(graph: OpGraph) -> dict[int, int]:
-    """Return a worker's last gather, by each first compute or load that waits for an earlier gather."""
+    """Return each worker's last gather, for a first compute or load that waits for an earlier gather."""
     found: dict[int, int] = {}
     for by_type in graph.ops_by_type:
         gathers = by_type[ot.PARAMS_ALL_GATHER]
@@ -114,7 +114,7 @@ def last_gathers(graph: OpGraph) -> dict[int, int]:
 
 
 def since_gathers(graph: OpGraph, start_s: Floats, end_s: Floats) -> Floats:
-    """Return the time from each of `last_gathers` to the start of its op, shape (op, step, dp). [s]
+    """Return the time from the end of each of `last_gathers` to the start of its op; (op, step, dp). [s]
 
     start_s, end_s : float64, shape (op, step, dp); recorded. [s]
     """
@@ -124,7 +124,7 @@ def since_gathers(graph: OpGraph, start_s: Floats, end_s: Floats) -> Floats:
 
 @once_per_graph
 def waiting_for_gathers(graph: OpGraph) -> OpGraph | None:
-    """Return a graph in which these ops wait for these gathers; None if that would make a cycle."""
+    """Return a graph in which the ops of `last_gathers` wait for these; None if that made a cycle."""
     last = last_gathers(graph)
     waits_for = list(graph.waits_for)
     for op, gather in last.items():

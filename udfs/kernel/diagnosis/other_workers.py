@@ -1,4 +1,4 @@
-"""Time saved by replacing a slow host, removing a slow replica or lightening its work, by replay.
+"""Time that replacing a slow host, or removing or relieving a slow replica, would save, by replay.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
@@ -38,7 +38,7 @@ class Exchanged(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """Result of removing one of a job's replicas.
+    """What removing one of a job's replicas gives.
 
     step_s       : mean replayed step time without it, of fewer samples. [s]
     same_work_s  : the time for as many samples as a step has now. [s]
@@ -51,7 +51,7 @@ class Removed(NamedTuple):
 
 
 class Lightened(NamedTuple):
-    """Result of lighter microbatches for a slow replica, with an unchanged total over all replicas.
+    """What lighter microbatches for a slow replica give, if the work of all replicas together stays.
 
     weight, others : of its microbatches, and of those of other replicas, beside the usual weight, 1.
     step_s         : mean replayed step time then. [s]
@@ -64,7 +64,7 @@ class Lightened(NamedTuple):
 
 
 def host_exchanged(replays: Replays) -> Exchanged | None:
-    """Find the host whose replacement by a healthy one saves most.
+    """Find the host that saves most if a healthy one takes its place.
 
     None where no slow worker's host is known.
     """
@@ -86,7 +86,7 @@ def host_exchanged(replays: Replays) -> Exchanged | None:
 
 
 def _lost(found: Found, *, with_type: bool = False) -> Floats:
-    """Return the time that each worker loses by itself in the mean step, shape (p, d). [s]
+    """Return the time that each worker's own slowness adds to the mean step, shape (p, d). [s]
 
     with_type : whether the cost of its type of GPU counts too.
     """
@@ -103,7 +103,7 @@ def _lost(found: Found, *, with_type: bool = False) -> Floats:
 
 
 def _over_usual(factors: Factors, factor: Floats) -> Floats:
-    """Return the time that a factor adds to computes in the mean step, shape (p, d). [s]"""
+    """Return the time that a factor adds to a worker's computes in the mean step, shape (p, d). [s]"""
     usual_s = factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
     over_s: Floats = (usual_s * (factor - 1.0).mean(axis=4, keepdims=True)).sum(axis=(1, 2, 3, 4))
     over_s *= factors.noise.shape[3]
@@ -111,7 +111,7 @@ def _over_usual(factors: Factors, factor: Floats) -> Floats:
 
 
 def _healthy(found: Found, cells: Mask) -> Found:
-    """Return the measured slowness as if some workers were healthy. cells : bool, shape (p, d)."""
+    """Return the measured slowness with some workers as if healthy. cells : bool, shape (p, d)."""
     factors = found.factors
     if factors is not None:
         of_workers = cells[:, None, None, None, None, :]
@@ -126,14 +126,14 @@ def _healthy(found: Found, cells: Mask) -> Found:
 
 
 def _of_ops(block: BlockTimes, cells: Mask) -> Mask:
-    """Return whether each op belongs to one of some workers, shape (op, 1, dp) or (op, 1, 1)."""
+    """Return which ops are those of the given workers, shape (op, 1, dp) or (op, 1, 1)."""
     graph = block.graph
     of_ops: Mask = cells[op_stages(graph), op_dp_ranks(graph, cells.shape[1])]
     return of_ops[:, None]
 
 
 def replica_removed(replays: Replays) -> Removed | None:
-    """Find the replica whose removal speeds up the others most; None with too few or no slow replicas.
+    """Find the replica without which the others are fastest; None with few replicas, or no slow one.
 
     Its ops take no time, so that no worker waits for it; collectives of the others take as long as they did.
     """
@@ -150,7 +150,7 @@ def replica_removed(replays: Replays) -> Removed | None:
 
 
 def _without_replicas(found: Found, dp_ranks: Sequence[int | None]) -> list[float]:
-    """Return the mean replayed step time without each replica's ops; None if it is unchanged. [s]"""
+    """Return the mean replayed step time without the ops of each replica; None if nothing changes. [s]"""
     cells = np.zeros((len(dp_ranks), *found.job.hosts.shape), dtype=bool)
     for of_row, dp_rank in zip(cells, dp_ranks, strict=True):
         if dp_rank is not None:
@@ -166,7 +166,7 @@ def _without_replicas(found: Found, dp_ranks: Sequence[int | None]) -> list[floa
 
 
 def _without(block: BlockTimes, late: KeptDelays, cells: Mask) -> Floats:
-    """Return step times if some workers' ops took no time; shape (row, step). cells : (row, p, d). [s]"""
+    """Return step times if ops of some workers took no time; shape (row, step). cells : (row, p, d). [s]"""
     is_kept = np.array([~_of_ops(block, of_row) for of_row in cells]).swapaxes(0, 1)
     duration_s = block.duration_s[:, None] * is_kept
     rows, lanes = len(cells), block.duration_s[0].size
@@ -181,7 +181,7 @@ def _without(block: BlockTimes, late: KeptDelays, cells: Mask) -> Floats:
 
 
 def replica_lightened(replays: Replays, memory: float = np.inf) -> Lightened | None:
-    """Find the weight of a slow replica's microbatches at which a step is shortest.
+    """Find the weight of a slow replica's microbatches with which steps are shortest.
 
     Computes take as much less, or more, as their microbatches weigh; None where no replica is slow, or
     computes could not be separated. memory : bound on what microbatches of others weigh, relative to now.

@@ -1,4 +1,4 @@
-"""Slow local ops other than computes (optimizer, clip, gc), and late entries into collectives.
+"""Slow ops that wait for no other worker (optimizer, clip, gc), and late entries into collectives.
 
 Each op type is compared with the same op of the step's peers, as computes are.
 Axes p, s, d: stage, step in the order of time, dp rank.
@@ -43,7 +43,7 @@ ERRORS_OF_PAUSE: Final = 6.0
 
 
 class OwnTimes(NamedTuple):
-    """Durations of one block's slow local ops, decomposed as base_s x slow x shared + pause_s.
+    """Durations of a block's slow local ops, as base_s x slow x shared + pause_s.
 
     ops     : int, shape (op,).
     base_s, pause_s : float64, shape (op, step, dp). [s]
@@ -58,7 +58,7 @@ class OwnTimes(NamedTuple):
 
 
 class OwnOps(NamedTuple):
-    """Slowness found in ops other than computes and transfers, by op type.
+    """What is slow in ops other than computes and transfers, by op type.
 
     slow   : op type -> log factors of its ops, 0 where not slow, shape (p, s, d).
     pauses : op type -> time of single long ops beyond the usual, shape (p, s, d). [s]
@@ -105,7 +105,7 @@ def own_ops(blocks: Sequence[BlockTimes], layout: Layout, hosts: Ints, actual_s:
 
 
 def own_times(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[OwnTimes]:
-    """Decompose the slow ops of each block."""
+    """Divide the durations of each block's slow ops into the factors of OwnTimes."""
     types = own.slow.keys() | own.pauses.keys() | own.shared.keys()
     found = []
     for block in blocks:
@@ -121,7 +121,7 @@ def own_times(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list
 
 
 def without_own(blocks: Sequence[BlockTimes], apart: Sequence[OwnTimes]) -> list[BlockTimes]:
-    """Return the blocks with slow ops set to their usual times."""
+    """Return the blocks with slow ops at their usual times."""
     found = []
     for block, own in zip(blocks, apart, strict=True):
         duration_s = block.duration_s.copy() if own.ops.size else block.duration_s
@@ -131,7 +131,7 @@ def without_own(blocks: Sequence[BlockTimes], apart: Sequence[OwnTimes]) -> list
 
 
 def late_entries(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[KeptDelays]:
-    """Return, for each block, the entries into collectives that a worker delayed by itself."""
+    """Return for each block the entries into collectives that were late because of the worker itself."""
     found = []
     for block in blocks:
         is_late = np.isin(block.entry_types, list(own.late_s))
@@ -147,7 +147,7 @@ def _in_steps(by_type: dict[int, Floats], block: BlockTimes) -> dict[int, Floats
 
 
 def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats]) -> Floats:
-    """Spread values of (worker, op type) over ops, 0 where there is none; shape (op, step, dp)."""
+    """Spread values per worker and op type over the ops, 0 where there is no value; shape (op, step, dp)."""
     values = np.zeros((len(ops), *block.duration_s.shape[1:]))
     for place, op in enumerate(ops.tolist()):
         of_type = by_type.get(block.graph.op_types[op])
@@ -157,7 +157,7 @@ def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats]) -> Floats:
 
 
 def _parts(block: BlockTimes, layout: Layout, ops: Ints, values: Floats) -> Floats:
-    """Return each op's share in the total of its worker and op type; shape (op, step, dp)."""
+    """Return which part of the total of its worker and op type each op has; shape (op, step, dp)."""
     types = block.types_of(ops)
     same = {op_type: types == op_type for op_type in set(types.tolist())}
     sums = {op_type: by_worker(layout, block, ops[at], values[at])[0] for op_type, at in same.items()}
@@ -167,7 +167,7 @@ def _parts(block: BlockTimes, layout: Layout, ops: Ints, values: Floats) -> Floa
 
 
 def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
-    """Return values at an op's worker, shape (step, dp), from those of all workers, shape (p, step, d)."""
+    """Pick from the values of all workers, shape (p, step, d), those of an op's workers, shape (step, dp)."""
     if block.graph.has_dp_lanes:
         of_stage: Floats = values[block.graph.stages[op]]
         return of_stage
@@ -176,7 +176,7 @@ def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
 
 
 def _slow(times_s: Floats, hosts: Ints, least_s: float) -> tuple[Floats, Floats, Floats]:
-    """Return the excess in ops of one type: of workers, of single ops, and of all workers together.
+    """Return the excess in ops of one type: by worker, by single op, and by all workers together.
 
     times_s : shape (p, s, d). [s]
     least_s : of an excess that counts. [s]
@@ -205,7 +205,7 @@ def _slow(times_s: Floats, hosts: Ints, least_s: float) -> tuple[Floats, Floats,
 
 
 def _late(late_s: Floats, actual_s: float) -> Floats:
-    """Return significantly late entries, 0 elsewhere; shape (p, s, d). [s]"""
+    """Return by how much entries are significantly late, else 0; shape (p, s, d). [s]"""
     usual_s = _usual_entry_s(medians_along(late_s, 2, low=True), LEAST_ENTRY * actual_s)
     beyond_s = np.maximum(late_s - usual_s[:, None, None], 0.0)
     if not beyond_s.max() > LEAST_ENTRY * actual_s:
@@ -217,7 +217,7 @@ def _late(late_s: Floats, actual_s: float) -> Floats:
 
 
 def _usual_entry_s(by_step_s: Floats, least_s: float) -> Floats:
-    """Return a stage's usual lateness: a low quantile, or that of a few quiet steps; shape (p,). [s]
+    """Return how late a stage usually enters: a low quantile, or that of a few quiet steps; shape (p,). [s]
 
     by_step_s : shape (p, s). least_s : of a late entry that counts. [s]
     """
@@ -231,7 +231,7 @@ def _usual_entry_s(by_step_s: Floats, least_s: float) -> Floats:
 
 
 def _times_of(blocks: Sequence[BlockTimes], layout: Layout, op_type: int) -> Floats | None:
-    """Return each worker's total time in ops of a type per step, (p, s, d); None if some have none. [s]"""
+    """Return each worker's time in ops of a type per step, (p, s, d); None if a worker has no such op. [s]"""
     parts = []
     for block in blocks:
         ops = np.flatnonzero(np.array(block.graph.op_types) == op_type)
@@ -243,7 +243,7 @@ def _times_of(blocks: Sequence[BlockTimes], layout: Layout, op_type: int) -> Flo
 
 
 def _entries(blocks: Sequence[BlockTimes], layout: Layout) -> dict[int, Floats]:
-    """Return total lateness of workers on entry into ops of each type, per step; shape (p, s, d). [s]"""
+    """Return how late workers enter ops of each type in total, per step; shape (p, s, d). [s]"""
     found: dict[int, Floats] = {}
     for op_type in sorted({int(each) for block in blocks for each in block.entry_types}):
         own = [(block, block.entry_types == op_type, block.entries) for block in blocks]
@@ -253,7 +253,7 @@ def _entries(blocks: Sequence[BlockTimes], layout: Layout) -> dict[int, Floats]:
 
 
 def by_worker(layout: Layout, block: BlockTimes, ops: Ints, values: Floats) -> tuple[Floats, Floats]:
-    """Sum values over each worker's ops, and mark workers that have any; shape (stage, step, dp_rank).
+    """Sum values over the ops of each worker, and mark workers with any op; shape (stage, step, dp_rank).
 
     values : of the ops, shape (op, step, dp).
     """

@@ -1,4 +1,4 @@
-"""Grouping of slow workers into culprits: a worker, host, rack, stage or replica each."""
+"""Group slow workers into culprits, each of which is a worker, host, rack, stage or replica."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ BEYOND: Final = 1.5
 
 
 class Series(NamedTuple):
-    """Slowness of one worker in one direction: relative excess per step, in order of time.
+    """Slowness of one worker in one direction: the excess by step, relative to usual, in order of time.
 
     positions : of the steps among the job's, shape (step,). error: standard error of a share.
     usual_s   : what these ops usually take in a step. [s]
@@ -63,7 +63,7 @@ def grouped(slow: Sequence[Series], hosts: Ints, racks: Ints | None = None) -> l
 
 
 def _groups(own: Sequence[Series], places: Mapping[int, Ints]) -> Iterator[tuple[int, int, list[Series]]]:
-    """Yield hosts and racks, then stages and replicas, in which most workers are slow in the same steps.
+    """Yield hosts and racks, then stages and replicas, if most of their workers are slow in the same steps.
 
     places : by reach, which host, rack, stage or replica each worker belongs to, -1 where unknown.
     """
@@ -79,7 +79,7 @@ def _groups(own: Sequence[Series], places: Mapping[int, Ints]) -> Iterator[tuple
 
 
 def _together(own: Sequence[Series]) -> list[Series]:
-    """Select the workers that are slow in the same steps as the typical worker of their group."""
+    """Select the workers of a group that are slow in the same steps as its typical worker."""
     is_slow = np.array([each.share > 0.0 for each in own])
     typical = is_slow.mean(axis=0) >= 0.5
     shared = (is_slow & typical).sum(axis=1) >= SAME_STEPS * np.maximum((is_slow | typical).sum(axis=1), 1)
@@ -101,7 +101,7 @@ def _group(reach: int, place: int, members: Sequence[Series]) -> Culprit:
 
 
 def _beyond(members: Sequence[Series]) -> list[Series]:
-    """Select workers that are slower than their group, and keep only their excess over the group."""
+    """Select the workers that are slower than their group, with only what they exceed the group by."""
     typical = _typical(members).share
     found = []
     for each in members:

@@ -1,4 +1,4 @@
-"""Slowness of computes that exceeds the job's noise and that no known cause explains.
+"""Slow computes that no known cause explains, and that are slower than noise would make them.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step in the order of time, dp rank.
 """
@@ -41,7 +41,7 @@ BLOM: Final = 0.375
 
 
 def rest_of(factors: Factors) -> Floats | None:
-    """Return log excess of computes over work, causes and noise; broadcastable to a Tensor, or None."""
+    """Return log excess of computes beyond work, causes and noise; None, or broadcastable to a Tensor."""
     p, k, c, m, s, d = factors.noise.shape
     left = factors.log_noise.copy()
     workers = factors.workers
@@ -77,7 +77,7 @@ def rest_of(factors: Factors) -> Floats | None:
 
 
 def _of_usual_steps(level: Floats, common: Floats) -> Floats:
-    """Return the median log residual of steps that are not slow, after a fit to all steps; shape (p, k).
+    """Return the median log residual of steps that are not slow, from a fit to all steps; shape (p, k).
 
     level : shape (p, k, s, d). common: by how much steps are slow, shape (k, s).
     """
@@ -89,7 +89,7 @@ def _of_usual_steps(level: Floats, common: Floats) -> Floats:
 
 
 def _of_ops(left: Tensor) -> Tensor:
-    """Return log excess of single long ops, in steps that have many such ops; 0 elsewhere."""
+    """Return log excess of long single ops in those steps that have many; 0 elsewhere."""
     k, steps = left.shape[1], left.shape[4]
     found = np.zeros_like(left)
     for kind in range(k):
@@ -108,13 +108,13 @@ def _of_ops(left: Tensor) -> Tensor:
 
 
 def _long_ops(own: Floats, limit: float) -> Ints:
-    """Count ops beyond a limit in each step, shape (step,). own : shape (p, c, m, s, d)."""
+    """Count the ops above a limit in each step, shape (step,). own : shape (p, c, m, s, d)."""
     number: Ints = np.count_nonzero(own > limit, axis=(0, 1, 2, 4))
     return number
 
 
 def _slow_in_time(common: Floats, error: Floats) -> Floats:
-    """Return log excess of steps over the quiet steps, 0 if not significant; shape (k, s)."""
+    """Return log excess of steps over quiet steps, 0 if it may be chance; shape (k, s)."""
     steps = common.shape[1]
     if steps > BENT:
         # What drifts changes from step to step by more than noise does, but the change is steady.
@@ -126,7 +126,7 @@ def _slow_in_time(common: Floats, error: Floats) -> Floats:
 
 
 def _usual(common: Floats, error: Floats) -> Floats:
-    """Return the usual level of steps that are not slow, even if few; shape (k,).
+    """Return the usual level, by the steps that are not slow, even if these are few; shape (k,).
 
     The quietest lie below the usual level by chance, by as much as as many near them lie above it.
 
@@ -142,7 +142,7 @@ def _usual(common: Floats, error: Floats) -> Floats:
 
 @cache
 def _sigmas_below(lowest: int, number: int) -> float:
-    """Return by how many standard deviations the lowest normal values are expected below the mean."""
+    """Return by how many standard deviations the lowest of some normal values are below the mean."""
     normal = NormalDist()
     places = [(rank + 1 - BLOM) / (number + 1 - 2 * BLOM) for rank in range(lowest)]
     return -sum(map(normal.inv_cdf, places)) / lowest

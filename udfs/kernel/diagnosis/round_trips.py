@@ -1,4 +1,4 @@
-"""Slowness of transfers despite clock offsets, which cancel in round trips (diagnosis, section 4).
+"""Slow transfers that are certain despite wrong clocks, whose errors cancel in round trips (section 4).
 
 A clock that is ahead makes transfers of one direction look longer, and those of the other as much shorter.
 Sends that are done when their data are copied do not say which clock is right; what both directions of a
@@ -25,7 +25,7 @@ KIND: Final[Kind] = (ot.FORWARD_RECV, ALL, ALL)
 def sure_share(
     blocks: Sequence[BlockTimes], slow: Sequence[SlowOps], before_s: Mapping[int, float] = NO_DAYS
 ) -> float:
-    """Return the share of slow receives' excess time that also shows in the round trips of their links.
+    """Return which part of the excess of slow receives shows in the round trips of their links too.
 
     before_s : usual time of an op type on earlier days. [s]
     """
@@ -74,7 +74,7 @@ def _both_ways(graph: OpGraph) -> list[tuple[Ints, Ints]]:
 
 
 def _whole(block: BlockTimes, recvs: Ints) -> Floats:
-    """Return the median of receives recorded as a whole; shape (step, dp), nan without any. [s]"""
+    """Return the median of receives that were recorded in full; shape (step, dp), nan without one. [s]"""
     ops = recvs.tolist()
     is_hidden = np.array([block.is_cut[op] for op in ops])
     for row, op in enumerate(ops):

@@ -1,4 +1,4 @@
-"""Time that fixes save: each alone, all together, and each cause's share of the joint saving."""
+"""What fixes save: each alone, all together, and each cause's share in what all save together."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -48,7 +48,7 @@ class Savings(NamedTuple):
 def savings_of(
     times_s: Callable[[Sequence[Fixed]], dict[Fixed, Floats]], actual_s: float, shown: Fixed = ALL_FIXES
 ) -> Savings:
-    """Compute the shares of T_actual that fixes save, alone and together.
+    """Compute which shares of T_actual fixes save, each alone and all together.
 
     Savings are linear in step times, so one pass over arrays gives those of the mean and of every step.
 
@@ -96,7 +96,7 @@ def savings_of(
 
 
 def shapley(value_of: dict[Fixed, Number], players: Sequence[int]) -> dict[int, Number]:
-    """Return the Shapley value of each player (Shapley 1953): its mean contribution over all orders.
+    """Return each player's Shapley value (Shapley 1953), which is its mean contribution over all orders.
 
     value_of : value of every subset of the players: a number, or an array of them.
     """

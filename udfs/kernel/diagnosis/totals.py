@@ -1,4 +1,4 @@
-"""Total time of each microbatch over all stages and chunks, robust to doubtful computes.
+"""Time of each microbatch over all stages and chunks, without the effect of doubtful computes.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank. A place: stage, direction, chunk.
 """
@@ -32,7 +32,7 @@ TINY_S: Final = 1e-9
 
 
 def totals(times_s: Tensor, doubtful: Mask) -> Floats:
-    """Sum each microbatch's time over stages and chunks, doubtful times estimated; (k, m, s, d). [s]
+    """Sum each microbatch's time over stages and chunks, with estimates for doubtful times; (k, m, s, d). [s]
 
     A stage takes a constant beside what goes with the data. So a doubtful time is not left out, but is what
     the lines through the microbatches without doubt say of it: else light ones would look too light. What is
@@ -65,7 +65,7 @@ def totals(times_s: Tensor, doubtful: Mask) -> Floats:
 
 
 def _by_others(clean_s: Floats, mean_s: Floats, unclean_s: Floats, doubt: Mask, total_s: Floats) -> Floats:
-    """Return microbatch totals implied by trusted stages and chunks, inf without any; shape (unclean,). [s]
+    """Return microbatch totals by trusted stages and chunks, inf if there are none; shape (unclean,). [s]
 
     clean_s, unclean_s : times by place, shape (place, microbatch). [s]
     mean_s, total_s    : of the clean ones, by place and of all places. [s]

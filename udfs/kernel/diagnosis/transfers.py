@@ -1,4 +1,4 @@
-"""Detection of transfers far above usual for their kind, and of steps in which all transfers are slow."""
+"""Find transfers that take far longer than is usual for their kind, and steps in which all transfers do."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -46,14 +46,14 @@ class _Part(NamedTuple):
 
     @classmethod
     def of(cls, block: BlockTimes, ops: Ints, known: Mask | None, whole: Mask | None) -> "_Part":
-        """Select transfers of a block; whole : where no transfer was cut, None if everywhere."""
+        """Select transfers of a block; whole : where no transfer was cut, None if none was."""
         sure = whole if whole is None or known is None else known & whole
         is_cut = sure is not None and bool(np.count_nonzero(sure) < ENOUGH_WHOLE * sure.size)
         return cls(ops, block.duration_s[ops], known, known if sure is None or is_cut else sure, is_cut)
 
 
 def slow_transfers(blocks: Sequence[BlockTimes], before_s: Mapping[int, float] = NO_DAYS) -> list[SlowOps]:
-    """Find faulty transfers of each block by the usual times of all blocks and of earlier days."""
+    """Find slow transfers of each block, by what is usual in all blocks and on earlier days."""
     parts = [_parts(block) for block in blocks]
     factors, medians_s = _congestion(blocks, parts)
     calm = [
@@ -77,7 +77,7 @@ def slow_transfers(blocks: Sequence[BlockTimes], before_s: Mapping[int, float] =
 
 
 def _parts(block: BlockTimes) -> dict[Kind, _Part]:
-    """Return transfers with a peer, by kind, and transfers without a peer that belong to a call."""
+    """Return transfers with a peer, by kind, and transfers without a peer that are in a call."""
     free = block.calls.is_free
     nowhere = np.zeros(block.duration_s.shape[1:], dtype=bool)
     parts = {}
@@ -90,7 +90,7 @@ def _parts(block: BlockTimes) -> dict[Kind, _Part]:
 
 
 def _whole(block: BlockTimes, kind: Kind, members: Ints) -> Mask | None:
-    """Return a mask of pipeline transfers that are not cut; None if none is cut or no peer exists."""
+    """Mask pipeline transfers that are not cut; None if no transfer is cut or none has a peer."""
     if kind[0] not in ot.TRANSFERS or kind[1] == NO_PEER:
         return None
     cut = np.array([block.is_cut[op] for op in members.tolist()])
@@ -121,7 +121,7 @@ def _ops_by_kind(graph: OpGraph, of_calls: frozenset[int]) -> dict[Kind, Ints]:
 def _congestion(
     blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]
 ) -> tuple[list[dict[int, Floats]], dict[Kind, Floats]]:
-    """Return slowdown factors of congested op types per step, for each block; shape (step,).
+    """Return by which factor op types are slower in congested steps, for each block; shape (step,).
 
     And for each kind the median transfer of each step without congestion, shape (step,). [s]
     """
@@ -145,7 +145,7 @@ def _congestion(
 
 
 def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -> Floats:
-    """Return the lower median of known transfers per kind and step, or nan; shape (kind, step). [s]"""
+    """Return per kind and step the lower median of known transfers, or nan; shape (kind, step). [s]"""
     found = np.full((len(kinds), steps), np.nan)
     alike: dict[int, list[int]] = {}
     for row, kind in enumerate(kinds):
@@ -169,7 +169,7 @@ def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -
 
 
 def _of_ranks(time_s: Floats, ranks: Ints) -> Floats:
-    """Return each step's value at index ranks[step] of its sorted times; time_s : shape (op, step, dp)."""
+    """Return each step's time of rank ranks[step], counted from the shortest; time_s : (op, step, dp)."""
     ops, steps, lanes = time_s.shape
     if ops * lanes <= SORTED:
         return ascending(time_s, 0, 2)[np.arange(steps), ranks]

@@ -1,4 +1,4 @@
-"""Usual time of transfers of a kind, and the limit above which a transfer counts as a fault.
+"""What is usual for transfers of a kind, and the limit above which a transfer counts as a fault.
 
 Steps in which all are slow at once are a congested network, not one bad link.
 """
@@ -87,7 +87,7 @@ class Band(NamedTuple):
 
 
 class SlowOps(NamedTuple):
-    """Transfers or data-loads of one block, some of which are slow or of unknown length.
+    """Transfers or data-loads of one block, of which some are slow or have no known length.
 
     ops     : int, shape (op,).
     as_is_s : float64, shape (op, step, dp); as they ran, at most the usual where the length is not known. [s]
@@ -110,7 +110,7 @@ def limits_of(
     medians_s: Mapping[Kind, Floats] = NO_STEPS,
     cut: Collection[Kind] = (),
 ) -> dict[Kind, Usual]:
-    """Return usual times and fault limits per kind; a far slower kind takes those of similar kinds.
+    """Return usual times and fault limits by kind; a kind that is far slower has those of similar kinds.
 
     before_s : usual time of an op type on earlier days; kinds of a type that all became slow are measured
                by it. [s]
@@ -146,7 +146,7 @@ def limits_of(
 
 
 def _became(usual_s: float, before_s: float | None) -> float:
-    """Return the ratio of today's usual transfer time to that of earlier days; 1 without a fault."""
+    """Return how many times as long as on earlier days usual transfers take today; 1 without a fault."""
     if before_s is None or not usual_s > LEAST_FACTOR * before_s > 0.0:
         return 1.0
     return usual_s / before_s
@@ -185,14 +185,14 @@ def _band(values: Floats, median_s: Floats | None = None) -> Band:
 
 
 def _is_narrow(values: Floats, band: Band) -> bool:
-    """Return whether half of the values lie so close together that LEAST_FACTOR exceeds the noise limit."""
+    """Return whether half of the values are so close together that LEAST_FACTOR is above the noise limit."""
     width = LEAST_FACTOR ** (1 / MADS)
     first_s, last_s = max(band.usual_s / width, band.first_s), min(band.usual_s * width, band.last_s)
     return bool(2 * np.count_nonzero((values >= first_s) & (values <= last_s)) > values.size)
 
 
 def _scatter(values: Floats, band: Band) -> float:
-    """Return the median absolute deviation of log times within the band; infinite if the band is empty."""
+    """Return the median absolute deviation of log times in the band; infinite if the band has no values."""
     within_s = values[(values >= band.first_s) & (values <= band.last_s)]
     if not within_s.size:
         return float("inf")
@@ -203,7 +203,7 @@ def _scatter(values: Floats, band: Band) -> float:
 
 
 def step_factors(median_s: Floats) -> Floats:
-    """Return each step's slowdown factor of transfers over steps without congestion; 1 without a slowdown.
+    """Return by which factor transfers of each step are slower than without congestion; 1 if they are not.
 
     Steps are compared with the fastest that agree with each other, because most of them may be congested.
 
@@ -230,7 +230,7 @@ def step_factors(median_s: Floats) -> Floats:
 
 
 def _uncongested(slow: Floats, limit: float) -> float:
-    """Return log transfer time without congestion: the middle of the lowest steps that agree."""
+    """Return log transfer time without congestion, which is the middle of the lowest steps that agree."""
     ordered = np.sort(slow)
     enough = max(2, int(np.ceil(ENOUGH_STEPS * len(ordered))))
     first = 0

@@ -1,4 +1,4 @@
-"""Levels of workers per step, and variation within a step from uneven microbatches and noise.
+"""Levels of workers in each step, and how uneven microbatches and noise vary ops within a step.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step in the order of time, dp rank. All values are
 logs of times.
@@ -58,7 +58,7 @@ FEW_MICROBATCHES: Final = 4
 
 @dataclass(frozen=True)
 class Variation:
-    """Levels of workers per step, and the variation of microbatches within a step.
+    """Levels of workers in each step, and how microbatches vary within a step.
 
     chunk  : usual level of a chunk beside the others of its stage, shape (p, k, c, 1, 1, 1).
     level  : shape (p, k, s, d).
@@ -82,12 +82,12 @@ class Variation:
 
     @cached_property
     def error_of_step(self) -> Floats:
-        """Standard error of one worker's level in each step, shape (k, s)."""
+        """Standard error of a worker's level in each step, shape (k, s)."""
         return np.hypot(self.error[:, None] * self.restless, medians_along(self.luck, 2))
 
 
 def levels_and_variation(logs: Tensor) -> Variation:
-    """Split log times into worker levels per step and variation within steps."""
+    """Divide log times into levels of workers by step, and variation within steps."""
     p, k, c, m, s, d = logs.shape
     is_low = m <= FEW_MICROBATCHES
     by_step = medians_along(logs, 3, low=is_low)
@@ -111,7 +111,7 @@ def levels_and_variation(logs: Tensor) -> Variation:
 
 
 def _by_light(apart: Floats, beside: Tensor, is_restless: Mask) -> Floats:
-    """Return levels that rest on the light microbatches in steps of strong scatter, shape (p, k, s, d).
+    """In steps with strong scatter, return levels by the light microbatches, shape (p, k, s, d).
 
     Where half of a worker's ops are long in a step, their median is long or not by chance. What is slow
     itself lengthens the light ones too.
@@ -131,7 +131,7 @@ def _by_light(apart: Floats, beside: Tensor, is_restless: Mask) -> Floats:
 
 
 def _luck(weight: Floats, of_step: Floats) -> Floats:
-    """Return the error of a dp rank's level per step due to its sample of microbatches, shape (k, s, d).
+    """Return how wrong a dp rank's level by step may be by which microbatches it got, shape (k, s, d).
 
     weight  : shape (k, m, s, d). of_step: the same of all dp ranks of a step together, shape (k, s).
     """
@@ -145,7 +145,7 @@ def _luck(weight: Floats, of_step: Floats) -> Floats:
 
 
 def _single(level: Floats, chunk: Tensor) -> Variation:
-    """Return the variation if each level is one op: changes that workers share are data, the rest noise."""
+    """Return the variation if a level is one op: what workers share is due to data, and the rest is noise."""
     p, k, s, d = level.shape
     weight, calm = np.zeros((1, k, 1, 1, s, d)), np.ones((k, s))
     if s < LEAST_STEPS:
@@ -169,7 +169,7 @@ def _single(level: Floats, chunk: Tensor) -> Variation:
 
 
 def _of_two(level: Floats, apart: Tensor, least: Floats) -> Floats:
-    """Estimate the scatter of single microbatches' work from differences of two dp ranks; shape (k,).
+    """Estimate how the work of single microbatches scatters, by differences of two dp ranks; shape (k,).
 
     Of two, one is the other's peer in each step: what either has beyond it would be 0 half of the time.
     Data make now the one slower and now the other; of one that is slow now and then no step is below the
@@ -187,7 +187,7 @@ def _of_two(level: Floats, apart: Tensor, least: Floats) -> Floats:
 
 
 def _of_few_long(level: Floats, error: Floats) -> Floats:
-    """Return the root mean square excess of microbatches that are long in few steps; shape (k,).
+    """Return the root mean square excess of those microbatches that are long in few steps; shape (k,).
 
     They count where several dp ranks have them. Most steps are alike then, and no median shows it. A slow
     replica or host is slow in its own steps; data are heavy now here, now there, on all stages and in both
@@ -211,7 +211,7 @@ def _of_few_long(level: Floats, error: Floats) -> Floats:
 
 
 def _weight(varied: Tensor) -> Tensor:
-    """Return each microbatch's log excess over its step's level, common to stages; (1, k, 1, m, s, d)."""
+    """Return by how much each microbatch exceeds its step's level on all stages; log, (1, k, 1, m, s, d)."""
     p, k, c, *lanes = varied.shape
     if p * c > 1:
         return medians_along(varied.swapaxes(1, 2).reshape(p * c, k, *lanes), 0, low=True)[None, :, None]
@@ -225,7 +225,7 @@ def _weight(varied: Tensor) -> Tensor:
 
 
 def _scatter(varied: Tensor, *, has_long: bool = False) -> tuple[Floats, Floats]:
-    """Return the scatter of op noise without data and rare long ops, and its factors in noisier steps.
+    """Return the noise of ops without data or rare long ops, and by which factors some steps are noisier.
 
     From differences of two that did the same microbatch: what the data do to both is not in them.
 
@@ -249,7 +249,7 @@ def _scatter(varied: Tensor, *, has_long: bool = False) -> tuple[Floats, Floats]
 
 
 def _uneven_steps(varied: Tensor, weight: Tensor, spread: Floats, error: Floats) -> Mask:
-    """Mark steps with uneven microbatches, as two halves of the measurements agree; bool, (s,).
+    """Mark steps with uneven microbatches, if two halves of the measurements agree on them; bool, (s,).
 
     spread : standard deviation of the weights, shape (k, s).
     error  : standard error of a weight, shape (k,).
@@ -269,7 +269,7 @@ def _uneven_steps(varied: Tensor, weight: Tensor, spread: Floats, error: Floats)
 
 
 def _is_uneven_together(first: Floats, second: Floats, weight: Floats) -> bool:
-    """Return whether microbatches are uneven over all steps together, even if no single step shows it.
+    """Return whether microbatches are uneven over all steps together, even if no one step shows it.
 
     Two halves of the measurements must agree, and two directions: data lengthen both.
 
@@ -285,7 +285,7 @@ def _is_uneven_together(first: Floats, second: Floats, weight: Floats) -> bool:
 
 
 def halves_of(rest: Tensor) -> tuple[Floats, Floats] | None:
-    """Return two independent measurements of microbatches: even and odd stages, or chunks, or directions."""
+    """Return two independent measurements of microbatches: by even and odd stages, chunks or directions."""
     p, k, c, *_ = rest.shape
     if p > 1:
         return rest[::2].mean(axis=(0, 1, 2)), rest[1::2].mean(axis=(0, 1, 2))

@@ -1,4 +1,4 @@
-"""Detection of slow computes: of a worker, of a whole dp rank, or of all hosts of a stage.
+"""Find slow computes: of a worker, of a whole dp rank, or of all hosts of a stage.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step in the order of time, dp rank. All values are
 logs of times.
@@ -41,7 +41,7 @@ LIGHT: Final = 0.5
 
 
 class Workers(NamedTuple):
-    """Log factors by which workers are slower than their peers; 0 where they are not slower.
+    """Log factors by which workers are slower than their peers; 0 if they are not slower.
 
     own        : of single workers and dp ranks, beyond `stage`, shape (p, k, s, d); below 0 where a worker is
                  fast though its stage is slow.
@@ -72,7 +72,7 @@ class Workers(NamedTuple):
 
 
 def slow_workers(logs: Tensor, hosts: Ints, fitted: Mask | None = None) -> tuple[Workers, Tensor, Tensor]:
-    """Find slow workers; return them, usual log times (p, k, c, 1, 1, 1), log weights (1, k, 1, m, s, d).
+    """Find slow workers; also return usual log times (p, k, c, 1, 1, 1) and log weights (1, k, 1, m, s, d).
 
     hosts  : int, shape (p, d); -1 where unknown.
     fitted : bool, shape (s,); steps whose data were taken away, but for what no line fits; None: none.
@@ -123,13 +123,13 @@ def _slow_own(own: Floats, lasts: Mask, noise: Floats, found: Variation) -> Floa
 
 
 def _least_step(noise: Floats, found: Variation) -> Floats:
-    """Return the least excess of a worker in a step that its error does not explain, shape (1, k, s, 1)."""
+    """Return the least excess of a worker in a step that is beyond its error, shape (1, k, s, 1)."""
     error = np.maximum(found.error_of_step, noise[:, None])
     return np.maximum(LEAST_STEP, ERRORS * error)[None, :, :, None]
 
 
 def _slow_stages(stage: Floats, found: Variation) -> Floats:
-    """Return the log excess of stages whose workers are all slow in a step; shape (p, k, s)."""
+    """Return the log excess of stages in steps in which all their workers are slow; shape (p, k, s)."""
     series = stage[..., None]
     error = np.maximum(found.error_of_step, scatter_over_steps(series)[:, None])
     doubt = Doubt(error, np.zeros(len(error)), is_single=found.is_single)
@@ -137,7 +137,7 @@ def _slow_stages(stage: Floats, found: Variation) -> Floats:
 
 
 def _without_long_ops(common: Floats, error: Floats) -> Floats:
-    """Return the excess of one-op steps without long ops that come and go in one direction alone.
+    """Return the excess in steps of one op per level; single long ops in only one direction do not count.
 
     A step that is slow lengthens both; shape (k, s). error : of one step, shape (k,).
     """
@@ -153,7 +153,7 @@ def _without_long_ops(common: Floats, error: Floats) -> Floats:
 
 
 def _beside_data(beyond: Floats, found: Variation) -> tuple[Floats, Floats, Mask]:
-    """Separate the excess of workers from that of a dp rank's data, (k, s, d), and where it lasts, (s, d).
+    """Divide workers' excess from that by a dp rank's data, (k, s, d), and say where that lasts, (s, d).
 
     beyond : levels beyond the peers of the same step, shape (p, k, s, d).
     """
@@ -183,7 +183,7 @@ def _beside_data(beyond: Floats, found: Variation) -> tuple[Floats, Floats, Mask
 
 
 def _is_luck(shared: Floats, limit: Floats, light: Floats) -> Mask:
-    """Return whether the data of dp ranks may explain their excess over their peers, shape (s, d).
+    """Return whether the data of dp ranks may explain why they exceed their peers, shape (s, d).
 
     shared, limit : shape (k, s, d). light : as of `_light`.
     """
@@ -192,7 +192,7 @@ def _is_luck(shared: Floats, limit: Floats, light: Floats) -> Mask:
 
 
 def _light(weight: Floats) -> Floats:
-    """Return log weights of each dp rank's light microbatches relative to its peers, shape (k, s, d).
+    """Return log weights of the light microbatches of each dp rank, relative to its peers; shape (k, s, d).
 
     weight : beside the median of a dp rank's microbatches, shape (k, m, s, d); the lower quartile is light.
     """
@@ -204,7 +204,7 @@ def _light(weight: Floats) -> Floats:
 
 
 def _shared(beyond: Floats, found: Variation) -> Floats:
-    """Return the excess that all stages of a dp rank share, as they share its data; shape (k, s, d)."""
+    """Return the excess common to all stages of a dp rank, as these share its data; shape (k, s, d)."""
     p, k, s, d = beyond.shape
     if p > 1:
         shared = medians_along(beyond, 0, low=True)
@@ -226,7 +226,7 @@ def _shared(beyond: Floats, found: Variation) -> Floats:
 
 
 def _within(found: Variation) -> Floats | None:
-    """Return the error of a dp rank's level in a step, by its middle half of microbatches; shape (d,)."""
+    """Return the error of a dp rank's level in a step, by the middle half of its microbatches; shape (d,)."""
     weight = found.weight[0, :, 0]
     k, m, s, d = weight.shape
     if m <= FEW_MICROBATCHES:

@@ -1,4 +1,4 @@
-"""Work after balancing over stages or microbatches, and whether logs distinguish it from slow workers.
+"""Work after balancing over stages or microbatches, and whether a log shows it apart from slow workers.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
@@ -26,7 +26,7 @@ MOST_HIDDEN: Final = 0.02
 
 
 class Works(NamedTuple):
-    """Compute durations on usual workers without pauses, for each combination of balancing fixes. [s]"""
+    """Compute durations on usual workers without pauses, with and without each of the balancing fixes. [s]"""
 
     as_is: Tensor
     data: Tensor
@@ -35,7 +35,7 @@ class Works(NamedTuple):
 
 
 def works(factors: Factors) -> Works:
-    """Return work as recorded, balanced over microbatches, balanced over stages and chunks, and both.
+    """Return the work as recorded, and balanced over microbatches, over stages and chunks, and over both.
 
     A fix keeps the sum of each stage, direction and chunk, or of each direction. Steps whose microbatches are
     even stay as they are where data are balanced.
@@ -59,7 +59,7 @@ def works(factors: Factors) -> Works:
 
 
 def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
-    """Return work of uneven steps, balanced over microbatches, and over stages and chunks too. [s]
+    """Return the work of uneven steps, balanced over microbatches, and also over stages and chunks. [s]
 
     slowness : what slowness_in_weights says.
     """
@@ -76,7 +76,7 @@ def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
 
 
 def left_beside(factors: Factors, own_s: Tensor, given_s: Tensor) -> Tensor:
-    """Return the residual factor of each compute relative to the work that it is given.
+    """Return by which factor each compute differs from the work that it is given.
 
     What is left of a light microbatch is small beside the work that it gets, however large beside its own.
 
@@ -90,7 +90,7 @@ def left_beside(factors: Factors, own_s: Tensor, given_s: Tensor) -> Tensor:
 
 
 def weighed_steps(weight: Floats) -> Ints:
-    """Return the steps whose microbatches differ. weight : shape (direction, microbatch, step, dp_rank)."""
+    """Return the steps with different microbatches. weight : shape (direction, microbatch, step, dp_rank)."""
     return np.flatnonzero((weight != weight[:, :1, :, :1]).any(axis=(0, 1, 3)))
 
 
@@ -107,13 +107,13 @@ def in_steps(factors: Factors, steps: Ints) -> Factors:
 
 
 def lasting_of_slow(factors: Factors) -> Floats:
-    """Return lasting residual factors of dp ranks with a slow worker, else 1; shape (p, k, 1, 1, 1, d)."""
+    """Return lasting residual factors of dp ranks that have a slow worker, else 1; (p, k, 1, 1, 1, d)."""
     has_slow = (factors.worker != 1.0).any(axis=(0, 1, 2, 3, 4))
     return np.where(has_slow, _lasting(factors), 1.0)
 
 
 def slowness_in_weights(factors: Factors) -> Floats:
-    """Return the part of microbatch weights that is due to slow workers, shape (1, k, 1, 1, 1, d).
+    """Return which part of microbatch weights is due to slow workers, shape (1, k, 1, 1, 1, d).
 
     A worker that is slow without being found, or in more steps than it was found in, made the microbatches of
     its dp rank look heavy: most other stages of that dp rank seem quicker by as much. With one stage, steps
@@ -135,7 +135,7 @@ def slowness_in_weights(factors: Factors) -> Floats:
 
 
 def are_workers_known(factors: Factors) -> bool:
-    """Return whether other stages, or enough steps of even microbatches, show how fast workers are."""
+    """Return whether other stages, or enough steps of even microbatches, show how fast each worker is."""
     stages, kinds, chunks, microbatches, steps, _ = factors.noise.shape
     even = steps - weighed_steps(factors.data.weight).size
     computes = kinds * chunks * microbatches * even
@@ -143,7 +143,7 @@ def are_workers_known(factors: Factors) -> bool:
 
 
 def _lasting(factors: Factors) -> Floats:
-    """Return each worker's time relative to its work over all steps; shape (p, k, 1, 1, 1, d).
+    """Return each worker's time relative to its work, over all steps; shape (p, k, 1, 1, 1, d).
 
     By time: of microbatches that hardly take any, what is left is a multiple and says nothing. Nor does a
     worker whose computes take none: 1.
@@ -155,14 +155,14 @@ def _lasting(factors: Factors) -> Floats:
 
 
 def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor:
-    """Scale times so that their mean over the given axes equals mean_s; overwrites times_s. [s]"""
+    """Scale times so that their mean over the given axes is mean_s; overwrites times_s. [s]"""
     scale = mean_s / np.maximum(times_s.mean(axis=axes, keepdims=True), TINY_S)
     scaled_s: Tensor = np.multiply(times_s, scale, out=times_s)
     return scaled_s
 
 
 def error_of_weights(left: Tensor) -> Floats:
-    """Return factors that scatter like the error of microbatch weights, from two halves' difference.
+    """Return factors that scatter as weights of microbatches err, by how two halves of them differ.
 
     The weights took with them their share of the noise, which a fix of the data does not take away: steps end
     with the slowest.
@@ -183,7 +183,7 @@ def error_of_weights(left: Tensor) -> Floats:
 
 
 def hide_pauses(factors: Factors) -> bool:
-    """Return whether pauses are too frequent to know how heavy the microbatches of uneven data are.
+    """Return whether pauses are too frequent for the weights of uneven microbatches to be known.
 
     A microbatch is as heavy as most stages and chunks say, or the other direction if there is one of each. If
     more pause in it at once, it looks heavy.
@@ -198,7 +198,7 @@ def hide_pauses(factors: Factors) -> bool:
 
 
 def _hidden_share(places: int, struck: float) -> float:
-    """Return the share of pauses that by chance hit more than half of the places of one microbatch.
+    """Return the share of pauses that by chance hit over half of the places of the same microbatch.
 
     struck : share of the computes of a place that pause.
     """
@@ -216,7 +216,7 @@ def _log_ways(places: int, chosen: int) -> float:
 
 
 def are_told_apart(factors: Factors) -> bool:
-    """Return whether other stages or microbatches distinguish heavy microbatches from slow workers.
+    """Return whether other stages or microbatches show which is heavy data and which a slow worker.
 
     Beside a dp rank of which most stages are slow, or a stage of which all workers are, no others do.
     """

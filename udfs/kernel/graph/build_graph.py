@@ -47,7 +47,7 @@ def build_graph(cells: tuple[Cell, ...], layout: Layout) -> OpGraph:
 
 
 def reordered(graph: OpGraph, waits_for: list[tuple[int, ...]]) -> OpGraph | None:
-    """Return the graph with other dependencies, in a new topological order; None for a cycle."""
+    """Return the graph with other dependencies, in a topological order; None if these form a cycle."""
     groups: list[Group] = [(ops, across_dp) for ops, across_dp, *_ in graph.nodes]
     try:
         nodes, slots = _in_order(graph.cells, graph.first_op, waits_for, groups, graph.sent_by)
@@ -65,7 +65,7 @@ def _in_order(
     groups: list[Group],
     sent_by: Mapping[int, int],
 ) -> tuple[tuple[ReplayNode, ...], int]:
-    """Sort nodes topologically, each as late as possible, and count the slots needed for their ends.
+    """Sort nodes topologically, each as late as possible, and count the slots that their ends need.
 
     A recv of an eager send waits for what that waits for: then the send starts.
 
@@ -103,7 +103,7 @@ def _in_order(
 def _visit(
     root: int, sources: list[tuple[int, ...]], node_of: list[int], state: bytearray, order: list[int]
 ) -> list[int]:
-    """Append all that `root` waits for, then `root`, to `order`, depth first; return a cycle if there is one.
+    """Append to `order` all that `root` waits for and then `root`, depth first; return a cycle if one exists.
 
     state : per node 0 (not seen), 1 (under way) or 2 (in the order).
     """

@@ -1,4 +1,4 @@
-"""Edges of the graph: what each op waits for, and which ops form a rendezvous (model, section 2)."""
+"""Edges of the graph: which ops each op waits for, and which ops start together (model, section 2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Waits: TypeAlias = tuple[Sequence[int], Sequence[int]]
 
 @dataclass
 class Draft:
-    """A graph under construction; ops are numbered cell by cell.
+    """A graph that is being built, in which ops are numbered cell by cell.
 
     first_op  : number of the first op of each cell, and behind them the number of all ops.
     waits     : who waits for whom, like kinds together; `alone`, the first, holds those without their like.
@@ -34,11 +34,11 @@ class Draft:
         self.waits = [self.alone]
 
     def ops_by_type(self, number: int) -> list[range]:
-        """Return the ops of one cell, one range per op type, in order of start."""
+        """Return the ops of one cell by start, as one range per op type."""
         return self.cells[number].program.ops_by_type(self.first_op[number])
 
     def let_wait(self, ops: Sequence[int], sources: Sequence[int]) -> None:
-        """Let each op wait for the source at the same position; further ops wait for nothing."""
+        """Let each op wait for the source in the same position; ops beyond the last source have none."""
         both = min(len(ops), len(sources))
         if both > 1:
             self.waits.append((sources[:both], ops[:both]))
@@ -47,7 +47,7 @@ class Draft:
             self.alone[1].append(ops[0])
 
     def chain(self, ops: Sequence[int]) -> None:
-        """Let each op wait for the one before it."""
+        """Let each op wait for the op before it."""
         self.let_wait(ops[1:], ops[:-1])
 
     def waits_for(self) -> list[list[int]]:
@@ -60,7 +60,7 @@ class Draft:
 
 
 def add_edges(draft: Draft) -> None:
-    """Add all dependencies within stages, and list the transfers that have a peer."""
+    """Add all dependencies within stages, and list the transfers that have a peer on another stage."""
     for number, cell in enumerate(draft.cells):
         ops = draft.ops_by_type(number)
         base = draft.first_op[number]
@@ -80,14 +80,14 @@ def add_edges(draft: Draft) -> None:
 
 
 def _hold_worker(draft: Draft, program: StageProgram, base: int) -> None:
-    """Chain the computes and blocking transfers of a worker in the order in which it ran them."""
+    """Chain the computes and blocking transfers of a worker in the order in which the worker ran them."""
     for before, after in pairwise(program.worker_order):
         for source in before:
             draft.let_wait([base + op for op in after], [base + source] * len(after))
 
 
 def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], direction: int) -> None:
-    """Link one direction's transfers to its computes, and list those that have a peer."""
+    """Connect the transfers of one direction with its computes, and list those that have a peer."""
     compute, send, recv = ot.DIRECTIONS[direction]
     chunks, computes = cell.program.chunks, ops[compute]
     no_ops = {base + op for op in cell.program.no_ops}
@@ -120,7 +120,7 @@ def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], dire
 def _those_that_move(
     computes: range, chunks: Sequence[int], base: int, end: int | None, transfers: int
 ) -> Sequence[int]:
-    """Return the computes to which the transfers of a stage belong, in order.
+    """Return, in order, the computes that the transfers of a stage belong to.
 
     A virtual pipeline may record nothing where nothing moves. Then just as many transfers are missing as the
     chunk at an end of the model has computes, and it is these that have none.
@@ -134,7 +134,7 @@ def _those_that_move(
 
 
 def _chunks_at_the_ends(layout: Layout, stage: int, direction: int) -> tuple[int | None, int | None]:
-    """Return the first and last model chunk of a direction, each None if it is not on this stage."""
+    """Return the first and the last model chunk of a direction; None for one that is not on this stage."""
     first, last = (0 if stage == 0 else None), (layout.vpp_size - 1 if stage == layout.pp_size - 1 else None)
     return (first, last) if direction == 0 else (last, first)
 
@@ -172,7 +172,7 @@ def _add_dp_stream(draft: Draft, program: StageProgram, base: int, ops: list[ran
 
 
 def _wait_by_chunk(draft: Draft, program: StageProgram, base: int, ops: range, sources: range) -> None:
-    """Let the first op of each chunk wait for the last source of that chunk."""
+    """Let the first op of each chunk wait for the last source op of the same chunk."""
     source_of = {program.chunks[source - base]: source for source in sources}
     for op in ops if source_of else ():
         source = source_of.pop(program.chunks[op - base], None)
@@ -181,7 +181,7 @@ def _wait_by_chunk(draft: Draft, program: StageProgram, base: int, ops: range, s
 
 
 def _add_tail(draft: Draft, cell: Cell, base: int, stream: list[int], ops: list[range]) -> None:
-    """Chain the ops after the last compute, in the order that the kind of data parallelism prescribes."""
+    """Chain the ops after the last compute, in the order that the kind of data parallelism requires."""
     layout = draft.layout
     held = [base + op for op in cell.program.worker_order[-1]] if cell.program.worker_order else []
     frontier = _follow(draft, list(dict.fromkeys(stream[-1:] + held)), ops[ot.GC])
@@ -200,7 +200,7 @@ def _add_tail(draft: Draft, cell: Cell, base: int, stream: list[int], ops: list[
 
 
 def _follow(draft: Draft, frontier: list[int], ops: range) -> list[int]:
-    """Chain `ops` after all ops of `frontier`; return the new frontier."""
+    """Chain `ops` after all ops of `frontier`, and return the frontier after them."""
     if not ops:
         return frontier
     draft.let_wait([ops[0]] * len(frontier), frontier)
@@ -209,7 +209,7 @@ def _follow(draft: Draft, frontier: list[int], ops: range) -> list[int]:
 
 
 def transfer_pairs(draft: Draft) -> list[Meetings]:
-    """Pair each stage's i-th send that moves data with the i-th such recv of its neighbour.
+    """Pair each stage's i-th send that moves data with its neighbour's i-th recv that moves data.
 
     raises : TraceDefectError where one stays alone.
     """
@@ -235,7 +235,7 @@ def as_range(ops: list[int]) -> Sequence[int]:
 
 
 def collectives(draft: Draft) -> list[Meetings]:
-    """Return the rendezvous of collectives: the k-th calls of all stages and dp ranks that take part."""
+    """Return which collectives start together: the k-th of all stages and dp ranks that take part in it."""
     who_meets: dict[tuple[int, ...], list[range]] = {}
     ends = (0, draft.layout.pp_size - 1)
     for number, cell in enumerate(draft.cells):
@@ -254,7 +254,7 @@ def collectives(draft: Draft) -> list[Meetings]:
 
 
 def _equally_long(ranges: list[range]) -> list[tuple[range, ...]]:
-    """Split the ordinals of ops into stretches in which the same ranges take part."""
+    """Divide the ordinals of ops into stretches in which the same ranges of ops take part."""
     found = []
     first = 0
     for last in sorted({len(ops) for ops in ranges}):

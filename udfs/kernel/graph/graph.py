@@ -1,4 +1,4 @@
-"""The dependency graph of one step (model, section 2), shared by all steps with the same programs.
+"""The dependency graph of one step (model, section 2); all steps with the same programs share it.
 
 Built once and replayed with (scenario, step, dp_rank) as lanes. Plain integers throughout.
 """
@@ -16,7 +16,7 @@ from udfs.kernel.arrays import Ints
 
 
 class OpRef(NamedTuple):
-    """Position of one op; `ordinal` counts the ops of its type within the step, by start time."""
+    """Where an op is; `ordinal` counts the ops of its type within the step, by start."""
 
     stage: int
     dp_rank: int
@@ -25,7 +25,7 @@ class OpRef(NamedTuple):
 
 
 class TraceDefectError(Exception):
-    """Raised when recorded ops contradict each other, so that no dependency graph exists.
+    """Raised if recorded ops contradict each other, so that they have no dependency graph.
 
     step_index : position of a step with the defect, among the replayed steps.
     defect     : one sentence without a full stop.
@@ -46,7 +46,7 @@ ALL_DP_RANKS: Final = -1
 
 
 class Blocking(NamedTuple):
-    """Types of transfers that block their worker until they are done (model, section 2).
+    """The types of transfers for which a worker waits until they are done (model, section 2).
 
     types : their op types, ascending.
     eager : those of the sends among them that do not wait for their recvs.
@@ -75,7 +75,7 @@ class Layout(NamedTuple):
 
 
 class StageProgram(NamedTuple):
-    """Recorded order of one stage's ops in one step; ops are numbered by (type, start), from 0.
+    """The ops of one stage in one step in their recorded order; ops are numbered by (type, start), from 0.
 
     Two recordings with equal programs have the same dependency graph, whatever their times are.
 
@@ -112,7 +112,7 @@ class StageProgram(NamedTuple):
         return sum(self.counts)
 
     def ops_by_type(self, base: int) -> list[range]:
-        """Return the ops of each type, in order of start, if the first op has the number `base`."""
+        """Return the ops of each type by start, if the first op of all has the number `base`."""
         return [range(base + first, base + end) for first, end in pairwise(self.first_ops)]
 
 
@@ -125,7 +125,7 @@ class Cell(NamedTuple):
 
     @property
     def dp_ranks(self) -> slice:
-        """Slice of the dp ranks of this cell, on an axis of all dp ranks."""
+        """Which dp ranks the cell has, as a slice of an axis of all dp ranks."""
         return slice(None) if self.dp_rank == ALL_DP_RANKS else slice(self.dp_rank, self.dp_rank + 1)
 
 
@@ -144,7 +144,7 @@ A plain tuple, because a graph has thousands of them and every job makes them an
 
 
 class Meetings(NamedTuple):
-    """Consecutive rendezvous of ops, all of one kind.
+    """Groups of ops that start together (rendezvous), all of one kind and in consecutive places.
 
     members   : for each member of a rendezvous its ops, one per rendezvous; all equally long.
     across_dp : whether they meet on all dp lanes.
@@ -190,7 +190,7 @@ class OpGraph:
 
     @property
     def has_dp_lanes(self) -> bool:
-        """Whether dp ranks share ops as lanes; otherwise each dp rank has its own ops."""
+        """Whether ops are shared by dp ranks, as lanes; otherwise each dp rank has ops of its own."""
         return self.cells[0].dp_rank == ALL_DP_RANKS
 
     @cached_property
@@ -204,7 +204,7 @@ class OpGraph:
 
 
 def once_per_graph(derive: Callable[Concatenate[OpGraph, P], T]) -> Callable[Concatenate[OpGraph, P], T]:
-    """Decorate a function to cache its last result with the graph, because many jobs share one graph."""
+    """Decorate a function of a graph to cache its last result with the graph, as many jobs share a graph."""
 
     @wraps(derive)
     def kept(graph: OpGraph, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -233,17 +233,17 @@ Index: TypeAlias = slice | Ints
 
 
 def as_index(ops: Sequence[int]) -> Index:
-    """Convert op numbers to an index into an array."""
+    """Turn numbers of ops into an index of an array."""
     return slice(ops.start, ops.stop) if isinstance(ops, range) else np.array(ops)
 
 
 @once_per_graph
 def meeting_indices(graph: OpGraph) -> list[list[Index]]:
-    """Return the op indices of each member of all meetings, as in `OpGraph.meetings`."""
+    """Return the op indices of the members of all rendezvous, as in `OpGraph.meetings`."""
     return [[as_index(ops) for ops in members] for members, _ in graph.meetings]
 
 
 @once_per_graph
 def wait_indices(graph: OpGraph) -> list[tuple[Index, Index]]:
-    """Return the indices of sources and of the ops that wait for them, as in `OpGraph.waits`."""
+    """Return indices of sources, and of the ops that wait for these, as in `OpGraph.waits`."""
     return [(as_index(sources), as_index(ops)) for sources, ops in graph.waits if ops]

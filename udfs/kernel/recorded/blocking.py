@@ -1,4 +1,4 @@
-"""Transfers that block their worker: candidates from the record, confirmed by replay (model, section 2)."""
+"""Transfers that block their worker: the log suggests them, and replays confirm them (model, section 2)."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -47,7 +47,7 @@ STEPS: Final = 16
 
 
 class BlockingFound(NamedTuple):
-    """Transfers found to block, and the discrepancy of the replay from the record without and with blocking.
+    """Transfers that were found to block, and by how much replays miss the log without and with blocking.
 
     nonblocking : median over compared steps of |T_actual - T| / T_actual; nan where nothing was compared.
     blocking    : the same with blocking transfers; nan where these were not tried, as none could be chosen.
@@ -77,7 +77,7 @@ class Sample(NamedTuple):
     is_probed: bool
 
     def laid_out(self, blocking: Blocking, steps: Sequence[int]) -> list[StepBlock] | None:
-        """Return the blocks of some steps, as by `lay_out`; None if the chosen types make a cycle."""
+        """Return the blocks of some steps, as by `lay_out`; None if blocking by these types makes a cycle."""
         try:
             return self.lay_out(blocking, steps)
         except TraceDefectError:
@@ -91,13 +91,13 @@ def sampled(steps: int) -> range:
 
 
 def discrepancy(replayed_s: Floats, actual_s: Floats) -> float:
-    """Return the median over steps of |T_actual - T| / T_actual, from times of shape (step,). [s]"""
+    """Return |T_actual - T| / T_actual, as median over steps, from times of shape (step,). [s]"""
     apart: Floats = np.abs(actual_s - replayed_s) / np.where(actual_s > 0.0, actual_s, np.nan)
     return median_of_all(apart)
 
 
 def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -> BlockingFound:
-    """Choose the transfer types that block.
+    """Choose the types of transfers that block.
 
     nonblocking : discrepancy of the same steps where none does.
     stated      : what the manifest says, which rules; None: nothing.
@@ -131,7 +131,7 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
 
 
 def _is_shown(sample: Sample, found: BlockingFound) -> bool:
-    """Return whether the record shows that transfers block: by step times, or by the starts of ops."""
+    """Return whether the log shows that transfers block, by step times or by when ops start."""
     gain = found.nonblocking - found.blocking
     if found.nonblocking >= NOTABLE:
         return gain >= LEAST_GAIN and found.blocking <= MOST_LEFT * found.nonblocking
@@ -142,7 +142,7 @@ def _is_shown(sample: Sample, found: BlockingFound) -> bool:
 
 
 def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> BlockingFound:
-    """Choose blocking types by all steps, else by the steps whose replay differs most from the record.
+    """Choose blocking types by all steps, or else by those steps whose replay misses the log most.
 
     actual_s : recorded step times, shape (step,). [s]
     """
@@ -165,7 +165,7 @@ def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, .
 def _tried(
     sample: Sample, types: tuple[int, ...], eager: tuple[int, ...], nonblocking: float
 ) -> BlockingFound | None:
-    """Replay with these transfer types blocking, and return the discrepancy; None if they make a cycle."""
+    """Replay with these types blocking, and return how far step times are off; None if they make a cycle."""
     sends = tuple(each for each in types if each in SENDS)
     for each in dict.fromkeys((tuple(each for each in eager if each in types), sends)):
         blocking = Blocking(types, each)
@@ -179,7 +179,7 @@ def _tried(
 
 
 def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
-    """Lay out the steps in which blocking may be found; return none if blocking is surely absent.
+    """Lay out the steps in which blocking may be found; no steps if transfers surely do not block.
 
     Their times and meetings are the same, whatever blocks.
     """
@@ -201,7 +201,7 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
 
 
 def _may_be_seen(sample: Sample) -> bool:
-    """Return whether a middle step shows waits; checking all steps would be far more expensive."""
+    """Return whether a middle step shows waits, because to look at all steps costs far more."""
     at = len(sample.steps) // 2
     plain = sample.lay_out(Blocking(), sample.steps[at : at + 1])
     types = types_that_may(plain)
@@ -214,7 +214,7 @@ def _may_be_seen(sample: Sample) -> bool:
 def _is_ruled_out(
     every: Sequence[StepBlock], replays: "_Replays", sample: Sample, nonblocking: float
 ) -> bool:
-    """Return whether blocking is ruled out, because no choice of types can bring the replay near the record.
+    """Return whether no choice of blocking types can bring the replay close enough to the log.
 
     Sends that are eager may: they take as long as recorded, which no bound holds for.
 
@@ -226,13 +226,13 @@ def _is_ruled_out(
 
 
 def _is_near_in_all(replays: "_Replays") -> bool:
-    """Return whether every step replays as recorded; waits may then show even if a middle step has none."""
+    """Return whether every step replays as recorded: waits may then show even if a middle step has none."""
     apart = np.abs(replays.actual_s - replays.replayed_s)
     return bool((apart <= LEAST_GAIN / 2 * replays.actual_s).all())
 
 
 def _may_gain(sample: Sample) -> bool:
-    """Return whether a middle step's replay gets notably longer if all its transfers block."""
+    """Return whether a middle step's replay gets much longer if all its transfers block."""
     at = len(sample.steps) // 2
     every = sample.laid_out(Blocking(ot.TRANSFERS), sample.steps[at : at + 1])
     if every is None:
@@ -266,7 +266,7 @@ def _replays(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) ->
 
 
 def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: Floats) -> float:
-    """Return a lower bound on the discrepancy if fewer types block; 0 if no bound is known.
+    """Return how close to the log a replay with fewer blocking types may be; 0 if no limit is known.
 
     Spares the replays of fewer types where these cannot gain enough; what is chosen is as if it were always
     0. Where all rows of a stage did the same in one order, and no turn has more than two ops, what follows an

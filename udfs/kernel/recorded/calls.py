@@ -1,4 +1,4 @@
-"""Transfers issued in one call, of which the record does not show when the earlier ones were done."""
+"""Transfers issued in one call, for which the log shows only when the last of them was done."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -17,7 +17,7 @@ CLEARLY: Final = 1.5
 
 
 class Unknown(NamedTuple):
-    """Masks of transfers whose own length is hidden by a call; bool, shape (step, dp).
+    """Masks of transfers whose own length is hidden by their call; bool, shape (step, dp).
 
     is_hidden : another member was ready later, or at the same time and is taken to have been slower, so that
                 the transfer took no longer than its duration says.
@@ -33,7 +33,7 @@ CallTimes: TypeAlias = tuple[OpGraph, Floats, Mapping[int, Unknown]]
 
 
 class _Call(NamedTuple):
-    """Members of one call: masks of those that were ready last, and of ties; bool, (member, step, dp)."""
+    """Members of one call; masks of those ready last, and of ties between these; bool, (member, step, dp)."""
 
     members: list[int]
     is_last: Mask
@@ -41,7 +41,7 @@ class _Call(NamedTuple):
 
 
 def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict[int, Unknown]:
-    """Find members of calls whose own transfer time is not recorded.
+    """Find members of calls whose own transfer time the log does not show.
 
     Of members that were ready together one has the length of the call: that whose data arrived clearly later
     than the others', as the receivers' ends say; else that whose link is clearly slower, as its transfers
@@ -75,7 +75,7 @@ def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict
 
 
 def _received_s(recv: int | None, duration_s: Floats, early: Mapping[int, Mask]) -> Floats | None:
-    """Return how long data took to arrive; nan where the receive waited for others of its call. [s]"""
+    """Return how long data took to arrive; nan if the receive waited for others in its call. [s]"""
     if recv is None or recv not in early:
         return None if recv is None else duration_s[recv]
     return np.where(early[recv], np.nan, duration_s[recv])
@@ -88,7 +88,7 @@ def _call(members: list[int], end_s: Floats, duration_s: Floats) -> _Call:
 
 
 def _usual_of_links(graph: OpGraph, duration_s: Floats, calls: Sequence[_Call]) -> dict[int, Floats]:
-    """Return the lower median per step of the known transfers of links in calls; nan without any. [s]"""
+    """Return the lower median per step of known transfers on links with calls; nan without any. [s]"""
     shown = {op: last & ~tied for call in calls for op, last, tied in zip(*call, strict=True)}
     found: dict[int, Floats] = {}
     for members, _ in graph.meetings if any(call.is_tied.any() for call in calls) else ():
@@ -103,7 +103,7 @@ def _usual_of_links(graph: OpGraph, duration_s: Floats, calls: Sequence[_Call]) 
 
 
 def _slowest(times_s: Sequence[Floats | None], otherwise: Ints) -> Ints:
-    """Return the number of the member that clearly takes longest; shape (step, dp).
+    """Return the number of the member that clearly takes longest of all; shape (step, dp).
 
     times_s   : of each member, shape (step, dp), nan or None where unknown. [s]
     otherwise : where none is clear, of the same shape.
@@ -116,7 +116,7 @@ def _slowest(times_s: Sequence[Floats | None], otherwise: Ints) -> Ints:
 
 @once_per_graph
 def _receives(graph: OpGraph) -> dict[int, int]:
-    """Return the receive of the transfer that each op belongs to; its end is the end of the transfer."""
+    """Return the receive of each op's transfer, whose end is the end of the transfer."""
     pairs = [
         pair for link in links(graph) for pair in zip(link.sends.tolist(), link.recvs.tolist(), strict=True)
     ]
@@ -143,7 +143,7 @@ def put_usual(blocks: Sequence[CallTimes]) -> None:
 
 
 def _usual(blocks: Sequence[CallTimes], op_type: int) -> float:
-    """Return the median of a type's known transfers, or else of the slower ones in calls, or 0. [s]"""
+    """Return the median of a type's known transfers, else of the slower ones in calls, else 0. [s]"""
     known, slower = [], []
     for graph, duration_s, unknown in blocks:
         for op in _with_peer(graph, op_type):

@@ -1,4 +1,4 @@
-"""Durations for the replay, derived from recorded times (model, section 3), and transfers without data."""
+"""Durations for the replay from recorded times (model, section 3), and which transfers moved no data."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -26,7 +26,7 @@ SENDS: Final = (ot.FORWARD_SEND, ot.BACKWARD_SEND)
 def put_transfers(
     graph: OpGraph, start_s: Floats, end_s: Floats, duration_s: Floats, clock: Ints | None = None
 ) -> tuple[int, int]:
-    """Replace durations of ops in a rendezvous by their transfer times, in place.
+    """In place, replace durations of ops that wait for each other by their transfer times.
 
     A send that ends before its recv begins was buffered, where both ran on one clock: its transfer stays
     negative, so that nothing waits for the recv in a replay either.
@@ -65,7 +65,7 @@ def clock_of_cells(graph: OpGraph, clock: Ints) -> list[Ints]:
 def on_one_clock(
     graph: OpGraph, clock: Ints, sends: Sequence[int] | Ints, recvs: Sequence[int] | Ints
 ) -> Mask:
-    """Return whether both ends of each transfer share a clock; bool, shape (transfer, step, dp_rank)."""
+    """Return whether both ends of each transfer have one clock; bool, shape (transfer, step, dp_rank)."""
     of_cell = np.array(clock_of_cells(graph, clock))
     sender, receiver = (
         np.searchsorted(graph.first_op, list(ops), side="right") - 1 for ops in (sends, recvs)
@@ -75,7 +75,7 @@ def on_one_clock(
 
 
 def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int:
-    """Count impossible launch delays: ops that start long before the ops they wait for have ended.
+    """Count impossible launch delays: ops that start long before their inputs have ended.
 
     Usually none, as the ops' single waits show at little cost.
 
@@ -91,7 +91,7 @@ def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int
 
 
 def no_op_transfers(counts: tuple[int, ...], start_s: Floats, duration_s: Floats) -> Mask:
-    """Return a mask of transfers that never moved data (model, section 2, kind a).
+    """Mask transfers that never moved data (model, section 2, kind a).
 
     A recv that starts after the last compute of its direction has started, or a send that ends before the
     first compute of its direction has ended.

@@ -1,4 +1,4 @@
-"""Detection of eager sends, which are done once their data are copied and do not wait for their recvs."""
+"""Find eager sends, which are done once their data are copied, so that they do not wait for their recvs."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ HALF: Final = 0.5
 
 
 class _Part(NamedTuple):
-    """Transfers of one direction between two workers, or between all replicas of two stages."""
+    """Transfers of one direction, between two workers or between all replicas of two stages."""
 
     block: StepBlock
     sends: list[int]
@@ -40,7 +40,7 @@ class _Part(NamedTuple):
 
     @property
     def cells(self) -> tuple[int, int]:
-        """Numbers of the sending and the receiving cell."""
+        """Numbers of the cells that send and that receive."""
         first = self.block.graph.first_op
         return bisect_right(first, self.sends[0]) - 1, bisect_right(first, self.recvs[0]) - 1
 
@@ -62,7 +62,7 @@ def are_eager(types: Sequence[int], blocks: Sequence[StepBlock], clock: Callable
 
 
 def _parts(op_type: int, blocks: Sequence[StepBlock]) -> list[_Part]:
-    """Return the transfers whose sends are of one type."""
+    """Return all transfers whose sends have one type."""
     return [
         _Part(block, *(list(ops) for ops in members))
         for block in blocks
@@ -72,7 +72,7 @@ def _parts(op_type: int, blocks: Sequence[StepBlock]) -> list[_Part]:
 
 
 def _are_early(parts: Sequence[_Part], clock: Callable[[StepBlock], Ints]) -> bool:
-    """Return whether enough sends end before their recv begins, even without the most affected step."""
+    """Return whether enough sends end before their recv begins, even without the step with most of these."""
     early = [_early(part, clock) for part in parts]
     if not any(each.any() for each in early):
         return False
@@ -109,7 +109,7 @@ def _wait(parts: Sequence[_Part]) -> bool:
 
 
 def _in_calls(part: _Part, cell: int, ops: Sequence[int], others: tuple[int, ...]) -> Mask:
-    """Return a mask of transfers that end together with a transfer of another type of their worker."""
+    """Mask transfers that end together with a transfer of another type on their worker."""
     end_s, by_type = part.end_s(ops), part.block.graph.ops_by_type[cell]
     found = np.zeros(end_s.shape, dtype=bool)
     for each in others:
@@ -119,7 +119,7 @@ def _in_calls(part: _Part, cell: int, ops: Sequence[int], others: tuple[int, ...
 
 
 def _end_long_before(forward: Sequence[_Part], backward: Sequence[_Part]) -> bool:
-    """Return whether sends end in the first half of a transfer; both ways are summed to cancel clocks.
+    """Return whether sends end in the first half of a transfer; sums of both ways cancel errors of clocks.
 
     Asked are the first transfer forward and the last one back, which are most often issued alone.
     """
@@ -138,14 +138,14 @@ def _end_long_before(forward: Sequence[_Part], backward: Sequence[_Part]) -> boo
 
 
 def _times(part: _Part, place: int) -> Floats:
-    """Return the times from a send's end, and from its start, to its recv's end; (2, step, dp). [s]"""
+    """Return the times until the recv's end, from the send's end and from its start; (2, step, dp). [s]"""
     (block, send, recv) = part.block, part.sends[place], part.recvs[place]
     start_s, end_s = block.start_s[send], block.start_s[recv] + block.duration_s[recv]
     return np.array([end_s - start_s - block.duration_s[send], end_s - start_s])
 
 
 def _is_in_call(part: _Part, place: int) -> Mask:
-    """Return a mask that is true where either end of a transfer was issued with others; (step, dp)."""
+    """Mask transfers of which either end was issued in a call with others; (step, dp)."""
     (sender, receiver), send, recv = part.cells, part.sends[place], part.recvs[place]
     is_in_call: Mask = (_in_calls(part, sender, [send], RECVS) | _in_calls(part, receiver, [recv], SENDS))[0]
     return is_in_call

@@ -1,4 +1,4 @@
-"""Recorded ends of ops and workers, computed once per block, and time differences between transfer ends."""
+"""Recorded ends of ops and workers, computed once per block, and how far the ends of transfers are apart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SAMPLED: Final = 9
 
 
 class Link(NamedTuple):
-    """Transfers of one direction between two stages, for one dp rank or for all as lanes.
+    """Transfers of one direction between two stages, for one dp rank, or for all of them as lanes.
 
     stage, following : the stage that sends forwards, and the one that receives.
     dp_rank          : ALL_DP_RANKS where dp ranks are lanes.
@@ -47,7 +47,7 @@ class Apart(NamedTuple):
 
 @once_per_graph
 def links(graph: OpGraph) -> list[Link]:
-    """Return each link of a graph once."""
+    """Return each link of a graph."""
     found: dict[tuple[bool, int, int, int], Link] = {}
     for members, _ in graph.meetings:
         op = members[0][0]
@@ -62,12 +62,12 @@ def links(graph: OpGraph) -> list[Link]:
 
 @once_per_graph
 def sampled(graph: OpGraph) -> list[Ints]:
-    """Return evenly spaced positions of sampled transfers, one array per link."""
+    """Return evenly spaced positions of the transfers that are sampled, by link."""
     return [np.array(evenly(len(link.sends), SAMPLED)) for link in links(graph)]
 
 
 def ends_apart(end_s: Floats, some: Sequence[Link], places: Sequence[Ints]) -> Apart:
-    """Return the end of the recv minus the end of the send for sampled transfers of each link. [s]
+    """Return the end of the recv minus that of the send, for the sampled transfers of each link. [s]
 
     end_s  : float64, shape (op, step, dp). [s]
     places : int, shape (transfer,); those to look at of each link.
@@ -105,7 +105,7 @@ class Ends:
 
     @cached_property
     def apart(self) -> Apart:
-        """Time difference between the two ends of sampled transfers of each link. [s]"""
+        """How far the two ends of the sampled transfers of each link are apart. [s]"""
         return ends_apart(self.end_s, links(self.graph), sampled(self.graph))
 
     @cached_property
@@ -113,7 +113,7 @@ class Ends:
         return {}
 
     def least_s(self, number: int) -> Floats:
-        """Return a link's shortest time from a send's start to the recv's end; shape (step, dp)."""
+        """Return the shortest time from a send's start to the recv's end on a link; shape (step, dp)."""
         if number not in self._least_s:
             link = links(self.graph)[number]
             self._least_s[number] = (self.end_s[link.recvs] - self.start_s[link.sends]).min(axis=0)
@@ -141,5 +141,5 @@ def recorded_ends(block: StepBlock) -> Ends:
 
 @once_per_graph
 def _first_of_types(graph: OpGraph) -> list[list[int]]:
-    """Return the first op of each type that occurs, per cell."""
+    """Return for each cell the first op of each type that the cell has."""
     return [[ops.start for ops in by_type if ops] for by_type in graph.ops_by_type]

@@ -1,4 +1,4 @@
-"""Detection of ranks of one stage whose records are swapped, because their transfers do not match."""
+"""Find ranks of a stage whose records are swapped, which shows in transfers that do not match."""
 
 from collections import Counter
 from itertools import combinations
@@ -66,7 +66,7 @@ def exchanged(block: StepBlock, ends: Ends) -> list[Exchanged]:
 
 
 def _scatter_s(apart_s: Floats) -> Floats:
-    """Return the interquartile range over a step's transfers, as median over steps; shape (dp_rank,). [s]
+    """Return the interquartile range over the transfers of a step, median over steps; shape (dp_rank,). [s]
 
     Within a step, because from step to step clocks drift and are set.
     """

@@ -1,4 +1,4 @@
-"""First pass over a job: durations of all steps, and every figure that requires recorded times."""
+"""First pass over a job: durations of all steps, and all figures for which recorded times are needed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ NONE_UNKNOWN: Final[Mapping[int, Unknown]] = MappingProxyType({})
 
 
 class JobRows(Protocol):
-    """Recorded rows of a job, laid out for some steps at a time."""
+    """Recorded rows of a job, which are laid out some steps at a time."""
 
     @property
     def ops(self) -> int:
@@ -53,7 +53,7 @@ class JobRows(Protocol):
 
     @property
     def worker_rank(self) -> Ints:
-        """Global rank of each worker, shape (stage, dp_rank); decides ties among equally slow workers."""
+        """Global rank of each worker, shape (stage, dp_rank), which decides between equally slow workers."""
 
     @property
     def worker_host(self) -> Ints:
@@ -64,7 +64,7 @@ class JobRows(Protocol):
 
 
 class Block(NamedTuple):
-    """Steps with one graph, with durations that are ready for replay.
+    """Steps that have one graph, and durations with which they can be replayed.
 
     steps      : int, shape (step,); positions among the job's steps.
     duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
@@ -82,7 +82,7 @@ class Block(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """Figures that are kept from a job's recorded times once its durations are known.
+    """Figures from recorded times that are kept once the durations of the job are known.
 
     actual_s    : float64, shape (step,); recorded step time, T_actual. [s]
     began_s     : float64, shape (step,); earliest recorded start, from the step's zero. [s]
@@ -124,7 +124,7 @@ def read(
     diagnosed: bool,
     replayed_s: Callable[[list[Block]], Floats] | None = None,
 ) -> Recorded:
-    """Compute the durations of all steps, and every figure that requires recorded times.
+    """Compute the durations of all steps, and all figures for which recorded times are needed.
 
     rows         : the job's rows, every step complete.
     ops_together : ops that are laid out at a time; a step is never divided.
@@ -162,7 +162,7 @@ _SHORTEST_S: Final = 1e-6
 
 
 def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats) -> None:
-    """Raise TraceDefectError if ops take no time, so that a slowdown is not defined.
+    """Raise TraceDefectError if ops take no time, because a slowdown then has no meaning.
 
     recorded_s, ideal_s : shape (step,); replayed step times, T and T_ideal. [s]
     """
@@ -173,7 +173,7 @@ def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats
 
 
 def spans(steps: int, ops: int, ops_together: int) -> list[tuple[int, int]]:
-    """Divide the steps into ranges [first, end) of about `ops_together` ops, to be laid out together."""
+    """Divide the steps into ranges [first, end) of about `ops_together` ops, which are laid out together."""
     together = -(-steps // max(1, round(ops / ops_together)))
     return [(first, min(first + together, steps)) for first in range(0, steps, together)]
 
@@ -193,7 +193,7 @@ class _Reading(NamedTuple):
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Ranges of the job's steps, each to be laid out at once."""
+        """Ranges of the job's steps, each of which is laid out at once."""
         return spans(self.rows.number_of_steps, self.rows.ops, self.ops_together)
 
     def of_all_steps(self, listener: Listener | None = None, clocks: Clocks | None = None) -> Recorded:
@@ -260,7 +260,7 @@ class _Reading(NamedTuple):
         return Block(steps, graph, duration_s, microbatch, diagnosed, unknown)
 
     def gaps(self, clocks: Clocks | None) -> Floats:
-        """Return the longest idle times before computes, as by `longest_gaps`, for all steps."""
+        """Return the longest idle times before computes in all steps, as `longest_gaps` does for some."""
         steps, layout = self.rows.number_of_steps, self.layout
         found = np.zeros((2, layout.pp_size, steps, layout.dp_size))
         for first, end in self.spans:
@@ -271,7 +271,7 @@ class _Reading(NamedTuple):
         return found
 
     def blocking(self, found: Recorded, stated: tuple[int, ...] | None, plain_s: Floats) -> BlockingFound:
-        """Find which transfer types block their worker.
+        """Find the types of transfers that block their worker.
 
         found   : what was read as if none did.
         plain_s : replayed times of the sampled steps, as if none did. [s]
@@ -336,7 +336,7 @@ class _Sums:
 
 
 def _of_sample(blocks: list[Block]) -> Floats:
-    """Return replayed times of steps on which blocking is tested, nan for others; shape (step,). [s]"""
+    """Return replayed times of the steps on which blocking is tested, nan for others; shape (step,). [s]"""
     steps = sum(len(block.steps) for block in blocks)
     replayed_s, at = np.full(steps, np.nan), sampled(steps)
     for block in blocks:

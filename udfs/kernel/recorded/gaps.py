@@ -1,4 +1,4 @@
-"""Idle time before computes that no replay shows, and that makes a step longer than its replay.
+"""Idle time before computes which a replay leaves out, so that the replay is shorter than the step.
 
 A replay starts each op when what it waits for has ended. A process that pauses between two ops, as a garbage
 collection does, is in no op and so in no replay: only the recorded starts show it.
@@ -19,7 +19,7 @@ LEAST_LONGER: Final = 0.02
 
 
 class Gap(NamedTuple):
-    """Worker and op type before which nothing runs in steps that take longer than their replay.
+    """A worker and an op type before which nothing runs, in steps that take longer than their replay.
 
     stage, dp_rank : worker that pauses most.
     op_type        : of the compute that then begins, the one that is most often so late.
@@ -37,7 +37,7 @@ class Gap(NamedTuple):
 
 
 def longest_gaps(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> Floats:
-    """Return each worker's longest time per step from when a compute could begin until it begins.
+    """Return for each worker and step the longest time for which a compute could begin but did not.
 
     Not of a stage's first forward-compute, whose wait is a launch delay that replays keep.
 
@@ -57,7 +57,7 @@ def longest_gaps(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout)
 
 
 def gap_of(read_gaps: Callable[[], Floats], actual_s: Floats, replayed_s: Floats) -> Gap | None:
-    """Find the worker whose pauses make steps longer than their replay; None if no pause explains it.
+    """Find the worker whose pauses make steps longer than their replay; None if pauses do not explain it.
 
     read_gaps            : gives them as `longest_gaps` does, of all steps; few units need them.
     actual_s, replayed_s : shape (step,); recorded and replayed step times. [s]

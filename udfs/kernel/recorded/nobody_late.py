@@ -1,4 +1,4 @@
-"""Time in which all workers of a stage wait in a reduce-scatter that no worker entered late.
+"""Time in which all workers of a stage wait in a reduce-scatter although none of them entered it late.
 
 A replay explains the time of a worker by its own ops. A worker that is slow within its reduce-scatter, in
 which all others then wait, looks like a slow network: the transfer begins when the last one starts it. Such
@@ -26,7 +26,7 @@ MOST_WAITING: Final = 0.4
 
 
 def waits(graph: OpGraph, start_s: Floats, end_s: Floats, stages: int) -> Floats:
-    """Return how long a whole stage scatters gradients after its last compute, or gathers parameters.
+    """Return how long a stage as a whole scatters gradients after its last compute, or gathers parameters.
 
     start_s, end_s : float64, shape (op, step, dp_rank). [s]
     returns        : float64, shape (2, stage, step): scattering, gathering. [s]
@@ -42,7 +42,7 @@ def waits(graph: OpGraph, start_s: Floats, end_s: Floats, stages: int) -> Floats
 
 
 class _Stream(NamedTuple):
-    """Rendezvous of data-parallel communication of one stage.
+    """Data-parallel collectives of one stage, in their order.
 
     row      : 0 where gradients are scattered, 1 where parameters are gathered.
     members  : index of the ops of each member of a rendezvous.
@@ -71,7 +71,7 @@ def _streams(graph: OpGraph) -> list[_Stream]:
 
 
 def nobody_late(waits_s: Floats, actual_s: Floats) -> Mask:
-    """Mark steps in which a whole stage scatters gradients far longer than usual; bool, shape (step,).
+    """Mark steps in which a stage as a whole scatters gradients for far longer than usual; bool, (step,).
 
     waits_s  : as `waits` returns them, of all steps. [s]
     actual_s : recorded step times, shape (step,). [s]

@@ -1,4 +1,4 @@
-"""Rows of one stage as dense arrays, in classes: rows with equal signatures share a program."""
+"""Rows of a stage as dense arrays, in classes of rows that have equal signatures and so one program."""
 
 from itertools import accumulate
 from typing import NamedTuple
@@ -36,7 +36,7 @@ class Places(NamedTuple):
 
     @property
     def has_chunk(self) -> list[int]:
-        """Numbers of the ops that belong to a model chunk."""
+        """Numbers of those ops that belong to a model chunk."""
         return [*range(self.computes.stop), *range(self.dp_stream.start, self.dp_stream.stop)]
 
 
@@ -59,7 +59,7 @@ class Parts(NamedTuple):
     is_beside: Mask
 
     def held_by(self, order: WorkerOrder) -> "Parts":
-        """Replace the worker order by one that contains blocking transfers."""
+        """Return the parts with a worker order that contains blocking transfers."""
         return Parts(*self[:-3], *order)
 
     def program(self, counts: tuple[int, ...], row: int) -> StageProgram:
@@ -84,7 +84,7 @@ class Parts(NamedTuple):
         )
 
     def signatures(self, rows: int) -> Ints:
-        """Concatenate all parts into one signature per row; shape (part, row)."""
+        """Join all parts to one signature per row; shape (part, row)."""
         return np.concatenate([np.broadcast_to(part, (len(part), rows)) for part in self])
 
 
@@ -96,7 +96,7 @@ class Passes(NamedTuple):
 
 
 def loaded_for(loads: Passes, forwards: Passes) -> Ints:
-    """Find the forward-compute that waits for each load, -1 if none; shape (load, row) or (load, 1).
+    """Find the forward-compute that waits for each load, -1 for none; shape (load, row) or (load, 1).
 
     That of its microbatch and chunk, or else the first of its microbatch.
     """
@@ -146,7 +146,7 @@ class Times(NamedTuple):
 
 
 class RowClass(NamedTuple):
-    """Rows of one stage that share a program, with ops ordered by (type, start).
+    """Rows of one stage with one program, and with ops ordered by (type, start).
 
     rows       : int, shape (row,); positions among the stage's rows, ascending.
     times      : shape (op, row).
@@ -163,7 +163,7 @@ class RowClass(NamedTuple):
 
 
 class LaidRows(NamedTuple):
-    """Rows of one stage with equal op counts, laid out for any choice of blocking transfers.
+    """Rows of one stage with equal op counts, for any choice of the transfers that block.
 
     rows, times, microbatch, compute_ns : as in RowClass, of all these rows.
     parts  : of their programs, as if nothing blocked.
@@ -181,7 +181,7 @@ class LaidRows(NamedTuple):
     turns: WorkerTurns
 
     def classes(self, blocking: tuple[int, ...] = ()) -> list[RowClass]:
-        """Split the rows into classes, one per program.
+        """Divide the rows into classes, each of which has one program.
 
         blocking : types of transfers that the worker waits for before it goes on.
         """

@@ -1,4 +1,4 @@
-"""Recorded rows of one stage as dense arrays, split into classes that share a program.
+"""Recorded rows of one stage as dense arrays, divided into classes that have one program each.
 
 A row is what one worker recorded in one step. Rows of one class have the same ops in the same order.
 """
@@ -51,7 +51,7 @@ class StageRows(NamedTuple):
         return StageRows._make([self.first_op - ops.start, *lists, self.zero_us])
 
     def some(self, stretches: Sequence[slice]) -> "StageRows":
-        """Copy some stretches of consecutive rows."""
+        """Copy some stretches of rows."""
         ops = [slice(self.first_op[each.start], self.first_op[each.stop]) for each in stretches]
         lists = (np.concatenate([values[each] for each in ops]) for values in self[1:-1])
         lengths, zero_us = (
@@ -62,7 +62,7 @@ class StageRows(NamedTuple):
 
 
 def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Return offsets of the ops of the kept rows, and the positions of these ops among all ops.
+    """Return where the ops of each kept row begin, and the positions of these ops among all ops.
 
     first_op : where the ops of each row begin, and the last one's end; also as returned.
     """
@@ -87,7 +87,7 @@ def lay_out_rows(stage_rows: StageRows) -> list[LaidRows]:
 
 
 def _with_equal_counts(stage_rows: StageRows, lengths: Ints) -> list[Ints]:
-    """Group rows with equal numbers of ops of each type; return row positions per group."""
+    """Group rows by how many ops of each type they have; return the positions of the rows of each group."""
     kind = np.repeat(np.arange(len(lengths)) * ot.COUNT, lengths) + stage_rows.op_type
     return alike(np.bincount(kind, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT))
 
@@ -146,7 +146,7 @@ class _DenseRows(NamedTuple):
         return out
 
     def _common(self, values: Int32s, ops: slice | list[int]) -> Int32s:
-        """Return the values of some ops in all rows, or only in the first row if all rows agree."""
+        """Return the values of some ops in all rows, or in the first row alone if all rows agree."""
         if (values == values[:1]).all():  # as chunks are without a virtual pipeline
             ops_here = np.arange(sum(self.counts))[ops].size
             return np.broadcast_to(values[:1], (ops_here, 1))
@@ -164,7 +164,7 @@ class _DenseRows(NamedTuple):
         return places[:, None] + self.recorded.first_op[:-1]
 
     def _by_start(self, start_s: Floats) -> "_DenseRows":
-        """Sort ops by (type, start), ties in recorded order, and fill in the starts."""
+        """Sort ops by (type, start), those with equal starts as recorded, and fill in the starts."""
         dense = self
         op_type = np.repeat(np.arange(ot.COUNT), self.counts)
         self.take(self.recorded.start_us, slice(None), start_s)
@@ -209,11 +209,11 @@ class _DenseRows(NamedTuple):
         return loaded_for(Passes(*(common(self.take(each, places.loads)) for each in of_loads)), forwards)
 
     def _start_order(self, start_s: Floats, ops: slice) -> Ints:
-        """Sort ops by start, ties in recorded order; shape (op, row), or (op, 1) if all rows agree."""
+        """Sort ops by start, equal starts as recorded; shape (op, row), or (op, 1) if all rows agree."""
         return common_order(self.positions(ops), start_s[ops])
 
     def _refuse_doubles(self, microbatch: Int32s, chunk: Int32s) -> None:
-        """Raise TraceDefectError if two computes of one direction share microbatch and chunk."""
+        """Raise TraceDefectError if two computes of a direction have the same microbatch and chunk."""
         end = 0
         for op_type in ot.COMPUTE:
             first, end = end, end + self.counts[op_type]

@@ -1,4 +1,4 @@
-"""Signs of blocking transfers in recorded times alone: overlaps, and ops that begin when a wait ends."""
+"""What recorded times alone show of blocking transfers: overlaps, and ops that begin when a wait ends."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -27,7 +27,7 @@ AT_ONCE: Final = 0.99
 
 
 def types_that_may(blocks: Sequence[StepBlock], eager: Sequence[int] = ()) -> tuple[int, ...]:
-    """Return the transfer types that may block, as far as overlaps in the record do not rule them out.
+    """Return the types of transfers that may block, because few transfers of the type overlap other work.
 
     eager : types of sends that do not wait for their receive.
     """
@@ -38,7 +38,7 @@ def types_that_may(blocks: Sequence[StepBlock], eager: Sequence[int] = ()) -> tu
 def _may_block(
     op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Floats], *, is_eager: bool
 ) -> bool:
-    """Return whether transfers of a type exist and hardly any overlaps other work of its worker.
+    """Return whether a type has transfers, of which hardly any overlaps other work of its worker.
 
     ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
     """
@@ -67,7 +67,7 @@ def _may_block(
 def _overlap(
     start_s: Floats, end_s: Floats, transfers: slice, others: Sequence[int], most_s: Floats | float
 ) -> Mask:
-    """Return a mask of transfers that overlap another op by more than most_s; (op, step, dp)."""
+    """Mask transfers that overlap another op for longer than most_s; (op, step, dp)."""
     starts_s, ends_s = start_s[transfers], end_s[transfers]
     found = np.zeros(starts_s.shape, dtype=bool)
     together = max(TOGETHER // max(found.size, 1), 1)
@@ -82,7 +82,7 @@ def _overlap(
 def begin_at_once(
     plain: Sequence[StepBlock], blocking: Sequence[StepBlock], least: int = LEAST_POSTPONED
 ) -> bool:
-    """Return whether the record shows the waits of blocking transfers, independent of the step time.
+    """Return whether ops begin when waits for blocking transfers end, whatever the step time shows.
 
     Asked are ops that could have begun earlier, by more than a clock's noise, had their worker not waited.
     If it waited, they begin as soon as it is done; if not, their starts hardly ever fall on that instant.
@@ -101,7 +101,7 @@ def begin_at_once(
 
 
 def _counts(free: StepBlock, waiting: StepBlock, steps: Mask) -> tuple[int, int]:
-    """Count the ops that waits postpone, and those of them that begin when the wait ends."""
+    """Count the ops that waits would postpone, and how many of these begin when the wait ends."""
     start_s = waiting.start_s[:, steps]
     end_s = start_s + waiting.duration_s[:, steps]
     number = at_once = 0

@@ -1,4 +1,4 @@
-"""Group recorded rows into blocks of steps that share one dependency graph.
+"""Group recorded rows into blocks of steps that have one dependency graph.
 
 If all steps and dp ranks of a job did the same in the same order, they form one block with the dp ranks as
 lanes. Steps that did something else form separate blocks; a step in which the dp ranks disagree with each
@@ -24,7 +24,7 @@ from udfs.kernel.recorded.rows import StageRows, lay_out_rows
 
 
 class StepBlock(NamedTuple):
-    """Steps with one graph; dp is dp_size if dp ranks share ops, 1 if each dp rank has its own ops.
+    """Steps with one graph; the axis dp has length dp_size if dp ranks share ops, and 1 otherwise.
 
     steps      : int, shape (step,); positions among the job's replayed steps.
     start_s    : float64, shape (op, step, dp); from the step's zero. [s]
@@ -65,7 +65,7 @@ MOST_CACHED_OPS: Final = 4096
 
 
 class Laid(NamedTuple):
-    """Rows of all stages, laid out for any choice of blocking transfers.
+    """Rows of all stages, for any choice of the transfers that block.
 
     stages : per stage.
     """
@@ -79,7 +79,7 @@ class Laid(NamedTuple):
         return [[each for laid in found for each in laid.classes(types)] for found in self.stages]
 
     def blocks(self, layout: Layout, known: Graphs, classes: list[list[RowClass]]) -> list[StepBlock]:
-        """Group steps into blocks with one graph; classes : from `classes` for the layout's blocking."""
+        """Group steps into blocks with one graph each; classes : from `classes` for the layout's blocking."""
         if any(len(found) > 1 for found in classes):
             number = _class_numbers(classes, self.steps, layout.dp_size)
             groups = sorted(alike(number.reshape(self.steps, -1)), key=itemgetter(0))
@@ -135,7 +135,7 @@ def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:
 
 
 def _located(rows: StageRows, stage: int, layout: Layout) -> list[LaidRows]:
-    """Lay out the rows of a stage; errors name the stage, step and dp rank of the defect."""
+    """Lay out the rows of a stage; an error names the stage, step and dp rank of the defect."""
     try:
         return lay_out_rows(rows)
     except TraceDefectError as found:
@@ -145,7 +145,7 @@ def _located(rows: StageRows, stage: int, layout: Layout) -> list[LaidRows]:
 
 
 def _class_numbers(classes: list[list[RowClass]], steps: int, dp_size: int) -> Ints:
-    """Return the index of each row's class within its stage; shape (step, stage, dp_rank)."""
+    """Return the number of each row's class on its stage; shape (step, stage, dp_rank)."""
     number = np.empty((steps, len(classes), dp_size), dtype=np.int64)
     for stage, found in enumerate(classes):
         for position, row_class in enumerate(found):
@@ -160,7 +160,7 @@ def _of_step(classes: list[list[RowClass]], number: Ints) -> list[list[RowClass]
 
 
 def _block(owners: list[list[RowClass]], members: Ints, layout: Layout, known: Graphs) -> StepBlock:
-    """Build a block from steps with equal programs; dp ranks become lanes if they agree.
+    """Build a block of steps with equal programs; dp ranks become lanes if their programs agree.
 
     owners : class of each dp rank of each stage.
     """

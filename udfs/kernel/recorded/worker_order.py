@@ -1,4 +1,4 @@
-"""Order in which a worker computes and waits for blocking transfers (model, section 2)."""
+"""The order in which a worker computes and waits for blocking transfers (model, section 2)."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -35,11 +35,11 @@ class WorkerOrder(NamedTuple):
     is_beside: Mask
 
     def turns(self, row: int) -> Turns:
-        """Return the ops of one row, grouped by turn; ascending within a turn."""
+        """Return the ops of one row by turn, ascending within a turn; ops of one turn have no order."""
         return _together(self.ops, self.is_beside, row)
 
     def calls(self, row: int) -> Turns:
-        """Return the groups of at least two ops of one row that were issued in one call."""
+        """Return the groups of two or more ops of a row that were issued in one call."""
         return tuple(call for call in _together(self.ops, self.is_joined, row) if len(call) > 1)
 
 
@@ -55,7 +55,7 @@ def _together(ops: Ints, is_same: Mask, row: int) -> Turns:
 
 
 class WorkerTurns:
-    """Order of computes and transfers of workers, for any choice of blocking transfer types.
+    """The order of computes and transfers of workers, for any choice of transfer types that block.
 
     Transfers that moved nothing in any row delayed no op, and are left out.
 
@@ -78,7 +78,7 @@ class WorkerTurns:
         self._orders: dict[bytes, WorkerOrder] = {}
 
     def order(self, types: tuple[int, ...]) -> WorkerOrder:
-        """Return the order of computes and of transfers of these types; empty without such transfers."""
+        """Return the order of computes and of transfers of the given types; empty without such transfers."""
         chosen = self._with_calls(self._ops(types)) if types else np.arange(0)
         if not chosen.size:
             nothing = np.empty((0, 1), dtype=np.int64)
@@ -108,7 +108,7 @@ class WorkerTurns:
         return _by_turn(ordered, is_joined, is_beside)
 
     def _joined(self, ordered: Ints, starts_s: Floats, ends_s: Floats) -> tuple[Mask, Mask]:
-        """Return masks of transfers that follow a transfer, and that share its call; shape (op, row)."""
+        """Return masks of transfers that follow a transfer, and of those in one call with it; (op, row)."""
         is_transfer = ordered >= self.first[ot.TRANSFERS[0]]
         are_transfers = is_transfer[1:] & is_transfer[:-1]
         is_joined = np.zeros(starts_s.shape, dtype=bool)
@@ -118,7 +118,7 @@ class WorkerTurns:
         return are_transfers, is_joined
 
     def _with_calls(self, chosen: Ints) -> Ints:
-        """Add all transfers that share a call with a chosen one, because a worker waits for whole calls."""
+        """Add all transfers in one call with a chosen one, because a worker waits for calls as a whole."""
         ordered, *times_s = self._by_start
         if len(chosen) == len(ordered):
             return chosen
@@ -135,7 +135,7 @@ class WorkerTurns:
         return np.flatnonzero(is_chosen | (rows >= SAME_ROWS * is_joined.shape[1]))
 
     def _ops(self, types: tuple[int, ...]) -> Ints:
-        """Return the computes and transfers of these types, except transfers that never moved data."""
+        """Return the computes, and the transfers of these types except those that never moved data."""
         ops = np.concatenate([np.arange(*self.first[each : each + 2]) for each in (*ot.COMPUTE, *types)])
         moved: Ints = ops[~self.no_ops[ops].all(axis=1)]
         return moved
@@ -156,7 +156,7 @@ class WorkerTurns:
 
 
 def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
-    """Sort ops within each turn into one order for all rows, independent of which started first.
+    """Sort ops within each turn in one way for all rows, whichever of them started first.
 
     ops, is_joined, is_beside : by start, shape (op, row), or (op, 1) where all rows agree.
     """

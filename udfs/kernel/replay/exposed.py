@@ -1,4 +1,4 @@
-"""Exposed communication (delays a step) and hidden communication (overlapped by computes).
+"""Communication that delays a step (exposed), and communication during computes (hidden).
 
 Each scenario is a set X of communication ops: those of one type, of one stage, or all. Every step is replayed
 without X, all else as recorded, in one pass over the graph for all scenarios (udfs/README.md, "Exposed
@@ -31,12 +31,12 @@ Kind: TypeAlias = tuple[int, int]
 
 
 def has(scenario: Kind, kind: Kind) -> bool:
-    """Return whether a scenario contains ops of a kind."""
+    """Return whether a scenario has ops of a kind."""
     return scenario[0] in (ALL, kind[0]) and scenario[1] in (ALL, kind[1])
 
 
 def scenarios_of(graph: OpGraph) -> list[Kind]:
-    """Return a graph's communication scenarios: all, each type group, each stage; empty without any."""
+    """Return a graph's communication scenarios: all of it, each type group, each stage; empty without any."""
     kinds = {
         (TYPE_GROUP[op_type], stage)
         for op_type, stage in zip(graph.op_types, graph.stages, strict=True)
@@ -48,7 +48,7 @@ def scenarios_of(graph: OpGraph) -> list[Kind]:
 
 
 class _Sums(NamedTuple):
-    """Plan of which ops to sum, and of which sums to take the maximum, per scenario.
+    """Which ops are summed in each scenario, and over which of the sums the maximum is taken.
 
     runs    : ops of one type on one worker.
     parts   : runs of each sum.
@@ -63,7 +63,7 @@ class _Sums(NamedTuple):
 
 
 def spent(graph: OpGraph, duration_s: Floats, shortest_s: Floats) -> tuple[Floats, Floats]:
-    """Return the most time that one worker spends in each scenario's ops, and in those run in turn. [s]
+    """Return how long the busiest worker is in each scenario's ops, and in those run one by one. [s]
 
     duration_s : float64, shape (op, step, dp_rank), as recorded; transfers in a rendezvous. [s]
     shortest_s : float64, shape (op,); the least of them. [s]
@@ -80,7 +80,7 @@ def spent(graph: OpGraph, duration_s: Floats, shortest_s: Floats) -> tuple[Float
 
 
 def _reduced(reduce: np.ufunc, values: Floats, groups: Sequence[Sequence[int]]) -> Floats:
-    """Reduce the values of each group's members along the first axis."""
+    """Reduce the values of each group over its members, which are on the first axis."""
     firsts = list(accumulate(map(len, groups), initial=0))[:-1]
     return reduce.reduceat(values[[each for group in groups for each in group]], firsts, axis=0)
 
@@ -127,7 +127,7 @@ class ExposedTimes(NamedTuple):
 
 
 class Exposed(NamedTuple):
-    """Cost of the communication in one scenario; means over steps. [s]
+    """What the communication of one scenario costs; means over steps. [s]
 
     scenario  : type group and stage, ALL where it has any.
     exposed_s : by how much it lengthens the step.
@@ -144,7 +144,7 @@ class Exposed(NamedTuple):
 def replay_exposed(
     graph: OpGraph, duration_s: Floats, shortest_s: Floats, is_last: list[bool]
 ) -> ExposedTimes | None:
-    """Replay without the communication of each type, without that of each stage, and without any.
+    """Replay without the communication of each type, then of each stage, and then without any.
 
     duration_s : float64, shape (op, step, dp_rank), as recorded; transfers in a rendezvous. [s]
     shortest_s : float64, shape (op,); the least of them. [s]
@@ -160,7 +160,7 @@ def replay_exposed(
 
 
 def exposed_means(blocks: Sequence[tuple[Ints, ExposedTimes]], recorded_s: Floats) -> tuple[Exposed, ...]:
-    """Return the mean cost of communication: first of all communication, then by stage and type group.
+    """Return what communication costs on average: all of it first, then by stage and by type group.
 
     blocks     : positions of steps among the job's, and their times; none of steps without communication.
     recorded_s : float64, shape (step,), of the whole job, T. [s]
@@ -179,7 +179,7 @@ def exposed_means(blocks: Sequence[tuple[Ints, ExposedTimes]], recorded_s: Float
 
 @dataclass(frozen=True)
 class _Plan:
-    """Plan of replay rows, ordered by their first removed op; scenarios with the same ops share a row.
+    """Rows of the replay, by the first op that each removes; scenarios with the same ops share a row.
 
     scenarios : as in ExposedTimes.
     rows      : row of each scenario.
@@ -224,7 +224,7 @@ def _plan(graph: OpGraph) -> _Plan:
 def _replay_without(
     graph: OpGraph, plan: _Plan, duration_s: Floats, takes_less: list[bool], is_last: list[bool]
 ) -> Floats:
-    """Return each lane's latest end with each row's ops removed, shape (row, step, dp_rank). [s]
+    """Return each lane's latest end without the ops that a row removes, shape (row, step, dp_rank). [s]
 
     takes_less : ops that take less than no time in some lane.
     """

@@ -1,4 +1,4 @@
-"""Ideal durations: one value per op type for the whole recording (model, sections 5 and 7)."""
+"""Ideal durations: one value per op type for all that is recorded (model, sections 5 and 7)."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from udfs.kernel.selection import median_of_all
 
 
 class Ideal(NamedTuple):
-    """Options of how ideal durations are chosen.
+    """Options for how ideal durations are computed.
 
     within_stage : one value per stage and op type; otherwise one per op type for the whole job.
     has_means    : mean of compute, optimizer and gc and median of communication; otherwise medians of all.
@@ -37,7 +37,7 @@ IDEALS: Final[Mapping[str, Ideal]] = MappingProxyType(
 
 
 def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = IDEALS[PAPER_IDEAL]) -> Floats:
-    """Compute each op type's ideal duration, a mean or median over steps, chunks, dp ranks, microbatches. [s]
+    """Compute each op type's ideal: a mean or median over steps, chunks, dp ranks and microbatches. [s]
 
     blocks  : graph and replayed durations, float64, shape (op, step, dp_rank), of steps alike. [s]
     returns : float64, shape (stage, op type); nan where a type was never recorded. [s]

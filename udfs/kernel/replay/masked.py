@@ -1,4 +1,4 @@
-"""Replays in which chosen ops keep recorded durations, or get ideal or scaled ones; several per pass.
+"""Replays in which chosen ops take recorded, ideal or scaled durations; several replays in one pass.
 
 The scenarios of section 5 have a faster way (`stacked`), which is proved against this one.
 """
@@ -44,7 +44,7 @@ def replay_masks(
     recorded: Mask,
     is_last: Sequence[bool] | None = None,
 ) -> Floats:
-    """Return the step times of scenarios in which only masked ops are recorded and all others ideal.
+    """Return the step times of scenarios in which masked ops are as recorded and all others are ideal.
 
     duration_s  : float64, shape (op, step, dp). [s]
     ideal_of_op : float64, shape (op,). [s]
@@ -67,7 +67,7 @@ def replay_masks(
 def replay_one_by_one(
     graph: OpGraph, layout: Layout, duration_s: Floats, ideal_of_op: Floats
 ) -> ScenarioTimes:
-    """Replay the scenarios of section 5 of the model with separate lanes for each; slower than `stacked`.
+    """Replay the scenarios of the model's section 5 with lanes for each of them; slower than `stacked`.
 
     duration_s  : float64, shape (op, step, dp). [s]
     ideal_of_op : float64, shape (op,). [s]
@@ -119,7 +119,7 @@ def replay_changes(
     factor: float | None = None,
     ideal: Ideal = IDEALS[PAPER_IDEAL],
 ) -> CustomTimes:
-    """Replay a job as recorded, ideal, and in custom scenarios with some ops changed.
+    """Replay a job as recorded, as ideal, and with the ops changed that each custom scenario chooses.
 
     masks  : for each block, taken when it is replayed, and each scenario, which ops are changed; bool,
              broadcastable to (op, step, dp).
@@ -151,7 +151,7 @@ BlockTimes = tuple[OpGraph, Floats, Floats]
 
 
 class TypeTimes(NamedTuple):
-    """Step and compute times by GPU type; float64. [s]
+    """Step times and compute times by GPU type; float64. [s]
 
     types     : int, shape (type,), ascending; the first is -1 if some workers' type is unknown.
     compute_s : shape (type, direction); mean compute, nan without any.
@@ -164,7 +164,7 @@ class TypeTimes(NamedTuple):
 
 
 def type_times(blocks: Iterable[BlockTimes], dp_size: int, worker_type: Ints) -> TypeTimes:
-    """Replay a job once per GPU type, with only that type's ops as recorded.
+    """Replay a job once per GPU type, with the ops on this type as recorded and all others ideal.
 
     worker_type : int, shape (stage, dp_rank), -1 where unknown.
     """

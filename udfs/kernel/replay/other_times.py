@@ -1,4 +1,4 @@
-"""Replay one run with another run's durations, to find which ops make the difference.
+"""Replay one run with the durations of another run, to find which ops make the difference.
 
 Ops are the same if they have the same key: op type, model chunk, stage and dp rank, or fewer of these where
 the layouts differ. Among the ops of a key the longest takes as long as the longest there, and so on by rank:
@@ -31,7 +31,7 @@ class Match(Enum):
 
 
 class Times(NamedTuple):
-    """Sorted durations of all ops, grouped by the key of the ops.
+    """Durations of all ops, sorted and grouped by the key of the op.
 
     keys       : ascending.
     first      : where the durations of each key begin, and behind them the number of all.
@@ -44,7 +44,7 @@ class Times(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Change of step time as groups of ops take the other run's durations; means over steps. [s]
+    """How the step time changes as groups of ops take the durations of the other run; means over steps. [s]
 
     recorded_s : T as recorded.
     all_s      : T with the other times of all ops.
@@ -57,7 +57,7 @@ class Parts(NamedTuple):
 
 
 def times_by_key(blocks: Sequence[Block], dp_size: int, match: Match) -> Times:
-    """Collect the durations of all ops by key.
+    """Collect the durations of all ops by the key of the op.
 
     dp_size : of the run.
     """
@@ -67,7 +67,7 @@ def times_by_key(blocks: Sequence[Block], dp_size: int, match: Match) -> Times:
 
 
 def with_other_times(blocks: Sequence[Block], dp_size: int, match: Match, other: Times) -> list[Floats]:
-    """Return each block's durations as in the other run, matched by rank; shape (op, step, dp). [s]
+    """Return durations as in the other run, by place among sorted durations of a key; (op, step, dp). [s]
 
     Ops whose key the other run lacks keep their own.
     """
@@ -104,7 +104,7 @@ def _in_order(blocks: Sequence[Block], dp_size: int, match: Match) -> tuple[Ints
 
 
 def _keys(graph: OpGraph, dp_size: int, match: Match) -> Ints:
-    """Return the key of each op, shape (op, dp), or (op, 1) if dp ranks share it or have own ops."""
+    """Return each op's key, shape (op, dp), or (op, 1) if dp ranks share keys or have ops of their own."""
     keys: Ints = np.array(graph.op_types, dtype=np.int64)[:, None]
     if match is Match.OP_TYPES:
         return keys
@@ -118,7 +118,7 @@ def _keys(graph: OpGraph, dp_size: int, match: Match) -> Ints:
 def parts_of(
     blocks: Sequence[Block], other_s: Sequence[Floats], groups: Sequence[Ints], number: int
 ) -> Parts:
-    """Attribute a change in step time to groups of ops.
+    """Divide a change of the step time among groups of ops.
 
     They take their other times one after the other, once from the first to the last and once from the last to
     the first: a part is the mean of both, because what one group hides comes to light with another.
@@ -137,7 +137,7 @@ def parts_of(
 
 
 def _step_times(block: Block, other_s: Floats, group: Ints, number: int) -> Floats:
-    """Return step times as more groups take the other run's durations; shape (2 * number, step). [s]
+    """Return step times as more and more groups take the other run's durations; (2 * number, step). [s]
 
     Row i to `number`: the groups below i; row `number` + i: those from i on.
     """
@@ -157,7 +157,7 @@ def _step_times(block: Block, other_s: Floats, group: Ints, number: int) -> Floa
 def change_by_group(
     blocks: Sequence[Block], other_s: Sequence[Floats], groups: Sequence[Ints], number: int
 ) -> Floats:
-    """Return the total absolute change of durations in each group; shape (group,). [s]"""
+    """Return by how much durations change in each group, as a sum of absolute values; shape (group,). [s]"""
     change_s = np.zeros(number)
     for block, taken_s, group in zip(blocks, other_s, groups, strict=True):
         of_op = np.broadcast_to(group, taken_s.shape).ravel()

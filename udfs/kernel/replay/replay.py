@@ -1,4 +1,4 @@
-"""Replay: the time at which each op would have run with given durations (model, section 4).
+"""Replay: when each op would have run if ops had the given durations (model, section 4).
 
 The recurrence is written twice. `Rows` here is the fast one, with scenarios as rows; `timeline` has the one
 that is read. Tests compare them bit for bit.
@@ -23,7 +23,7 @@ NOTHING_LATE: Final[Mapping[int, Floats]] = {}
 
 
 class Durations(NamedTuple):
-    """Durations of ops in each scenario row; float64. [s]
+    """Durations of ops in each row, which stands for a scenario; float64. [s]
 
     usual  : per op, broadcastable to (row, lane); in all rows but those where it takes something else.
     others : per op, shape (lane,) or (); what it takes in its other rows.
@@ -36,7 +36,7 @@ class Durations(NamedTuple):
 
 
 class Rows:
-    """Scenario rows being replayed through the graph; lane = (step, dp_rank).
+    """Rows, one per scenario, on their way through the graph; lane = (step, dp_rank).
 
     Only ends that are still waited for are kept. Row 0 has lanes from the first op on; further rows get
     theirs where they begin to differ: until then they are as row 0, or as `alike`.
@@ -72,7 +72,7 @@ class Rows:
     def run(
         self, is_last: Sequence[bool] | None = None, delays_s: Mapping[int, Floats] = NOTHING_LATE
     ) -> Floats:
-        """Replay all rows; return the latest end of each lane, shape (row, step, dp). [s]
+        """Replay all rows, and return the latest end of each lane, shape (row, step, dp). [s]
 
         is_last  : ops that may end a step, from `last_ops`; all of them if left out.
         delays_s : how much later some ops start; broadcastable to (row, lane). [s]
@@ -114,7 +114,7 @@ class Rows:
         return self.latest_s.reshape(len(self.latest_s), -1, self.dp_ranks)
 
     def grow(self, active: int) -> None:
-        """Give lanes of their own to further rows, up to `active` rows."""
+        """Give further rows lanes of their own, until `active` rows have them."""
         for slot, op in enumerate(self.op_in_slot):
             if op != NO_OP:
                 ends_s = self.ends_s[slot]
@@ -125,7 +125,7 @@ class Rows:
         self.views, self.active_s = list(self.ends_s[:, :active]), self.latest_s[:active]
 
     def meet(self, start: int) -> int:
-        """Let the dp ranks of a row wait for each other; return the slot of their common start."""
+        """Let the dp ranks of a row wait for each other, and return the slot of their common start."""
         by_dp = self.views[start].reshape(-1, self.dp_ranks)
         self.views[self.met].reshape(by_dp.shape)[...] = latest_of_dp_ranks(by_dp)
         return self.met
@@ -133,7 +133,7 @@ class Rows:
     def _latest_call(
         self, ops: Sequence[int], slot_of: Mapping[int, int], delays_s: Mapping[int, Floats]
     ) -> int:
-        """Return the slot of the latest start of a rendezvous in which some ops have extra delays."""
+        """Return the slot of the latest start of a rendezvous, of which some ops have extra delays."""
         latest_s = self.views[self.latest]
         for place, op in enumerate(ops):
             start_s = self.views[self.at_once]
@@ -144,7 +144,7 @@ class Rows:
         return self.latest
 
     def _end_step(self, op: int, end_s: Floats) -> None:
-        """Extend the step to the end of an op, if that is later."""
+        """Make the step last to the end of an op, if that is later than its end so far."""
         np.maximum(self.active_s, end_s, out=self.active_s)
         if self.alike is not None:
             waiting_s = self.latest_s[self.filled :]
@@ -174,7 +174,7 @@ def replay(
 
 
 def step_times(graph: OpGraph, duration_s: Floats) -> Floats:
-    """Return the step times of one scenario; float64, shape (step,). [s]
+    """Return the step times of a scenario; float64, shape (step,). [s]
 
     duration_s : float64, shape (op, step, dp_rank); transfers in a rendezvous. [s]
     """
@@ -185,7 +185,7 @@ def step_times(graph: OpGraph, duration_s: Floats) -> Floats:
 
 
 def latest_of_dp_ranks(values_s: Floats) -> Floats:
-    """Return the maximum over dp ranks, the last axis, which is kept with length 1. [s]"""
+    """Return the maximum over dp ranks, which are the last axis; that axis stays with length 1. [s]"""
     *others, dp_ranks = values_s.shape
     if dp_ranks <= VERY_FEW_DP_RANKS:
         return reduce(np.maximum, (values_s[..., rank : rank + 1] for rank in range(dp_ranks)))
@@ -209,7 +209,7 @@ def ideal_ends(graph: OpGraph, ideal_of_op: Floats) -> list[float]:
 
 
 def last_ops(graph: OpGraph, shortest_s: Floats) -> list[bool]:
-    """Mark ops that may end a step: ops that no op of surely non-negative duration follows.
+    """Mark ops that may be the last of a step: those for which no op of a duration from 0 on waits.
 
     shortest_s : float64, shape (op,); the least that each op may take. [s]
     """
@@ -218,7 +218,7 @@ def last_ops(graph: OpGraph, shortest_s: Floats) -> list[bool]:
 
 @once_per_graph
 def _last_ops(graph: OpGraph, negative: frozenset[int]) -> list[bool]:
-    """Mark ops that may end a step. negative : ops whose duration may be negative."""
+    """Mark ops that may be the last of a step. negative : ops whose duration may be below 0."""
     is_last = [True] * graph.size
     for op, sources in enumerate(graph.waits_for):
         if op not in negative:

@@ -1,4 +1,4 @@
-"""Plan of the stacked replay, with scenarios in order of the first node that differs from the ideal.
+"""Plan of the stacked replay: scenarios in the order of the first node at which they are not ideal.
 
 A scenario whose recorded ops have not appeared yet equals the ideal timeline, one number per op. Ordered by
 where they first differ, the scenarios that need lanes are a prefix at every point of the graph.
@@ -34,7 +34,7 @@ MOST_GROWTHS: Final = 16
 
 
 class Replicas(NamedTuple):
-    """Rows of recorded replicas [first, first + number), followed by their ideal partners.
+    """Rows of the recorded replicas [first, first + number), after which come their ideal partners.
 
     Recorded row 0 is a whole dp rank; with a pipeline, row 1 + p is one worker of stage p.
     """
@@ -55,7 +55,7 @@ class Replicas(NamedTuple):
 
 @dataclass(frozen=True)
 class ScenarioRows:
-    """Plan of the stacked replay's rows, one per scenario.
+    """Rows of the stacked replay, of which each is a scenario.
 
     count           : number of rows.
     active          : for each node of the graph, how many rows have separate lanes from there on.
@@ -76,7 +76,7 @@ class ScenarioRows:
 
     @cached_property
     def recorded(self) -> dict[tuple[int, int], tuple[int, ...]]:
-        """Rows in which ops of each (op type, stage) are as recorded, without replica rows."""
+        """Rows in which the ops of each (op type, stage) are as recorded; rows of replicas excluded."""
         return {kind: self._recorded_rows(*kind) for kind in self.kinds}
 
     def _recorded_rows(self, op_type: int, stage: int) -> tuple[int, ...]:
@@ -86,14 +86,14 @@ class ScenarioRows:
         return tuple(sorted(found))
 
     def recorded_replicas(self, stage: int) -> tuple[int, ...]:
-        """Return the replica rows in which ops of this stage are as recorded."""
+        """Return the rows of replicas in which the ops of this stage are as recorded."""
         first, number = self.replicas
         return (first, first + 1 + stage)[: min(number, 2)]
 
 
 @once_per_graph
 def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
-    """Order the scenarios of section 5 of the model by where they first differ from the ideal.
+    """Order the scenarios of the model's section 5 by the node at which they first differ from the ideal.
 
     graph : with dp ranks as lanes.
     """
@@ -135,7 +135,7 @@ def rows_with_lanes(firsts: Sequence[int], nodes: int) -> tuple[int, ...]:
 
 
 def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the first node that contains each type group, and the first of each stage."""
+    """Return the first node that has each type group, and the first node of each stage."""
     first_of_type: dict[int, int] = {}
     first_of_stage: dict[int, int] = {}
     op_types, stages = graph.op_types, graph.stages
@@ -147,6 +147,6 @@ def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def _first_meeting(graph: OpGraph) -> int:
-    """Return the first node at which dp ranks meet after a wait for other ops."""
+    """Return the first node at which dp ranks meet after they waited for other ops."""
     positions = (at for at, (_, across_dp, sources, *_) in enumerate(graph.nodes) if across_dp and sources)
     return next(positions, len(graph.nodes))

@@ -1,4 +1,4 @@
-"""Replay of all scenarios of the model's section 5 in one pass over the graph, with contiguous lanes.
+"""Replay all scenarios of the model's section 5 in one pass over the graph, with lanes side by side.
 
 Equal bit for bit to one-at-a-time replays, as tests show, at a fraction of the cost.
 """
@@ -37,7 +37,7 @@ class ScenarioTimes(NamedTuple):
 def replay_scenarios(
     graph: OpGraph, layout: Layout, duration_s: Floats, ideal_of_op: Floats, is_last: list[bool]
 ) -> ScenarioTimes:
-    """Replay a job as recorded, as ideal, and with each type, stage, dp rank or worker alone recorded.
+    """Replay a job as recorded, as ideal, and with one type, stage, dp rank or worker alone as recorded.
 
     duration_s  : float64, shape (op, step, dp_rank), as recorded; transfers in a rendezvous. [s]
     ideal_of_op : float64, shape (op,). [s]
@@ -49,7 +49,7 @@ def replay_scenarios(
 
 
 class _Stack(Rows):
-    """State of a stacked replay; rows that have no lanes yet are ideal."""
+    """State of a stacked replay, in which rows without lanes of their own are still ideal."""
 
     def __init__(self, graph: OpGraph, plan: ScenarioRows, duration_s: Floats, ideal_of_op: Floats) -> None:
         self.plan = plan
@@ -66,7 +66,7 @@ class _Stack(Rows):
         super().__init__(graph, (plan.count, *duration_s.shape[1:]), durations, plan.active, self.ideal_ends)
 
     def grow(self, active: int) -> None:
-        """Give further rows lanes of their own, starting from the ideal ends.
+        """Give further rows lanes of their own, which begin at the ideal ends.
 
         A recorded replica has so far run like its lane where everything, or its stage, is recorded.
         """
@@ -89,7 +89,7 @@ class _Stack(Rows):
             rows[first + 1 + stage] = rows[self.plan.stage_row[stage]]
 
     def meet(self, start: int) -> int:
-        """Let dp ranks of a row wait for each other, and recorded replicas for their ideal partners."""
+        """Let the dp ranks of a row wait for each other, and recorded replicas for their ideal partners."""
         met = super().meet(start)
         replicas = self.plan.replicas
         if replicas.number and self.filled > replicas.first:

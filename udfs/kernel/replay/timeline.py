@@ -1,4 +1,4 @@
-"""Timelines of one step: start and end of each op, and the critical path."""
+"""Timelines of one step: when each op starts and ends, and the critical path."""
 
 from bisect import bisect_right
 from typing import NamedTuple, TypeAlias
@@ -14,7 +14,7 @@ Place: TypeAlias = tuple[int, int]
 
 
 class Timeline(NamedTuple):
-    """Op times of one step with one set of durations; lanes are dp ranks, or one if each has own ops.
+    """Times of the ops of one step; lanes are dp ranks, or there is one lane if each has ops of its own.
 
     start_s : float64, shape (op, lane); when the op is called. [s]
     met_s   : float64, shape (op, lane); when the last of its rendezvous is called: until then the op only
@@ -39,7 +39,7 @@ class CriticalOp(NamedTuple):
 
 
 def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
-    """Return start and end of every op if each starts once all ops that it waits for have ended.
+    """Return when every op starts and ends if it starts once all ops that it waits for have ended.
 
     The recurrence as the model has it, number by number; `replay` has it for all steps and scenarios at once.
 
@@ -79,7 +79,7 @@ def timeline_of(graph: OpGraph, start_s: Floats, end_s: Floats) -> Timeline:
 
 
 def _meetings_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], bool]]]:
-    """Return each op's rendezvous number, or NO_OP, and each rendezvous's ops and whether all lanes meet."""
+    """Return each op's rendezvous or NO_OP, each rendezvous's ops, and whether all lanes meet in it."""
     found: list[tuple[tuple[int, ...], bool]] = []
     number = np.full(graph.size, NO_OP)
     for members, across_dp in graph.meetings:
@@ -118,7 +118,7 @@ def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
 
 
 def _computed_before(graph: OpGraph, timeline: Timeline, place: Place) -> list[Place]:
-    """Return the computes of the same worker that had ended when an op was called."""
+    """Return the computes of an op's worker that had ended when the op was called."""
     op, lane = place
     cell = bisect_right(graph.first_op, op) - 1
     first = graph.first_op[cell]
@@ -127,6 +127,6 @@ def _computed_before(graph: OpGraph, timeline: Timeline, place: Place) -> list[P
 
 
 def _last_of(times_s: Floats, places: list[Place]) -> Place:
-    """Return the first of those places that have the latest time."""
+    """Return the first of the places whose time is the latest."""
     ops, lanes = zip(*places, strict=True)
     return places[int(times_s[list(ops), list(lanes)].argmax())]

@@ -1,4 +1,4 @@
-"""Clock errors made by hand are recognised as offsets, drifts or jumps, and other changes as none."""
+"""Offsets, drifts and jumps of clocks that are made by hand are found, and nothing else is taken for one."""
 
 import numpy as np
 import pytest

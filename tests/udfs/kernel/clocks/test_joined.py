@@ -1,4 +1,4 @@
-"""Clocks are estimated from differences: through a graph, with a wrong difference, and in parts."""
+"""Clock offsets follow from differences between pairs of clocks, even if a difference is wrong or missing."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ CLOCKS_S = np.array([0.0, 0.01, -0.02, 0.03])
 
 
 def ties(*pairs: tuple[int, int], noise_s: float = 1e-5, off_s: dict[int, float] | None = None) -> Ties:
-    """Make differences between clocks; numbers from 4 on stand for true times of collectives."""
+    """Make differences between clocks; the numbers 4 and 5 stand for the true times of collectives."""
     true_s = np.concatenate([CLOCKS_S, [0.0, 0.0]])
     one, other = np.array(pairs).T
     apart_s = (true_s[other] - true_s[one])[:, None] + noise_s * np.random.default_rng(1).standard_normal(
@@ -51,7 +51,7 @@ def test_parts_that_nothing_joins() -> None:
 
 
 def test_steps_that_lack_a_tie() -> None:
-    """If a difference is missing in some steps, only the clocks behind it are unknown in these steps."""
+    """If a difference is missing in a step, only clocks that nothing else connects are unknown there."""
     some = ties((0, 1), (1, 2), (2, 3))
     some.apart_s[1, :4] = np.nan
     found = join(some, 4, TIME_S)
@@ -62,7 +62,7 @@ def test_steps_that_lack_a_tie() -> None:
 
 @pytest.mark.parametrize("step", [0, 5, STEPS - 1])
 def test_a_step_in_which_ties_disagree_shows_no_clock(step: int) -> None:
-    """In a step in which differences of a clock disagree, this clock is unknown, and others are kept."""
+    """If the differences of a clock disagree in a step, only this clock's offset is unknown in this step."""
     some = ties((0, 1), (1, 2), (2, 3), *((4, clock) for clock in range(4)))
     some.apart_s[6, step] += 0.005
     found = join(some, 4, TIME_S)

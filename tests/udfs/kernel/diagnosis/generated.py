@@ -1,4 +1,4 @@
-"""Generated jobs with known truth and their diagnosis, shared by tests of the diagnosis."""
+"""Generated jobs with a known truth and with their diagnosis, for several tests of the diagnosis."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -37,12 +37,12 @@ class Diagnosed:
 
     @property
     def labels(self) -> list[str]:
-        """Causes that hold by the diagnosis, and the unexplained part if it does."""
+        """Causes that the diagnosis names (`is_cause`), and the unexplained part if that is named."""
         return [name for name, row in self.rows.items() if row["is_cause"]]
 
     @property
     def flags(self) -> dict[str, str]:
-        """Flags of the rows that have one, by cause."""
+        """Flags by cause, of those rows of job_causes that have a flag."""
         return flags_of(self.rows)
 
     def workers(self, cause: str) -> set[tuple[int | None, int | None]]:
@@ -79,5 +79,5 @@ def causes_of(rank_steps: pa.Table, manifest: dict[str, Any], ops_together: int 
 
 
 def flags_of(rows: Rows) -> dict[str, str]:
-    """Return the flags of those rows that have one, by cause."""
+    """Return the flags by cause, of those rows of job_causes that have a flag."""
     return {name: row["flag_reason"] for name, row in rows.items() if row["flag_reason"] is not None}

@@ -1,4 +1,4 @@
-"""Generated jobs in the form of the kernel's input."""
+"""Generated jobs as the kernel's functions take them."""
 
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ class Job(NamedTuple):
         return analyse(self.rows, self.layout, How())
 
     def blocks(self) -> list[BlockTimes]:
-        """Return the input of the diagnosis, by blocks of steps."""
+        """Return the job's blocks of steps, as the diagnosis takes them."""
         recorded = read(self.rows, self.layout, OPS_TOGETHER, diagnosed=True)
         return [block.diagnosed for block in recorded.blocks if block.diagnosed is not None]
 
@@ -39,11 +39,11 @@ def job_of(job: GeneratedJob) -> Job:
 
 
 def found_in(blocks: list[BlockTimes], layout: Layout, hosts: Ints | None = None) -> Found:
-    """Return everything that is found before any cause is fixed."""
+    """Return what the diagnosis measures in the job before it replays any fix."""
     known = np.full((layout.pp_size, layout.dp_size), -1) if hosts is None else hosts
     return Found.of(diagnosis.Job(layout, known, 1.0, 1.0, {}), blocks)
 
 
 def mean_step_s(found: Found, fixed: Fixed) -> float:
-    """Mean step time if some causes are fixed. [s]"""
+    """Mean replayed step time with some causes fixed. [s]"""
     return Replays(found).mean_s(fixed)

@@ -1,4 +1,4 @@
-"""Courses of slowness over steps are recognised on series written by hand."""
+"""The course of a slowdown over the steps is recognised in series that are written by hand."""
 
 from typing import Final
 
@@ -63,7 +63,7 @@ def test_what_falls_from_the_start_does_not_grow() -> None:
 
 
 def test_a_level_with_a_trend_within_its_error_is_a_level() -> None:
-    """A level whose trend lies within its error is a level, not growth."""
+    """A series whose trend is smaller than the trend's error is a constant level, not growth."""
     assert course_of(np.linspace(SLOW, 1.1 * SLOW, STEPS), ERROR).kind == ALWAYS
 
 
@@ -73,7 +73,7 @@ def test_over_few_steps_nothing_grows() -> None:
 
 
 def test_the_level_is_that_of_slow_steps_not_of_the_worst() -> None:
-    """A single step of five times the level does not stop other steps from counting as slow."""
+    """One step that is five times as slow as the other slow steps does not hide these."""
     series = slow_in(*range(8, 20))
     series[15] = 0.8
     found = course_of(series, ERROR)

@@ -1,4 +1,4 @@
-"""Culprits and their losses are right for lost times written by hand."""
+"""For lost times that are written by hand, the right culprits are named, with the right losses."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from udfs.kernel.diagnosis.culprits import blame
 
 
 def test_a_culprit_has_the_time_lost_in_a_step_that_struck_it_not_in_a_mean_step() -> None:
-    """A culprit's effect is its mean lost time in the steps that it hits, not in all steps."""
+    """A culprit's effect is its mean lost time over the steps in which it was slow, not over all steps."""
     job = job_of(generate_job(JobShape(dp_size=2, pp_size=2, steps=8), [], seed=1))
     (block,) = job.blocks()
     delay_s = np.zeros((1, 8, 2))
@@ -34,7 +34,7 @@ def test_a_culprit_has_the_time_lost_in_a_step_that_struck_it_not_in_a_mean_step
 
 
 def test_a_heavy_stage_is_heavy_in_the_steps_that_show_it() -> None:
-    """The first three of eleven steps have other microbatches: positions were those among the eight."""
+    """If the first 3 of 11 steps have other microbatches, the other 8 keep their own step numbers."""
     shape, heavy = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=8), [LossLayer(0.1, 0.1)]
     first = generate_job(replace(shape, microbatches=6, steps=3), heavy, seed=1)
     later = generate_job(shape, heavy, seed=1, identity=LATER)

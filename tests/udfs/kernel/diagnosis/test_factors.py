@@ -1,4 +1,4 @@
-"""Factors of compute durations reproduce the durations, and equal the factors that made them."""
+"""Factors of compute durations reproduce the durations, and equal the factors that generated these."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ EXACT: Final = 1e-12
 
 
 def drawn(seed: int = 3) -> tuple[Tensor, Floats]:
-    """Durations of stages with work 1, 1 and 1.2, twice as long backward, and weights of microbatches."""
+    """Durations of stages with work 1, 1 and 1.2 and of backwards twice as long; and microbatch weights."""
     weight = np.exp(0.3 * np.random.default_rng(seed).standard_normal(SHAPE[3:]))
     base_s = np.array([1.0, 1.0, 1.2])[:, None] * np.array([1.0, 2.0])
     return base_s[:, :, None, None, None, None] * weight, weight
@@ -47,7 +47,7 @@ def test_factors_multiplied_give_the_times_back(name: str | int) -> None:
 
 @pytest.mark.parametrize("direction", [0, 1])
 def test_one_long_compute_is_a_pause_in_either_direction(direction: int) -> None:
-    """A single long compute, forward or backward, is a pause of exactly its excess."""
+    """A single long compute, forward or backward, counts as a pause, of exactly the time that it exceeds."""
     times_s, _ = drawn()
     wanted_s = np.zeros(SHAPE)
     wanted_s[2, direction, 0, 3, 5, 1] = 4.0
@@ -57,7 +57,7 @@ def test_one_long_compute_is_a_pause_in_either_direction(direction: int) -> None
 
 
 def test_what_all_stages_and_directions_have_of_single_microbatches_of_one_step_is_no_pause() -> None:
-    """A microbatch that is long on all stages in one step is data, not a pause."""
+    """If a microbatch is long on all stages in one step, the reason is its data, not a pause."""
     times_s = np.exp(0.02 * np.random.default_rng(3).standard_normal((3, 2, 1, 1, 10, 4)))
     times_s[..., 5, :] *= [1.0, 3.0, 1.1, 1.5]
     assert decompose(times_s, UNKNOWN_HOSTS).pause_s is None
@@ -105,7 +105,7 @@ def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
 
 @pytest.mark.parametrize("is_real", [True, False])
 def test_fixes_keep_the_sum_of_the_work(is_real: bool) -> None:
-    """Balancing data or stages keeps the total work that is divided."""
+    """Balancing data or stages moves work between them without a change of the total work."""
     factors = uneven(is_real=is_real)
     before = factors.work_s.copy(), factors.noise.copy()
     as_is_s, data_s, stage_s, both_s = works(factors)
@@ -132,7 +132,7 @@ def test_balanced_work_is_alike_within_a_step_and_spread_work_on_all_stages() ->
 
 
 def test_a_doubtful_time_is_what_the_others_say_beside_the_constant_of_its_stage() -> None:
-    """A doubtful time is estimated from other places of the microbatch and its stage's constant."""
+    """A doubtful compute is estimated from its microbatch on other stages, and its stage's constant time."""
     times_s, _ = drawn()
     times_s[2] += 1.0
     long_s, doubtful = times_s.copy(), np.zeros(times_s.shape, dtype=bool)

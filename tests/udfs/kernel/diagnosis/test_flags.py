@@ -143,7 +143,7 @@ def test_a_replay_may_miss_the_record_by_as_much_either_way(replayed: float, is_
 def test_what_is_attributed_to_causes_that_do_not_hold_has_no_name_either(
     hidden: float, is_flagged: bool
 ) -> None:
-    """Loss attributed to causes that do not hold counts as unnamed: 0.05 of 0.13 is flagged."""
+    """Loss of causes that are not named counts as unexplained: if it is 0.05 of 0.13, a flag says so."""
     job = job_of(generate_job(USUAL, [], 1))
     nothing = dict.fromkeys(cause.FIXABLE, 0.0)
     attributed = nothing | {cause.SLOW_WORKER: 0.08, cause.STAGE_IMBALANCE: hidden}
@@ -165,7 +165,7 @@ def test_a_flagged_worker_or_stage_keeps_the_best_estimate_and_both_candidates()
 
 
 def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_worker() -> None:
-    """A single-worker stage that is slower than layers explain is named as a slow worker, with a flag."""
+    """If a stage has one worker and is slower than layers explain, the worker is named, with a flag."""
     found = diagnosed(ONE_REPLICA, WeakGpu(0, 1, 1.7))
     assert found.labels == ["slow_worker"]
     assert found.workers("slow_worker") == found.struck
@@ -176,7 +176,7 @@ def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_work
 
 
 def test_clocks_that_are_apart_are_no_slow_transfers_and_no_late_data() -> None:
-    """Clocks that differ by 20 ms cause no flag and no cause, because they are corrected."""
+    """Clocks that differ by 20 ms give no flag and no cause, because the simulator corrects them."""
     found = diagnosed(USUAL, ClockSkew(0.02))
     assert "clock_skew" not in found.flags.values()
     assert found.labels == []
@@ -189,7 +189,7 @@ def test_five_slow_workers_of_sixteen_are_all_named() -> None:
 
 
 def test_what_all_workers_lose_together_is_lost_and_has_no_name() -> None:
-    """Loss that all workers share is unexplained: on both hosts, every worker is slow from step 6 on."""
+    """If all workers, on both hosts, are slow from step 6 on, the loss counts as unexplained."""
     found = CASES[cause.MOSTLY_UNEXPLAINED].flagged.diagnosed()
     assert found.labels == ["unexplained"]
     lost = found.rows["unexplained"]["lost_fraction"]
@@ -197,14 +197,14 @@ def test_what_all_workers_lose_together_is_lost_and_has_no_name() -> None:
 
 
 def test_microbatches_that_are_long_on_some_stages_alone_are_no_loss_without_a_name() -> None:
-    """Microbatches that are long only on some stages are scatter of the job's work, not unexplained loss."""
+    """Microbatches that take long on only some stages count as noise of the job, not as unexplained loss."""
     found = diagnosed(USUAL, ExpertImbalance(0.3))
     assert found.labels == []
     assert found.rows["unexplained"]["time_saved_fraction"] < 0.025
 
 
 def test_clocks_may_explain_slow_transfers_where_stages_differ_in_computes() -> None:
-    """Their number of microbatches was 0 there, and so what clocks may explain."""
+    """Clocks may explain slow transfers even if stages differ in their computes and give no compute times."""
     job = job_of(generate_job(USUAL, [], seed=1))
     found = found_in(job.blocks(), job.layout)._replace(computes=None, factors=None, rest=None)
     found = found._replace(job=found.job._replace(skew_s=0.01))

@@ -1,4 +1,4 @@
-"""Late first computes are found, whether all model chunks are gathered before them or meanwhile.
+"""Late first computes are found, whether parameters are gathered before or during the computes.
 
 Two replicas of two chunks, whose parameters are gathered from 0 to 0.1 s and from 0.1 to 0.2.
 """
@@ -22,7 +22,7 @@ LENGTH_S: Final = {"data-load": 0.5, "grads-reduce-scatter": 1.0}
 
 
 def step_of(begins_s: float, in_turn: Sequence[tuple[str, int]], second_s: float) -> Ops:
-    """Two gathers, and ops that run in turn from `begins_s` on; the second gather takes `second_s`."""
+    """Return two gathers, and ops in turn from `begins_s` on; the second gather takes `second_s`."""
     ops: Ops = [("params-all-gather", 0, 0.1, -1, 0), ("params-all-gather", 0.1, second_s, -1, 1)]
     for name, chunk in (*in_turn, ("grads-reduce-scatter", 1), ("grads-reduce-scatter", 0)):
         ops.append((name, begins_s, LENGTH_S.get(name, 2.0), 0, chunk))
@@ -81,7 +81,7 @@ def test_a_slow_gather_of_another_chunk_is_slow_communication() -> None:
 
 
 def test_a_gather_that_waits_for_the_compute_cannot_come_before_it() -> None:
-    """A gather that waits for a forward-compute is not taken as a gather that must precede it."""
+    """A gather that waits for a forward-compute does not count as one that the forward has to wait for."""
     counts = tuple({ot.FORWARD_COMPUTE: 1, ot.PARAMS_ALL_GATHER: 2}.get(each, 0) for each in range(ot.COUNT))
     cell = Cell(0, ALL_DP_RANKS, StageProgram(counts, (), (), (-1,) * 3, ()))
     types, waits_for = (ot.FORWARD_COMPUTE, *[ot.PARAMS_ALL_GATHER] * 2), ((1,), (), (0,))

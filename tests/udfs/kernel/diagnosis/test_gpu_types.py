@@ -1,4 +1,4 @@
-"""Mixed GPU types are separated from slow workers: a type explains only a part of the slowness."""
+"""Slowness of GPU types is separated from that of workers: a type explains what all of its workers share."""
 
 from dataclasses import replace
 from typing import Final
@@ -112,7 +112,7 @@ def test_one_heavier_stage_on_another_type_stays_a_stage() -> None:
 
 
 def computes(worker_type: np.ndarray, factors: list[float], stages: list[float]) -> np.ndarray:
-    """Median computes of both directions, shape (p, k, c, s, d), with all steps equal."""
+    """Median computes of both directions, equal in all steps; shape (p, k, c, s, d)."""
     base_s = np.array(stages)[:, None] * np.append(factors, 1.0)[worker_type]
     return np.broadcast_to(base_s[:, None, None, None], (len(stages), 2, 1, 12, worker_type.shape[1])).copy()
 

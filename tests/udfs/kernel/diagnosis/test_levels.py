@@ -1,4 +1,4 @@
-"""Levels of workers relative to their peers in the same step are exact on arrays made by hand."""
+"""Levels of workers relative to their peers in the same step are exact, for arrays that are made by hand."""
 
 from typing import Final
 
@@ -47,7 +47,7 @@ def test_half_of_the_dp_ranks_of_a_stage_may_be_slow(level: Floats) -> None:
 
 @pytest.mark.parametrize("slow_host", [0, 1])
 def test_of_two_hosts_with_half_of_a_stage_each_either_may_be_the_slow_one(slow_host: int) -> None:
-    """Host 0 was taken for the stage's main host, so that the answer depended on the hosts' numbers."""
+    """If two hosts have half of a stage each, either may be the slow one, whichever number it has."""
     hosts = np.repeat([[0, 1]], 4, axis=1)
     level = np.broadcast_to(BASE[:1, :, None, None], (1, KINDS, STEPS, 8)).copy()
     is_slow = hosts[0] == slow_host
@@ -67,7 +67,7 @@ def test_what_all_stages_take_longer_in_a_step_is_common_and_no_stages(level: Fl
 
 @pytest.mark.parametrize("first", [3, 6, 8])
 def test_a_stage_slow_in_up_to_most_of_the_steps_is_slow_and_not_heavy(level: Floats, first: int) -> None:
-    """A stage that is slow in at most 9 of 12 steps is slow, not heavy, since 3 steps show its level."""
+    """A stage that is slow in up to 9 of 12 steps is slow, not heavy: 3 steps show its usual level."""
     level[0, :, first:] += 0.3
     usual = usual_levels(level, ERROR, ALONE, EVEN, EVEN, ERROR)
     np.testing.assert_allclose(usual.base, BASE, atol=1e-12)
@@ -109,7 +109,7 @@ def test_a_slow_series_is_found_in_its_steps_in_its_kind_and_nowhere_else(level:
     ids=["always, too little", "always", "one step", "two steps, too little", "two steps"],
 )
 def test_how_much_is_slow(steps: list[int], size: float, is_slow: bool) -> None:
-    """A worker is slow from 1.2 % in the mean on, or from 3 % in at least two steps."""
+    """A worker counts as slow if it takes 1.2 % longer in the mean, or 3 % longer in at least two steps."""
     own = np.zeros((STAGES, KINDS, STEPS, DP_RANKS))
     own[1, 0, list(steps), 2] = size
     assert bool(found_in(own).any()) is is_slow
@@ -135,7 +135,7 @@ def test_a_steady_level_leaves_steps_their_noise_and_one_that_changes_is_taken_w
 
 
 def test_a_level_that_rises_is_taken_as_it_is_though_its_noise_is_not_known_well() -> None:
-    """A growing level is measured in full, even if the only peer leaves its noise uncertain."""
+    """Slowness that grows is measured in full, even if a single peer leaves the noise uncertain."""
     own = np.zeros((1, 1, 12, 2))
     own[0, 0, :, 1] = np.linspace(0.3, 0.6, 12) + 0.02 * np.random.default_rng(1).standard_normal(12)
     found = slow_series(own, Doubt(np.full((1, 12), 0.09), np.array([0.03])))
@@ -153,7 +153,7 @@ def test_a_change_adds_nothing_to_the_scatter_over_steps() -> None:
 
 @pytest.mark.parametrize("slow", [0, 4, 12])
 def test_healthy_workers_may_differ_by_several_of_their_spreads(slow: int) -> None:
-    """The spread of healthy workers is measured even if up to half of the 32 workers are slow."""
+    """The spread of healthy workers is measured right even if up to half of the 32 workers are slow."""
     rng = np.random.default_rng(3)
     own = np.repeat(0.005 * rng.standard_normal((4, 1, 1, 8)), STEPS, axis=2)
     own.reshape(4, STEPS, 8)[:, :, : slow // 4] += 0.2
@@ -167,7 +167,7 @@ def test_too_few_workers_do_not_say_what_is_healthy() -> None:
 
 
 def test_few_healthy_workers_are_never_far_apart() -> None:
-    """With few workers, the spread of healthy ones is bounded, so that slow ones still stand out."""
+    """With few workers, a limit on the spread of healthy ones lets slow ones stand out."""
     own = np.zeros((1, KINDS, STEPS, 4)) + np.array([0.0, 0.0, 0.02, 0.04])
     assert apart_when_healthy(own).tolist() == [MOST_APART_OF_FEW] * KINDS
 
@@ -182,7 +182,7 @@ def test_of_a_slow_worker_the_other_direction_need_not_be_beyond_healthy_ones() 
 
 
 def test_what_one_stage_does_not_have_is_not_common(level: Floats) -> None:
-    """If two of three stages are slow in half of the steps, the third stage shows that not all are slow."""
+    """If two of three stages are slow in half of the steps, the third one shows that not all are slow."""
     level[:2, :, ::2] += 0.4
     usual = usual_levels(level, ERROR, ALONE, EVEN, EVEN, ERROR)
     assert not usual.common.any()
@@ -206,7 +206,7 @@ def test_workers_as_quiet_as_ever_say_what_is_usual_where_most_are_slow(level: F
 
 @pytest.mark.parametrize("stages", [1, 3])
 def test_what_grows_is_measured_from_before_it_grew(level: Floats, stages: int) -> None:
-    """Growing slowness is measured from the steps before it, even if these are hardly faster than usual."""
+    """Growing slowness is measured against the steps before the growth, even if these are few."""
     level = level[:stages]
     grown = 0.08 * np.clip((IN_TIME - 1) / (STEPS - 2), 0.0, 1.0)
     level[0] += grown[:, None]

@@ -1,4 +1,4 @@
-"""Fixing slow loads saves what it should, and leaves late starts that have other reasons."""
+"""Fixing slow data-loads saves what it should, and leaves late starts that have other causes."""
 
 from dataclasses import replace
 from typing import Final
@@ -96,7 +96,7 @@ def test_stages_are_measured_by_their_own_usual_load() -> None:
 
 @pytest.mark.parametrize(("slow", "is_found"), [(16, True), (19, False)])
 def test_a_few_quiet_steps_show_the_usual_load_but_a_single_one_does_not(slow: int, is_found: bool) -> None:
-    """Four fast steps of 20 show the usual load, but a single one does not."""
+    """Four fast steps of 20 show the usual time of loads, but a single fast step does not."""
     job = job_of(generate_job(replace(LOADING, steps=20), [], seed=3, workload=Workload(noise=0.0)))
     first, slowed = 0, []
     for block in job.blocks():

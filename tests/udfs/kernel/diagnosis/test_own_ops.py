@@ -1,4 +1,4 @@
-"""Slow optimizers, clips, collections and late entries are found in a healthy job changed by hand."""
+"""Slow optimizers, clips, garbage collections and late entries are found in a healthy job changed by hand."""
 
 from dataclasses import replace
 from typing import Final
@@ -47,7 +47,7 @@ def own(job: Job, block: BlockTimes) -> OwnOps:
 
 
 def test_a_worker_that_alone_collects_garbage_loses_what_that_takes(job: Job) -> None:
-    """Its share of the usual time, which is next to none, was a ten-thousandth of that."""
+    """If only one worker collects garbage, it loses all of that time, though the usual time is almost 0."""
     factor = np.full((2, 10, 4), 1e-5)
     factor[1, :, 2] = 2.0
     found = own(job, block_with(job, ot.GC, factor))
@@ -127,7 +127,7 @@ def test_a_worker_that_enters_a_collective_late(job: Job) -> None:
 
 
 def late_in(steps: int, late_s: Floats) -> tuple[Job, BlockTimes, int]:
-    """Return a job whose last stage enters one collective late by some time in each step, and its type."""
+    """Return a job whose last stage enters one collective late in each step, and the collective's op type."""
     job = job_of(generate_job(replace(SHAPE, steps=steps), [], seed=1))
     block = block_with(job, ot.OPTIMIZER, np.ones((2, steps, 4)))
     place = next(row for row, op in enumerate(block.entries.ops.tolist()) if block.graph.stages[op] == 1)
@@ -145,14 +145,14 @@ def test_a_quiet_end_shows_what_is_late_in_most_steps() -> None:
 
 
 def test_of_lateness_that_scatters_the_lowest_is_not_usual() -> None:
-    """If lateness scatters between 0 and 0.06 s, the 30 % quantile is usual, not the lowest sixth."""
+    """If lateness scatters from 0 to 0.06 s, its 30 % quantile counts as usual, not the lowest sixth."""
     job, block, op_type = late_in(20, np.random.default_rng(2).permutation(np.linspace(0.0, 0.06, 20)))
     found = own_ops([block], job.layout, np.full((2, 4), -1), STEP_S)
     assert found.late_s[op_type].max() == pytest.approx(0.06 - 0.018, abs=0.001)
 
 
 def test_ops_that_take_next_to_nothing_are_left_alone(job: Job) -> None:
-    """An optimizer that costs 0.1 s of a step of 10 s is too short to count."""
+    """An optimizer that loses 0.1 s of a step of 10 s is too short to count as slow."""
     factor = np.full((2, 10, 4), 0.1)
     factor[1, :, 2] = 0.2
     block = block_with(job, ot.OPTIMIZER, factor)
@@ -180,7 +180,7 @@ def test_who_waits_for_the_receiver_of_its_last_send_is_not_late_by_itself() -> 
 def test_a_chunk_that_hardly_takes_time_hides_no_slow_worker_and_a_gather_behind_a_compute_is_not_late() -> (
     None
 ):
-    """A tiny FSDP root chunk does not hide a slow worker, and a gather behind a compute is not late."""
+    """A tiny chunk, FSDP's root, hides no slow worker, and a gather after a compute is not late."""
     rng = np.random.default_rng(1)
     lines = []
     for step in range(10):

@@ -1,4 +1,4 @@
-"""Properties hold of every diagnosis, for any layout and fault."""
+"""Some properties hold for every diagnosis, whatever the layout and fault of the job."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -36,7 +36,7 @@ def fractions(found: Rows) -> dict[tuple[str, str], float]:
 
 
 def culprits(found: Rows) -> dict[str, list[tuple[Any, ...]]]:
-    """Culprits of each cause in the order of ranks, since rounding may decide which of two is worse."""
+    """Culprits of each cause, ordered by rank, because rounding may decide which of two comes first."""
     keys = ("pp_rank", "dp_rank", "share_of_steps", "pattern")
     return {
         name: sorted(
@@ -73,7 +73,7 @@ def assert_same_by_blocks(job: GeneratedJob) -> None:
 @thorough
 @given(seed=st.integers(0, 2**20))
 def test_blocks_of_steps_change_nothing(seed: int) -> None:
-    """Dividing a job into blocks of steps does not change its diagnosis, for random layouts.
+    """If a job is divided into blocks of steps, its diagnosis stays the same, for random layouts.
 
     Those whose clocks contradict who waits for whom are refused before anything is diagnosed.
     """
@@ -89,7 +89,7 @@ def test_blocks_of_steps_change_nothing(seed: int) -> None:
 def test_blocks_of_steps_change_nothing_where_clocks_seem_a_millisecond_apart_in_some_steps(
     seed: int,
 ) -> None:
-    """Blocks of steps give the same flags even if clocks seem a millisecond apart in some steps."""
+    """A job in blocks of steps has the same flags, even if clocks seem a millisecond apart in some steps."""
     job = recorded_job(Simulation(replace(sample_job(seed, most_ops=8000), lost_ranks=())))
     assert_same_by_blocks(job)
 

@@ -1,4 +1,4 @@
-"""Workers that are slow together form groups, on three stages and four dp ranks over two hosts."""
+"""Slow workers are grouped into culprits, for three stages and four dp ranks on two hosts."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ UNKNOWN: Final = np.full((3, 4), -1)
 
 
 def slow(stage: int, dp_rank: int, share: float = 0.5, first: int = 0, direction: int = BOTH) -> Series:
-    """A worker that takes longer by a share from a step on, with ops of 2 s in each step."""
+    """A worker whose ops, 2 s in each step, take longer by a share from some step on."""
     series = np.where(np.arange(STEPS) >= first, share, 0.0)
     return Series(stage, dp_rank, direction, series, POSITIONS, 0.01, 2.0)
 
@@ -42,14 +42,14 @@ def test_a_host_is_one_culprit_with_its_workers() -> None:
 
 @pytest.mark.parametrize(("number", "is_host"), [(3, False), (4, True), (5, True)])
 def test_a_host_is_slow_if_most_of_its_workers_are(number: int, is_host: bool) -> None:
-    """A host is a culprit if most of its workers are slow: here six, over all stages."""
+    """If most workers of a host are slow (here six, over all stages), the host is one culprit."""
     chosen = [(0, 0), (1, 1), (2, 0), (0, 1), (1, 0)][:number]
     reaches = {each.reach for each in grouped([slow(*worker) for worker in chosen], HOSTS)}
     assert (reaches == {HOST}) is is_host
 
 
 def test_hosts_of_a_rack_that_are_slow_together_are_one_culprit() -> None:
-    """Two of three hosts of a rack that are slow together are one culprit; one slow host is only a host."""
+    """If two of three hosts of a rack are slow together, the rack is one culprit; one slow host is not."""
     hosts, racks = np.array([[0, 0, 1, 2]] * 3), np.array([[7, 7, 7, -1]] * 3)
     slow_rack = [slow(stage, dp_rank) for stage in range(3) for dp_rank in range(3)]
     (found,) = grouped(slow_rack, hosts, racks)
@@ -83,7 +83,7 @@ def test_directions_are_grouped_apart() -> None:
 
 
 def test_a_worker_slower_than_its_host_is_named_beside_it_by_what_it_is_slower() -> None:
-    """A worker 1.8 times as slow on a host 1.2 times as slow is named as 1.5 times as slow beside it."""
+    """On a host 1.2 times as slow, a worker 1.8 times as slow is named beside it, as 1.5 times as slow."""
     chosen = [slow(*worker, share=0.2) for worker in HOST_0[:-1]] + [slow(*HOST_0[-1], share=0.8)]
     host, worker = sorted(grouped(chosen, HOSTS), key=lambda each: -len(each.workers))
     assert host.reach == HOST

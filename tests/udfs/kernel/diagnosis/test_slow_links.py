@@ -1,4 +1,4 @@
-"""The cost of a slow link that most transfers cross is close to that in a simulation with known truth.
+"""A slow link's cost is close to that in a simulation with known truth, even if most transfers cross it.
 
 Each case was missed or a sixth too low while what is usual was measured over all transfers of a type.
 """
@@ -40,7 +40,7 @@ def job_of(pp: int, blocking: frozenset[str], dp: int = 1, *, is_eager: bool = F
 
 
 def times_of(job: Job, slow: Sequence[Link] = (), slow_s: float = SLOW_S) -> Times:
-    """Times with a scatter of 1 %, from equal draws with and without slow links."""
+    """Times with a scatter of 1 %, with and without slow links but otherwise from the same draws."""
     rng = np.random.default_rng(1)
 
     def noisy(mean_s: float, *shape: int) -> Floats:
@@ -84,7 +84,7 @@ def communication_of(
 def test_a_slow_direction_of_one_boundary_saves_what_it_costs(
     pp: int, first: int, direction: int, blocking: frozenset[str]
 ) -> None:
-    """A slow direction between two stages is measured by the other direction, or by quiet steps."""
+    """A slow direction of a link is measured against the other direction, or against quiet steps."""
     link = Link(direction, direction, slice(first, STEPS))
     row, true, saved = communication_of(job_of(pp, blocking), [link])
     assert true > 0.03
@@ -98,7 +98,7 @@ def test_a_slow_direction_of_one_boundary_saves_what_it_costs(
 
 
 def test_a_direction_that_takes_twice_as_long_always_is_no_fault() -> None:
-    """A direction that always takes twice as long is no fault, because gradients may be larger."""
+    """If a direction always takes twice as long, it is no fault, because gradients may be larger."""
     job = job_of(2, EVERY)
     times = times_of(job)
     transfer = times.transfer * np.array([1.0, 2.0]).reshape(2, 1, 1, 1, 1)
@@ -109,7 +109,7 @@ def test_a_direction_that_takes_twice_as_long_always_is_no_fault() -> None:
 
 
 def test_a_link_that_is_slow_there_and_back_has_both_directions() -> None:
-    """A link that is slow in both directions is named with both, and the loss of both."""
+    """A link that is slow in both directions is named with both, and its loss covers both."""
     row, true, _ = communication_of(job_of(4, EVERY, 2), [Link(FORWARD, 1), Link(BACKWARD, 2)])
     assert row["time_saved_fraction"] == pytest.approx(true, abs=0.005)
     ends = {(each["pp_rank"], each["dp_rank"], each["direction"]) for each in row["culprits"]}
@@ -117,7 +117,7 @@ def test_a_link_that_is_slow_there_and_back_has_both_directions() -> None:
 
 
 def test_both_directions_that_are_slow_from_a_step_on_are_measured_by_the_steps_before() -> None:
-    """With two stages, transfers slow both ways from a step on are measured by the earlier steps."""
+    """If transfers of two stages become slow both ways, they are measured against the earlier steps."""
     slow = [Link(direction, direction, slice(2, STEPS)) for direction in (FORWARD, BACKWARD)]
     row, true, _ = communication_of(job_of(2, EVERY), slow)
     assert row["time_saved_fraction"] == pytest.approx(true, abs=0.005)
@@ -126,7 +126,7 @@ def test_both_directions_that_are_slow_from_a_step_on_are_measured_by_the_steps_
 @pytest.mark.parametrize("direction", [FORWARD, BACKWARD], ids=NAMES)
 @pytest.mark.parametrize(("pp", "first"), [(3, 0), (3, 6), (4, 6)])
 def test_a_link_is_slow_by_any_clock_where_its_round_trip_is(pp: int, first: int, direction: int) -> None:
-    """A link is named slow whatever the clocks, if its round trips are slow."""
+    """If its round trips are slow, a link is named slow whatever the clocks show."""
     link = Link(direction, direction, slice(first, STEPS))
     row, true, _ = communication_of(job_of(pp, EVERY, 2, is_eager=True), [link], 3 * SLOW_S, one_host=False)
     assert true > 0.03
@@ -144,7 +144,7 @@ def ahead(rows: pa.Table, stage: int, by_s: float) -> pa.Table:
 
 
 def test_a_clock_alone_is_no_slow_link() -> None:
-    """A wrong clock alone is no slow link, even at the largest error that is not corrected."""
+    """A wrong clock alone gives no slow link, even with the largest clock error that stays uncorrected."""
     job = job_of(3, EVERY, is_eager=True)
     times = times_of(job)
     recorded = simulated_job(job, times._replace(transfer=times.transfer * 20), one_host=False)
@@ -154,7 +154,7 @@ def test_a_clock_alone_is_no_slow_link() -> None:
 
 
 def test_of_two_stages_a_link_that_was_always_slow_one_way_is_the_log_of_a_clock() -> None:
-    """With two stages, a link that is always slow in one direction has the same log as a wrong clock.
+    """Between two stages, a link that is always slow in one direction gives the same log as a wrong clock.
 
     Of the second nothing can be mended, so that nothing is named. Where its sends end with their transfers,
     ends say which it is.

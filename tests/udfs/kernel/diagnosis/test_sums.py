@@ -1,4 +1,4 @@
-"""Savings are computed for each fix alone, for all together, and as shares by cause."""
+"""Savings are right: of each fix alone, of all fixes together, and of each cause's share in all fixes."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -59,7 +59,7 @@ def test_savings_are_differences_of_step_times_over_that_of_the_record(name: str
 
 @pytest.mark.parametrize("shape", [USUAL, VIRTUAL, OVERLAPPED, JobShape(steps=4), JobShape(pp_size=2)])
 def test_all_fixes_of_a_job_in_which_all_is_alike_save_nothing(shape: JobShape) -> None:
-    """Fixes of a job without differences save nothing beyond the log's rounding to 0.1 us."""
+    """In a job whose ops are all alike, no fix saves more than the log's rounding to 0.1 us."""
     diagnosis = diagnosis_of(job_of(generate_job(shape, [], 1, workload=STEADY)).analysed())
     assert diagnosis.all_fixes_fraction == pytest.approx(0.0, abs=1e-6)
     assert [each.time_saved_fraction for each in diagnosis.causes] == pytest.approx(
@@ -105,7 +105,7 @@ def test_no_culprit_without_an_effect() -> None:
 
 
 def test_a_fix_that_costs_time_alone_and_helps_beside_another_shares_what_both_save() -> None:
-    """A fix that costs time alone, but helps another, gets its share of what both save."""
+    """A fix that costs time alone, but lets another fix save more, gets its share of what both save."""
     pair = frozenset({cause.SLOW_WORKER, cause.COMMUNICATION})
     worth_s = {
         pair: 3.0,
@@ -115,7 +115,7 @@ def test_a_fix_that_costs_time_alone_and_helps_beside_another_shares_what_both_s
     }
 
     def times_s(fixes: Sequence[Fixed]) -> dict[Fixed, Floats]:
-        """The mean time of two steps, and each step's time: the first saves nothing, the second all."""
+        """The mean time of two steps and the time of each, of which only the second gets shorter by a fix."""
         return {fixed: 10.0 - worth_s[fixed & pair] * np.array([1.0, 0.0, 2.0]) for fixed in fixes}
 
     found = savings_of(times_s, 10.0)
@@ -127,7 +127,7 @@ def test_a_fix_that_costs_time_alone_and_helps_beside_another_shares_what_both_s
 
 
 def test_causes_that_hide_each_other_have_equal_parts_of_what_both_save() -> None:
-    """Two causes that hide each other have equal shares of what fixing both saves."""
+    """If either of two causes hides the other, they have equal shares of what fixing both saves."""
 
     def times_s(fixes: Sequence[Fixed]) -> dict[Fixed, Floats]:
         return {

@@ -1,4 +1,4 @@
-"""Slow transfers and congested steps are found on times written by hand."""
+"""Slow transfers and congested steps are found in transfer times that are written by hand."""
 
 from typing import Final
 
@@ -25,7 +25,7 @@ COLLECTIVES: Final = (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER)
 
 @pytest.fixture
 def block() -> BlockTimes:
-    """A block with usual times for transfers, longer ones for collectives, and 1 s for other ops."""
+    """A block whose transfers take their usual time, collectives longer, and other ops 1 s."""
     (found,) = job_of(generate_job(SHAPE, [], seed=1)).blocks()
     duration_s = np.full(found.duration_s.shape, 1.0)
     for op in meeting(found.graph):
@@ -42,7 +42,7 @@ def ops_of(graph: OpGraph, op_type: int, stage: int) -> list[int]:
 
 
 def fixed(blocks: list[BlockTimes]) -> list[Floats]:
-    """Durations of each block after fixing slow transfers. [s]"""
+    """Durations of each block with its slow transfers fixed. [s]"""
     found = []
     for block, slow in zip(blocks, slow_transfers(blocks), strict=True):
         assert np.array_equal(slow.as_is_s, block.duration_s[slow.ops])
@@ -76,7 +76,7 @@ def test_a_transfer_far_above_the_usual_is_set_to_it(block: BlockTimes, factor: 
 
 
 def test_what_is_usual_is_measured_over_all_blocks(block: BlockTimes) -> None:
-    """The usual time of a transfer is measured over all blocks, so that a slow block shows as slow."""
+    """The usual time of a transfer is measured over all blocks, so that a slow block stands out."""
     first, rest = some_steps(block, slice(1)), some_steps(block, slice(1, None))
     wanted = first.duration_s.copy()
     first.duration_s[ops_of(block.graph, ot.FORWARD_RECV, 1)[1:]] *= 9.0
@@ -98,7 +98,7 @@ def test_a_stage_has_a_usual_collective_up_to_three_times_its_types(
 
 @pytest.mark.parametrize("congested", [[3], [1, 2, 3, 4, 5], [0, 1, 3, 5]])
 def test_congestion_is_taken_off_all_transfers_of_its_steps(block: BlockTimes, congested: list[int]) -> None:
-    """Congestion of pipeline transfers is removed from all of them in its steps, not from collectives."""
+    """In congested steps, all pipeline transfers are shortened by the congestion, but not collectives."""
     wanted = block.duration_s.copy()
     for op in meeting(block.graph):
         if block.graph.op_types[op] in ot.TRANSFERS:
@@ -133,7 +133,7 @@ KINDS: Final = np.array([[1.0], [2.0], [5.0]])
     ],
 )
 def test_steps_in_which_all_kinds_are_slower(factors: list[float], found: list[float] | None) -> None:
-    """Steps slow in all kinds of transfer are found; a single calm step must be far below the others."""
+    """Steps slow in all kinds of transfer are found; a single fast step must be far below the slow ones."""
     wanted = factors if found is None else found
     assert step_factors(KINDS * factors).tolist() == pytest.approx(wanted, rel=1e-12)
 
@@ -145,7 +145,7 @@ def test_few_kinds_must_be_slower_than_many() -> None:
 
 
 def test_a_kind_that_a_step_lacks_is_ignored() -> None:
-    """Kinds of transfer without data in a step do not outvote the kind that has data."""
+    """If a step has data of only one kind of transfer, the kinds without data do not outvote it."""
     calm = [np.nan, 1.0, 1.0, 1.0]
     assert step_factors(np.array([[1.0, 1.0, 4.0, 1.0], calm, calm])).tolist() == pytest.approx([1, 1, 4, 1])
 

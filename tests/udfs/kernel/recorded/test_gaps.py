@@ -1,4 +1,4 @@
-"""Gaps between two ops, which no replay has, are reported as the reason for longer steps."""
+"""A gap between two ops, which replays leave out, is reported if it makes steps longer than their replay."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_others_that_pause_are_counted() -> None:
 
 @pytest.mark.parametrize(("pause_s", "first"), [(0.1, False), (0.0, False), (1.0, True)])
 def test_nothing_is_said_of_less_and_of_late_starts_that_are_a_cause(pause_s: float, first: bool) -> None:
-    """Gaps under 2 % of the step, and late starts, which are a cause of their own, are not reported."""
+    """Gaps under 2 % of the step are not reported, nor late starts, because these are a cause themselves."""
     _, detail = said(pause_s, {1: [3, 7]}, first)
     assert "no op runs" not in (detail or "")
 

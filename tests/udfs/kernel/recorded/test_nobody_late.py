@@ -1,4 +1,4 @@
-"""Steps in which all workers wait and none is late are flagged, because a rank may hide in them."""
+"""Steps in which all workers wait and none is late are flagged, because the waits may hide a slow rank."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def flags(tables: dict[str, list[dict[str, Any]]]) -> dict[str, str | None]:
 
 
 def test_a_rank_that_hides_in_its_reduce_scatter_is_flagged() -> None:
-    """A rank that may hide in a reduce-scatter, 0.9 s longer than the gather, gets a flag."""
+    """A reduce-scatter that takes 0.9 s longer than the gather may hide a slow rank, and gets a flag."""
     tables = found([1.0] * STEPS)
     (job,) = tables[JOB_SLOWDOWN]
     assert (job["slowdown"], job["nobody_late_steps"]) == (pytest.approx(1.0), STEPS)
@@ -65,7 +65,7 @@ def test_single_steps_are_counted_and_flag_no_cause() -> None:
 
 
 def test_scatters_that_take_less_in_other_steps_show_a_slow_network() -> None:
-    """Scatters that are shorter in other steps show a slow network, named as communication."""
+    """If reduce-scatters are shorter in other steps, the network is slow, and communication is named."""
     tables = found([0.2] * 5 + [1.5] * (STEPS - 5))
     assert tables[JOB_SLOWDOWN][0]["nobody_late_steps"] == STEPS - 5
     (named,) = (row for row in tables[JOB_CAUSES] if row["is_cause"])

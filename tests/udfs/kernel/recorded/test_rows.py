@@ -1,4 +1,4 @@
-"""Rows in dense arrays equal rows sorted one by one, and recorded no-op transfers are found."""
+"""Rows laid out in dense arrays equal rows sorted one by one, and transfers that moved no data are found."""
 
 from typing import NamedTuple
 
@@ -89,7 +89,7 @@ def test_equally_long_rows(rows: list[Row], before: int) -> None:
     [("AAB ABB", 2), ("AAB BAA ABB", 2), ("AAB AAA ABB", 3), ("AABB ABBB AAAB", 3), ("ABBC AABC ABCC", 3)],
 )
 def test_counts_that_differ_at_equal_length(lines: str, classes: int) -> None:
-    """Rows of equal length but different op counts get different classes."""
+    """If rows have equally many ops but other types of ops, they are in different classes."""
     types = {"A": ot.FORWARD_COMPUTE, "B": ot.OPTIMIZER, "C": ot.GC}
     rows = [[Op(types[each], float(at), 10.0 + at) for at, each in enumerate(row)] for row in lines.split()]
     assert_each_row_sorted(rows)
@@ -104,7 +104,7 @@ def test_rows_of_any_length(rows: list[Row], before: int) -> None:
 
 @pytest.mark.parametrize("name", ["usual", "noop_transfers_without_virtual_pipeline", "virtual_pipeline"])
 def test_rows_of_one_program_are_one_class(name: str) -> None:
-    """No-op transfers recorded in all rows alike leave the rows in one class."""
+    """If all rows record the same transfers without data, all rows stay in one class."""
     job = named_job(name)
     for rows in replayed_rows(job.rank_steps, read_layout(job.manifest)).stages():
         (only,) = classify(rows)
@@ -116,7 +116,7 @@ COMPUTE_S = (1.0, 2.0)
 
 
 def flags(op_type: int, starts_s: list[list[float]], duration_s: float = 0.2) -> Mask:
-    """Return no-op flags of transfers of one type beside a forward-compute; starts_s by (op, lane)."""
+    """Return masks of the transfers that count as no-ops beside a forward-compute; starts_s by (op, lane)."""
     counts = tuple({ot.FORWARD_COMPUTE: 1, op_type: len(starts_s)}.get(t, 0) for t in range(ot.COUNT))
     lanes = len(starts_s[0])
     compute_start_s, compute_s = COMPUTE_S
@@ -126,7 +126,7 @@ def flags(op_type: int, starts_s: list[list[float]], duration_s: float = 0.2) ->
 
 
 def test_a_recv_is_a_no_op_where_it_starts_after_the_last_compute_has_started() -> None:
-    """A recv is a no-op where it starts after the last compute has started."""
+    """A recv counts as a no-op if it starts after the last compute has started."""
     found = flags(ot.FORWARD_RECV, [[0.1, 0.1], [0.2, 1.5], [2.0, 2.0]])
     assert found.tolist() == [[False, False], [False, True], [True, True]]
 
@@ -136,7 +136,7 @@ def test_the_search_goes_on_while_a_recv_is_late_in_any_lane() -> None:
 
 
 def test_a_send_is_a_no_op_where_it_ends_before_the_first_compute_has_ended() -> None:
-    """A send is a no-op where it ends before the first compute has ended."""
+    """A send counts as a no-op if it ends before the first compute has ended."""
     found = flags(ot.FORWARD_SEND, [[0.1, 0.1], [2.7, 2.9], [3.0, 2.95]])
     assert found.tolist() == [[True, True], [True, False], [False, False]]
 

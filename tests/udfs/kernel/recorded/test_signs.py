@@ -1,4 +1,4 @@
-"""Recorded times alone show signs of blocking transfers."""
+"""Whether transfers may block their worker is visible in recorded times alone."""
 
 from itertools import pairwise
 
@@ -48,7 +48,7 @@ def overlapping(block: StepBlock, op_type: int) -> tuple[int, int]:
 @pytest.mark.parametrize("stage", range(USUAL.pp_size))
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_transfers_of_whatever_worker_count(stage: int, share: float) -> None:
-    """Transfers are counted for whichever worker ran them, and those of zero duration overlap nothing."""
+    """Transfers are counted for every worker that ran them, and those of zero duration overlap nothing."""
     block = recorded()
     is_transfer = np.isin(block.graph.op_types, ot.TRANSFERS)
     block.duration_s[is_transfer] = 0.0

@@ -1,4 +1,4 @@
-"""Transfers of a worker that wait for each other do so whichever starts first."""
+"""Transfers that a worker waits for together have one place in its order, whichever of them starts first."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ TYPES = (ot.FORWARD_RECV, ot.BACKWARD_SEND)
 
 
 def turns(send_s: list[list[float]], lasts_s: float, *, is_no_op: bool = False) -> WorkerTurns:
-    """Rows that differ in the start of two sends between a forward and a backward."""
+    """Rows of a worker with two sends between a forward and a backward, which start at the given times."""
     sends = np.array(send_s).T
     rows = sends.shape[1]
     start_s = np.concatenate([np.full((3, rows), [[1.0], [3.0], [0.0]]), sends])

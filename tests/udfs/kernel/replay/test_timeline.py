@@ -1,4 +1,4 @@
-"""Timelines contain the replay's own times, and the chain of ops that determines a step's end."""
+"""A timeline contains the times of the replay, and the chain of ops that determines when a step ends."""
 
 import numpy as np
 import pytest
