@@ -57,7 +57,7 @@ def test_what_runs_beside_a_compute_is_hidden() -> None:
 
 
 def test_overlap_cannot_make_a_step_shorter_than_its_transfers_in_turn() -> None:
-    """A step's exposed time is at least the time of its transfers, run one after the other."""
+    """Even with perfect overlap, a step takes at least as long as its transfers, run one after the other."""
     found = figures(two_stages(0.1, 3), manifest(pp_size=2))
     assert found[JOB] == close(6.0, 6.0, 0.0, 2.1)
 
