@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,20 @@ def test_no_host_to_drain_is_said(ask: Ask, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse_of(tmp_path, **tables).root)
     assert "no host to drain" in ask(main).err
     assert "there is no data up to 0001-01-01; the first day is 20" in ask(main, "--as-of", "0001-01-01").err
+
+
+def test_a_day_after_the_data_is_answered_for_the_last_day_and_says_so(ask: Ask) -> None:
+    last = DAY + timedelta(4)
+    asked = last + timedelta(5)
+    said = f"as of {last}, the last day with data up to {asked}: 5 days before"
+    assert said in ask(main, "--as-of", str(asked)).err
+    status, out, err = ask(main, "--as-of", str(asked), "--format", "json")
+    assert (status, json.loads(out)[0]["as_of_day"]) == (0, str(last))
+    assert said in err
+    assert "as of" not in ask(main, "--as-of", str(last)).err
+    long_after = last + timedelta(60)
+    said = f"no host to drain: the last day with data up to {long_after} is {last}, 60 days before"
+    assert said in ask(main, "--as-of", str(long_after)).err
 
 
 def test_the_evaluation_drains_a_slow_host_and_counts_what_that_returns() -> None:
