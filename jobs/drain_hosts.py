@@ -61,7 +61,7 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
 
 
 def _of_another_day(reader: Reader, as_of: date | None) -> str:
-    """Return which day the answer is for if that is not the requested day; empty if it is, or none is requested."""
+    """Return which day the answer is for; empty if it is the requested day, or none is requested."""
     if as_of is None:
         return ""
     days = f"SELECT min(log_date) AS first, max(log_date) FILTER (WHERE log_date <= DATE'{as_of}') AS last"

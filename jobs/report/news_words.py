@@ -1,7 +1,7 @@
 """News in words: new and gone causes, changed step times, units not analysed, hosts that may be drained."""
 
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import UTC, date
 from typing import Any, Final
 
 from jobs.report.cause_words import change_words
@@ -172,7 +172,7 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
 
 def state(row: Mapping[str, Any]) -> str:
     """Describe how slow a host has been, and which other hosts may hide this or be at fault instead."""
-    slow = _STATES[row["state"]].format(row=row)
+    slow = _ended(row) or _STATES[row["state"]].format(row=row)
     lost, saved = row["share_lost"], row["share_saved"]
     if lost is not None and saved < _ALL_OF * lost:
         alone = f"of the {percent(lost)} lost to it a drain alone saves {percent(saved)}"
@@ -190,6 +190,16 @@ def state(row: Mapping[str, Any]) -> str:
         "fault is at the other, that saves nothing: what is expected is its own part; "
         f"all ends together save all{both}"
     )
+
+
+def _ended(row: Mapping[str, Any]) -> str:
+    """Describe since when a host is healthy whose slowness ended within its last day; empty for others."""
+    if row["slow_until_step"] is None:
+        return ""
+    at = row["slow_until_time"]
+    when = "" if at is None else f", {at.astimezone(UTC):%H:%M} UTC"
+    spells = f", slow in {row['spells']} spells" if row["spells"] > 1 else ""
+    return f"healthy again: slow until step {row['slow_until_step']}{when}, of {row['last_slow']}{spells}"
 
 
 def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:

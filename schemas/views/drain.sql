@@ -22,22 +22,30 @@
 -- its own part; draining all ends saves link_gpu_hours. Both are null where the host has no such link. beside_hosts:
 -- other hosts, but such ends, to which one of its jobs lost time in the last 7 days on the same day; null without. One
 -- may hide the slowness of another: draining one alone then saves less than its part, which is expected here.
+-- slow_until_step, slow_until_time: the last slow step of its last day, and when that began, of a host that was healthy in
+-- at least the last tenth of that day's steps (its culprits there have the course until): it counts as quiet, not as slow,
+-- and what it lost no longer counts beside a host that became slow within the day. Both are null otherwise; the time is
+-- also null where the log has no times of day.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown
     WHERE $in_period
 ),
 
-begun AS (
+courses AS (
     SELECT
         log_date, job_id, run_id,
         coalesce(culprit.slow_host, culprit.host) AS host,
-        max(culprit.share_of_steps) AS share_of_steps
+        max(culprit.share_of_steps) AS share_of_steps,
+        count_if(culprit.course = 'from') = count(*) AS has_begun,
+        count_if(culprit.course = 'until' AND culprit.share_of_steps <= $most_ended AND culprit.last_step IS NOT NULL)
+            = count(*) AS has_ended,
+        max(culprit.last_step) AS last_step,
+        max(culprit.last_time) AS last_time
     FROM job_causes
     LATERAL VIEW explode(culprits) exploded AS culprit
     WHERE is_cause AND cause IN ($machine_causes) AND $in_period
     GROUP BY log_date, job_id, run_id, coalesce(culprit.slow_host, culprit.host)
-    HAVING count_if(culprit.course = 'from') = count(*)
 ),
 
 lost_in_day AS (
@@ -53,20 +61,24 @@ lost_in_day AS (
 
 since AS (
     SELECT
-        log_date, job_id, run_id, host, lost_fraction, saved_fraction, is_flagged,
-        coalesce(share_of_steps, 1D) AS steps,
-        1 + sum(lost_fraction * (1 / coalesce(share_of_steps, 1D) - 1)) OVER (PARTITION BY log_date, job_id, run_id)
-            AS step_time
-    FROM lost_in_day
-    LEFT JOIN begun USING (log_date, job_id, run_id, host)
+        *,
+        1 + sum(CASE WHEN has_ended THEN -lost_fraction ELSE lost_fraction * (1 / steps - 1) END)
+            OVER (PARTITION BY log_date, job_id, run_id) AS step_time
+    FROM (
+        SELECT
+            log_date, job_id, run_id, host, lost_fraction, saved_fraction, is_flagged, last_step, last_time,
+            CASE WHEN has_begun THEN share_of_steps ELSE 1D END AS steps,
+            coalesce(has_ended, false) AS has_ended
+        FROM lost_in_day
+        LEFT JOIN courses USING (log_date, job_id, run_id, host)
+    ) AS of_hosts
 ),
 
 lost AS (
     SELECT
-        log_date, job_id, run_id, host,
-        lost_fraction / steps / step_time AS lost_fraction,
-        saved_fraction / steps / step_time AS saved_fraction,
-        is_flagged
+        log_date, job_id, run_id, host, is_flagged, has_ended, last_step, last_time,
+        lost_fraction / CASE WHEN has_ended THEN 1D ELSE steps * step_time END AS lost_fraction,
+        saved_fraction / CASE WHEN has_ended THEN 1D ELSE steps * step_time END AS saved_fraction
     FROM since
 ),
 
@@ -84,7 +96,7 @@ unit_days AS (
     FROM (
         SELECT
             log_date, job_id, run_id, host, workers_there, gpu_hours, world_size, workers,
-            lost_fraction, saved_fraction, is_flagged,
+            lost_fraction, saved_fraction, is_flagged, has_ended, last_step, last_time,
             datediff(as_of_day, log_date) AS age,
             max(log_date) OVER (PARTITION BY host, job_id) = as_of_day AS is_now
         FROM served
@@ -104,6 +116,9 @@ host_days AS (
         host, log_date, age,
         sum(gpu_hours) AS gpu_hours,
         sum(coalesce(lost_fraction, 0D)) > 0 AS is_slow,
+        count_if(lost_fraction > 0) > 0 AND count_if(lost_fraction > 0 AND NOT has_ended) = 0 AS has_ended,
+        max_by(last_step, coalesce(last_time, log_date)) FILTER (WHERE has_ended) AS slow_until_step,
+        max(last_time) FILTER (WHERE has_ended) AS slow_until_time,
         count_if(is_flagged) > 0 AS is_flagged,
         sum(world_size) AS job_gpus,
         max(world_size * workers_there / workers) AS gpus,
@@ -187,10 +202,11 @@ stretches AS (
 states AS (
     SELECT
         *,
+        is_slow AND NOT has_ended AS is_slow_now,
         CASE
-            WHEN is_slow AND days_in_row = 1 THEN 'slow_1_day'
-            WHEN is_slow AND days_in_row <= 3 THEN 'slow_2_or_3_days'
-            WHEN is_slow THEN 'slow_longer'
+            WHEN is_slow_now AND days_in_row = 1 THEN 'slow_1_day'
+            WHEN is_slow_now AND days_in_row <= 3 THEN 'slow_2_or_3_days'
+            WHEN is_slow_now THEN 'slow_longer'
             WHEN spells = 1 THEN 'quiet_after_one'
             ELSE 'quiet_after_more'
         END AS state,
@@ -241,7 +257,7 @@ hosts AS (
         coalesce(hosts_alike, 0) AS hosts_alike,
         coalesce(part_slow, 0D) AS part_slow,
         CASE
-            WHEN is_slow THEN aggregate(
+            WHEN is_slow_now THEN aggregate(
                 sequence(1, $drain_days), 0D, (total, t) -> total + days_in_row / CAST(days_in_row + t AS DOUBLE)
             )
             ELSE aggregate(
@@ -312,7 +328,7 @@ SELECT
     prior,
     hosts_alike,
     state,
-    CASE WHEN is_slow THEN days_in_row ELSE 0 END AS days_slow_in_row,
+    CASE WHEN is_slow_now THEN days_in_row ELSE 0 END AS days_slow_in_row,
     days_slow,
     days_flagged,
     spells,
@@ -320,7 +336,9 @@ SELECT
     job_ids,
     link_hosts,
     expected_gpu_hours + others_gpu_hours AS link_gpu_hours,
-    beside_hosts
+    beside_hosts,
+    CASE WHEN is_slow AND has_ended THEN slow_until_step END AS slow_until_step,
+    CASE WHEN is_slow AND has_ended THEN slow_until_time END AS slow_until_time
 FROM returns
 CROSS JOIN today
 LEFT JOIN linked ON linked.host = returns.host

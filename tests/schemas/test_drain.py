@@ -1,6 +1,6 @@
 """Hosts to drain are ranked by expected cost, from what similar hosts did or from a prior."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from math import exp, log, sqrt
 from typing import Any
 
@@ -176,6 +176,58 @@ def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() ->
     tables[JOB_CAUSES][0] |= {"lost_fraction": 0.2, "time_saved_fraction": 0.2, "culprits": named}
     rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
     assert [rows[host].share_lost for host in "ab"] == pytest.approx([0.25 / 1.75, 0.5 / 1.75])
+
+
+def halves(tables: Tables, second: dict[str, Any] | None = None, **ended: object) -> Tables:
+    """Let host a be slow until the middle of its first day, and host b, if given, from the middle on."""
+    if second is not None:
+        for row in tables[WORKER_SLOWDOWN]:
+            if row["dp_rank"] == 3 and row["job_id"] == "job of a":
+                row["host"] = "b"
+    named = [culprit(0.5, 0.5, host="a", course="until", lost_s=0.1, first_step=0, last_step=49) | ended]
+    named += [] if second is None else [culprit(0.5, 0.5, host="b", course="from", lost_s=0.1) | second]
+    tables[JOB_CAUSES][0] |= {"culprits": named, "lost_fraction": 0.2, "time_saved_fraction": 0.2}
+    return tables
+
+
+def test_a_host_that_is_healthy_again_within_its_last_day_is_not_slow_now() -> None:
+    """A host that is healthy since a step of its last day counts as quiet since then."""
+    at = datetime(DAY.year, DAY.month, DAY.day, 8, tzinfo=UTC)
+    (row,) = answer(drain_by(TERMS), halves(fleet({"a": "x"}), last_time=at))
+    assert (row.state, row.days_slow_in_row, row.days_slow) == ("quiet_after_one", 0, 1)
+    assert (row.slow_until_step, row.slow_until_time.hour, row.last_slow) == (49, 8, DAY)
+    assert row.probability == pytest.approx(sum(1 - (1 - AGAIN_ONCE) ** t for t in range(1, 8)) / 7)
+    assert row.share_lost == pytest.approx(0.2)
+    said = drain_text(row.asDict(), 7)
+    assert f"; healthy again: slow until step 49, 08:00 UTC, of {DAY};" in said
+    (row,) = answer(drain_by(TERMS), halves(fleet({"a": "x"})))
+    assert f"; healthy again: slow until step 49, of {DAY};" in drain_text(row.asDict(), 7)
+    (row,) = answer(drain_by(TERMS), halves(fleet({"a": "xx"})))
+    assert (row.state, row.slow_until_step) == ("slow_2_or_3_days", None)
+    (row,) = answer(drain_by(TERMS), halves(fleet({"a": "x."})))
+    assert (row.state, row.slow_until_step) == ("quiet_after_one", None)
+
+
+def test_a_host_that_is_slow_nearly_to_the_end_of_the_day_is_slow_now() -> None:
+    (row,) = answer(drain_by(TERMS), halves(fleet({"a": "x"}), share_of_steps=0.95, last_step=94))
+    assert (row.state, row.slow_until_step) == ("slow_1_day", None)
+
+
+def test_a_host_that_is_slow_in_another_job_is_slow_now() -> None:
+    tables = halves(fleet({"a": "x", "c": "x"}))
+    for row in tables[WORKER_SLOWDOWN]:
+        row["host"] = "a" if row["host"] == "c" else row["host"]
+    tables[JOB_CAUSES][1]["culprits"] = [culprit(0.5, host="a")]
+    (row,) = answer(drain_by(TERMS), tables)
+    assert (row.state, row.slow_until_step) == ("slow_1_day", None)
+
+
+def test_what_ended_within_the_day_no_longer_lengthens_the_step() -> None:
+    """A host slow in the second half of a day loses a share of the steps of that half, without what ended."""
+    rows = {row.host: row for row in answer(drain_by(TERMS), halves(fleet({"a": "x"}), second={}))}
+    # Of a mean step of 1, a and b lose 0.1 each, thus 0.2 in their half.
+    assert (rows["b"].share_lost, rows["b"].share_saved) == pytest.approx((0.2, 0.2))
+    assert (rows["a"].share_lost, rows["b"].state) == (pytest.approx(0.1), "slow_1_day")
 
 
 @pytest.mark.parametrize("course", ["until", "comes_and_goes", None])
