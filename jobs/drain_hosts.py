@@ -10,7 +10,7 @@ from datetime import date
 from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
-from jobs.report.news_words import drain_text
+from jobs.report.news_words import drain_text, kept_text
 from jobs.report.wording import counted
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, not_negative, option, positive
 from jobs.runtime.fitting import complain_fitting
@@ -54,8 +54,9 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
         return
     rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
     for row in rows:
-        if row["verdict"] not in NO_VERDICT:
-            complain_fitting(drain_text(row, terms.days))
+        said = kept_text(row) if row["verdict"] in NO_VERDICT else drain_text(row, terms.days)
+        if said:
+            complain_fitting(said)
     if not rows:
         complain_fitting(note if note.startswith(_NO_HOST) else "; ".join([*filter(None, [note]), _NONE]))
 

@@ -1,7 +1,7 @@
 """News in words: new and gone causes, changed step times, units not analysed, hosts that may be drained."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date
+from datetime import date
 from typing import Any, Final
 
 from jobs.report.cause_words import change_words
@@ -138,6 +138,8 @@ _STATES: Final = {
     "quiet_after_one": "not slow on its last day, last on {row[last_slow]}",
     "quiet_after_more": "not slow on its last day, slow in {row[spells]} spells before",
 }
+_CLOCK: Final = slice(11, 16)
+"""Where a time of a reader, text or not and always in UTC, has its hours and minutes."""
 _ALL_OF: Final = 0.95
 """Part of what is lost to a host from which its repair alone saves all of it, as far as is said."""
 _VERDICTS: Final = {
@@ -170,9 +172,17 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
     )
 
 
+def kept_text(row: Mapping[str, Any]) -> str:
+    """Return why a host that is healthy again or serves no job is not drained; empty for others."""
+    is_kept = row["slow_until_step"] is not None or row["is_idle"]
+    return f"do not drain {row['host']} now: {state(row)}" if is_kept and row["verdict"] == "no" else ""
+
+
 def state(row: Mapping[str, Any]) -> str:
     """Describe how slow a host has been, and which other hosts may hide this or be at fault instead."""
     slow = _ended(row) or _STATES[row["state"]].format(row=row)
+    if row["is_idle"]:
+        slow += f"; no job used it on {row['as_of_day']}, the last one on {row['last_served']}"
     lost, saved = row["share_lost"], row["share_saved"]
     if lost is not None and saved < _ALL_OF * lost:
         alone = f"of the {percent(lost)} lost to it a drain alone saves {percent(saved)}"
@@ -197,7 +207,7 @@ def _ended(row: Mapping[str, Any]) -> str:
     if row["slow_until_step"] is None:
         return ""
     at = row["slow_until_time"]
-    when = "" if at is None else f", {at.astimezone(UTC):%H:%M} UTC"
+    when = "" if at is None else f", {str(at)[_CLOCK]} UTC"
     spells = f", slow in {row['spells']} spells" if row["spells"] > 1 else ""
     return f"healthy again: slow until step {row['slow_until_step']}{when}, of {row['last_slow']}{spells}"
 

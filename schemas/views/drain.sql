@@ -25,7 +25,8 @@
 -- slow_until_step, slow_until_time: the last slow step of its last day, and when that began, of a host that was healthy in
 -- at least the last tenth of that day's steps (its culprits there have the course until): it counts as quiet, not as slow,
 -- and what it lost no longer counts beside a host that became slow within the day. Both are null otherwise; the time is
--- also null where the log has no times of day.
+-- also null where the log has no times of day. last_served: its last day with results. is_idle: that is before
+-- as_of_day, and none of its jobs of the last 7 days is without results there: no job uses it, and the verdict is no.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown
@@ -109,6 +110,18 @@ unit_days AS (
         CROSS JOIN today
         WHERE datediff(as_of_day, log_date) < $history_days
     ) AS of_units
+),
+
+without_results AS (
+    SELECT DISTINCT host
+    FROM unit_days
+    JOIN (
+        SELECT job_id
+        FROM job_slowdown
+        CROSS JOIN today
+        WHERE log_date = as_of_day AND NOT ($is_analysed) AND $in_period
+    ) AS units USING (job_id)
+    WHERE age < 7
 ),
 
 host_days AS (
@@ -256,6 +269,7 @@ hosts AS (
         (load.job_gpus * ($restart_minutes + $redone_minutes) / 60D + load.gpus * $spare_hours) AS cost_gpu_hours,
         coalesce(hosts_alike, 0) AS hosts_alike,
         coalesce(part_slow, 0D) AS part_slow,
+        states.age > 0 AND without_results.host IS NULL AS is_idle,
         CASE
             WHEN is_slow_now THEN aggregate(
                 sequence(1, $drain_days), 0D, (total, t) -> total + days_in_row / CAST(days_in_row + t AS DOUBLE)
@@ -271,6 +285,7 @@ hosts AS (
     JOIN shares ON shares.host = states.host
     JOIN load ON load.host = states.host
     LEFT JOIN alike ON alike.state = states.state
+    LEFT JOIN without_results ON without_results.host = states.host
     WHERE place = 1
 ),
 
@@ -311,6 +326,7 @@ SELECT
     as_of_day,
     CASE
         WHEN expected_gpu_hours IS NULL OR cost_gpu_hours IS NULL THEN 'unknown'
+        WHEN is_idle THEN 'no'
         WHEN expected_low > cost_gpu_hours THEN 'drain'
         WHEN expected_gpu_hours > cost_gpu_hours THEN 'probably'
         ELSE 'no'
@@ -338,7 +354,9 @@ SELECT
     expected_gpu_hours + others_gpu_hours AS link_gpu_hours,
     beside_hosts,
     CASE WHEN is_slow AND has_ended THEN slow_until_step END AS slow_until_step,
-    CASE WHEN is_slow AND has_ended THEN slow_until_time END AS slow_until_time
+    CASE WHEN is_slow AND has_ended THEN slow_until_time END AS slow_until_time,
+    log_date AS last_served,
+    is_idle
 FROM returns
 CROSS JOIN today
 LEFT JOIN linked ON linked.host = returns.host

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from jobs.report.news_words import drain_text, drain_texts
+from jobs.report.news_words import drain_text, drain_texts, kept_text
 from schemas.drain import AGAIN_OFTEN, AGAIN_ONCE, PRIOR_HOSTS, DrainTerms
 from schemas.views import drain_by
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN, Status
 from tests.support.answers import answer
 from tests.support.examples import DAY, culprit
 
@@ -215,8 +215,8 @@ def test_a_host_that_is_slow_nearly_to_the_end_of_the_day_is_slow_now() -> None:
 
 def test_a_host_that_is_slow_in_another_job_is_slow_now() -> None:
     tables = halves(fleet({"a": "x", "c": "x"}))
-    for row in tables[WORKER_SLOWDOWN]:
-        row["host"] = "a" if row["host"] == "c" else row["host"]
+    for worker in tables[WORKER_SLOWDOWN]:
+        worker["host"] = "a" if worker["host"] == "c" else worker["host"]
     tables[JOB_CAUSES][1]["culprits"] = [culprit(0.5, host="a")]
     (row,) = answer(drain_by(TERMS), tables)
     assert (row.state, row.slow_until_step) == ("slow_1_day", None)
@@ -281,6 +281,28 @@ def test_who_is_not_asked_about() -> None:
     assert rows["idle"].cost_gpu_hours == pytest.approx(4.0)  # no job has to restart
     tables[JOB_CAUSES] = [{**row, "cause": "pause"} for row in tables[JOB_CAUSES]]
     assert answer(drain_by(TERMS), tables) == []
+
+
+def test_a_host_that_no_job_uses_is_not_drained() -> None:
+    """A host that no job uses on the last day stays, unless one of its jobs is without results there."""
+    tables = fleet({"idle": "xxxxxxxx-", "slow": "xxxxxxxxx"})
+    rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert {host: (row.verdict, row.is_idle) for host, row in rows.items()} == {
+        "idle": ("no", True),
+        "slow": ("drain", False),
+    }
+    idle, last = rows["idle"], DAY + timedelta(8)
+    assert (idle.last_served, rows["slow"].last_served) == (DAY + timedelta(7), last)
+    assert idle.net_gpu_hours > 0
+    assert kept_text(idle.asDict()) == (
+        f"do not drain idle now: slow for 8 days in a row; no job used it on {last}, "
+        f"the last one on {DAY + timedelta(7)}"
+    )
+    assert kept_text(rows["slow"].asDict()) == ""
+    unit = {"log_date": last, "job_id": "job of idle", "run_id": "r2"}
+    tables[JOB_SLOWDOWN].append({**unit, "status": Status.FAILED})
+    rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert (rows["idle"].verdict, rows["idle"].is_idle) == ("drain", False)
 
 
 def test_as_of_an_earlier_day() -> None:
