@@ -10,14 +10,14 @@ from datetime import date
 from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
-from jobs.report.news_words import drain_text, kept_text
+from jobs.report.news_words import advised, drain_text, kept_text
 from jobs.report.wording import counted
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, not_negative, option, positive
 from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings
 from jobs.warehouse.reader import Reader
-from schemas.drain import HISTORY_DAYS, NO_VERDICT
+from schemas.drain import HISTORY_DAYS
 from schemas.views import drain_by
 
 _SHOWN: Final = 10
@@ -53,10 +53,11 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     if args.format is not None:
         return
     rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
-    for row in rows:
-        said = kept_text(row) if row["verdict"] in NO_VERDICT else drain_text(row, terms.days)
-        if said:
-            complain_fitting(said)
+    for said in [
+        *(drain_text(row, terms.days) for row in advised(rows)),
+        *filter(None, map(kept_text, rows)),
+    ]:
+        complain_fitting(said)
     if not rows:
         complain_fitting(note if note.startswith(_NO_HOST) else "; ".join([*filter(None, [note]), _NONE]))
 

@@ -27,6 +27,11 @@
 -- and what it lost no longer counts beside a host that became slow within the day. Both are null otherwise; the time is
 -- also null where the log has no times of day. last_served: its last day with results. is_idle: that is before
 -- as_of_day, and none of its jobs of the last 7 days is without results there: no job uses it, and the verdict is no.
+-- together_hosts: other hosts that the same cause of one job names on as_of_day and that are slow at its end, but ends of
+-- its links; null without. Draining one of them alone may save nothing, draining all saves together_gpu_hours, the sum of
+-- their parts, together_low to together_high, for together_cost_gpu_hours, in which the restart counts once (the dearest);
+-- together_break_even_days is their break_even_days. If that pays, the verdict and the order are those of all together.
+-- Else the verdict is that of its own part, at most probably.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown
@@ -191,6 +196,27 @@ beside AS (
     GROUP BY here.host
 ),
 
+named_now AS (
+    SELECT log_date, job_id, run_id, cause, host
+    FROM fix_parts
+    JOIN (SELECT log_date, job_id, run_id, host FROM lost WHERE lost_fraction > 0 AND NOT has_ended) AS slow_at_end
+        USING (log_date, job_id, run_id, host)
+    CROSS JOIN today
+    WHERE cause IN ($machine_causes) AND lost_fraction > 0 AND log_date = as_of_day AND $in_period
+),
+
+together AS (
+    SELECT DISTINCT here.host AS host, there.host AS other
+    FROM named_now AS here
+    JOIN named_now AS there
+        ON here.job_id = there.job_id
+        AND here.run_id = there.run_id
+        AND here.cause = there.cause
+        AND here.host <> there.host
+    LEFT JOIN links ON links.host = here.host AND links.other = there.host
+    WHERE links.host IS NULL
+),
+
 turns AS (
     SELECT
         *,
@@ -266,7 +292,9 @@ hosts AS (
         slow.* EXCEPT (host),
         shares.* EXCEPT (host),
         load.gpu_hours_per_day,
-        (load.job_gpus * ($restart_minutes + $redone_minutes) / 60D + load.gpus * $spare_hours) AS cost_gpu_hours,
+        load.job_gpus * ($restart_minutes + $redone_minutes) / 60D AS restart_gpu_hours,
+        load.gpus * $spare_hours AS spare_gpu_hours,
+        restart_gpu_hours + spare_gpu_hours AS cost_gpu_hours,
         coalesce(hosts_alike, 0) AS hosts_alike,
         coalesce(part_slow, 0D) AS part_slow,
         states.age > 0 AND without_results.host IS NULL AS is_idle,
@@ -319,15 +347,48 @@ linked AS (
     FROM links
     LEFT JOIN returns ON returns.host = other
     GROUP BY links.host
+),
+
+others AS (
+    SELECT
+        together.host AS host,
+        array_sort(collect_set(other)) AS together_hosts,
+        coalesce(sum(expected_gpu_hours), 0D) AS expected_of_others,
+        coalesce(sum(expected_low), 0D) AS low_of_others,
+        coalesce(sum(expected_high), 0D) AS high_of_others,
+        coalesce(sum(spare_gpu_hours), 0D) AS spare_of_others,
+        coalesce(max(restart_gpu_hours), 0D) AS restart_of_others,
+        coalesce(sum(a_day), 0D) AS a_day_of_others
+    FROM together
+    LEFT JOIN returns ON returns.host = other
+    GROUP BY together.host
+),
+
+grouped AS (
+    SELECT
+        returns.*,
+        together_hosts,
+        expected_gpu_hours + expected_of_others AS together_gpu_hours,
+        expected_low + low_of_others AS together_low,
+        expected_high + high_of_others AS together_high,
+        CASE WHEN together_hosts IS NOT NULL
+            THEN greatest(restart_gpu_hours, restart_of_others) + spare_gpu_hours + spare_of_others
+        END AS together_cost_gpu_hours,
+        try_divide(together_cost_gpu_hours, a_day + a_day_of_others) AS together_break_even_days,
+        coalesce(together_gpu_hours > together_cost_gpu_hours, false) AS is_group
+    FROM returns
+    LEFT JOIN others ON others.host = returns.host
 )
 
 SELECT
-    returns.host AS host,
+    grouped.host AS host,
     as_of_day,
     CASE
         WHEN expected_gpu_hours IS NULL OR cost_gpu_hours IS NULL THEN 'unknown'
         WHEN is_idle THEN 'no'
-        WHEN expected_low > cost_gpu_hours THEN 'drain'
+        WHEN is_group AND together_low > together_cost_gpu_hours THEN 'drain'
+        WHEN is_group THEN 'probably'
+        WHEN together_hosts IS NULL AND expected_low > cost_gpu_hours THEN 'drain'
         WHEN expected_gpu_hours > cost_gpu_hours THEN 'probably'
         ELSE 'no'
     END AS verdict,
@@ -356,9 +417,15 @@ SELECT
     CASE WHEN is_slow AND has_ended THEN slow_until_step END AS slow_until_step,
     CASE WHEN is_slow AND has_ended THEN slow_until_time END AS slow_until_time,
     log_date AS last_served,
-    is_idle
-FROM returns
+    is_idle,
+    together_hosts,
+    together_gpu_hours,
+    together_low,
+    together_high,
+    together_cost_gpu_hours,
+    together_break_even_days
+FROM grouped
 CROSS JOIN today
-LEFT JOIN linked ON linked.host = returns.host
-LEFT JOIN beside ON beside.host = returns.host
-ORDER BY net_gpu_hours DESC NULLS LAST, host
+LEFT JOIN linked ON linked.host = grouped.host
+LEFT JOIN beside ON beside.host = grouped.host
+ORDER BY CASE WHEN is_group THEN together_gpu_hours - together_cost_gpu_hours ELSE net_gpu_hours END DESC NULLS LAST, host

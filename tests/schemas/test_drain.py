@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from jobs.report.news_words import drain_text, drain_texts, kept_text
+from jobs.report.news_words import drain_row, drain_text, drain_texts, kept_text
 from schemas.drain import AGAIN_OFTEN, AGAIN_ONCE, PRIOR_HOSTS, DrainTerms
 from schemas.views import drain_by
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN, Status
@@ -356,10 +356,73 @@ def test_two_slow_hosts_of_one_job_name_each_other() -> None:
             row["culprits"] = both
     found = {row.host: row for row in answer(drain_by(TERMS), tables)}
     assert {host: row.beside_hosts for host, row in found.items()} == {"a": ["b"], "b": ["a"], "c": None}
-    assert "in the last 7 days slow in one job with b: what is " in drain_text(found["a"].asDict(), 7)
+    said = "; slow in one job with b: draining it alone may save little or nothing (straggler what-if);"
+    assert said in drain_text(found["a"].asDict(), 7)
     assert "slow in one job with" not in drain_text(found["c"].asDict(), 7)
     nothing = [row | {"lost_fraction": 0.0} for row in tables[JOB_CAUSES]]
     assert not any(row.beside_hosts for row in answer(drain_by(TERMS), tables | {JOB_CAUSES: nothing}))
     for row in tables[JOB_CAUSES]:
         row["cause"] = "communication"
     assert [row.beside_hosts for row in answer(drain_by(TERMS), tables)] == [None, None, None]
+
+
+def beside(courses: dict[str, str], parts: dict[str, float], share: float = 0.1) -> Tables:
+    """Let host b be slow in the job of host a too; parts are what the ops of each took longer."""
+    tables = fleet(courses, share)
+    for row in tables[WORKER_SLOWDOWN]:
+        if row["dp_rank"] == 3 and row["job_id"] == "job of a":
+            row["host"] = "b"
+    named = [culprit(0.5, host=host, lost_s=part) for host, part in parts.items()]
+    for row in tables[JOB_CAUSES]:
+        if row["job_id"] == "job of a":
+            row["culprits"] = named
+    return tables
+
+
+def test_two_slow_hosts_of_one_cause_are_drained_together() -> None:
+    """Of two hosts that may hide each other, the verdict, the order and the line are of both together."""
+    tables = beside({"a": "xxx", "c": "xxx"}, {"a": 0.1, "b": 0.1}, share=0.006)
+    rows = answer(drain_by(TERMS), tables)
+    found = {row.host: row for row in rows}
+    assert {host: row.together_hosts for host, row in found.items()} == {"a": ["b"], "b": ["a"], "c": None}
+    a, b, c = (found[host] for host in "abc")
+    assert a.together_gpu_hours == pytest.approx(a.expected_gpu_hours + b.expected_gpu_hours)
+    assert a.together_gpu_hours == pytest.approx(c.expected_gpu_hours)
+    restart, spares = GPUS * 1.0, a.cost_gpu_hours - GPUS + b.cost_gpu_hours - GPUS
+    assert a.together_cost_gpu_hours == pytest.approx(restart + spares)
+    assert a.together_break_even_days == pytest.approx((restart + spares) / (0.006 * HOURS))
+    assert a.expected_gpu_hours < a.cost_gpu_hours
+    assert [row.verdict for row in (a, b)] == ["probably", "probably"]
+    said = drain_texts([row.asDict() for row in rows], 7, 5)
+    assert len(said) == 2
+    assert f"probably drain a together with b: {a.together_gpu_hours:.1f} GPU-hours" in said[1]
+    assert "no if they stay slow for less than" in said[1]
+    assert drain_row(a.asDict())["verdict"] == "probably, together with b"
+
+
+def test_if_draining_all_does_not_pay_one_is_judged_by_its_part_at_most_probably() -> None:
+    """If a second host costs more than it saves, the first is judged by its part, but never certainly."""
+    tables = beside({"a": "xxx", "big": "..."}, {"a": 0.1, "b": 0.0001})
+    for unit in tables[JOB_SLOWDOWN]:
+        unit["world_size"] = 4000 if unit["job_id"] == "job of big" else GPUS
+    for worker in tables[WORKER_SLOWDOWN]:
+        worker["host"] = "b" if worker["host"] == "big" else worker["host"]
+    found = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    a = found["a"]
+    assert a.expected_low > a.cost_gpu_hours
+    assert a.together_gpu_hours < a.together_cost_gpu_hours
+    assert (a.verdict, found["b"].verdict) == ("probably", "no")
+    assert "slow in one job with b: what is expected" in drain_text(a.asDict(), 7)
+
+
+def test_hosts_of_different_causes_or_healthy_again_are_drained_alone() -> None:
+    tables = halves(fleet({"a": "x"}), second={})
+    assert [row.together_hosts for row in answer(drain_by(TERMS), tables)] == [None, None]
+    tables = beside({"a": "xxx"}, {"a": 0.1})
+    other = [
+        row | {"cause": "communication", "culprits": [culprit(0.5, host="b")]} for row in tables[JOB_CAUSES]
+    ]
+    tables[JOB_CAUSES] += other
+    found = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert {host: row.together_hosts for host, row in found.items()} == {"a": None, "b": None}
+    assert found["a"].beside_hosts == ["b"]
