@@ -6,20 +6,23 @@ and says why, how sure that is, and when the answer would be no. Nothing is writ
 
 import sys
 from dataclasses import replace
+from datetime import date
 from typing import Final
 
 from jobs.entry_points.command import reader_entry_point
-from jobs.report.news_words import drain_text
+from jobs.report.news_words import advised, drain_text, kept_text
+from jobs.report.wording import counted
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, not_negative, option, positive
 from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings
 from jobs.warehouse.reader import Reader
-from schemas.drain import HISTORY_DAYS, NO_VERDICT
+from schemas.drain import HISTORY_DAYS
 from schemas.views import drain_by
 
 _SHOWN: Final = 10
-_NONE: Final = f"no host to drain: none that serves jobs has lost them time in the last {HISTORY_DAYS} days"
+_NO_HOST: Final = "no host to drain"
+_NONE: Final = f"{_NO_HOST}: none that serves jobs has lost them time in the last {HISTORY_DAYS} days"
 
 
 def _days(text: str) -> int:
@@ -44,22 +47,34 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     sql = drain_by(terms, args.as_of)
     result = reader.ask(sql, args.limit)
     write(result, args.format, sys.stdout, as_lists=args.as_lists)
+    note = _of_another_day(reader, args.as_of)
+    if result.rows and note:
+        complain_fitting(note)
     if args.format is not None:
         return
     rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
-    for row in rows:
-        if row["verdict"] not in NO_VERDICT:
-            complain_fitting(drain_text(row, terms.days))
+    for said in [
+        *(drain_text(row, terms.days) for row in advised(rows)),
+        *filter(None, map(kept_text, rows)),
+    ]:
+        complain_fitting(said)
     if not rows:
-        complain_fitting(_before(reader, args) or _NONE)
+        complain_fitting(note if note.startswith(_NO_HOST) else "; ".join([*filter(None, [note]), _NONE]))
 
 
-def _before(reader: Reader, args: Arguments) -> str:
-    """Print a note if the warehouse begins later than the requested day."""
-    first = reader.ask("SELECT min(log_date) AS first FROM job_slowdown", 1).rows[0][0]
-    if args.as_of is None or first is None or args.as_of >= first:
+def _of_another_day(reader: Reader, as_of: date | None) -> str:
+    """Return which day the answer is for; empty if it is the requested day, or none is requested."""
+    if as_of is None:
         return ""
-    return f"no host to drain: there is no data up to {args.as_of}; the first day is {first}"
+    days = f"SELECT min(log_date) AS first, max(log_date) FILTER (WHERE log_date <= DATE'{as_of}') AS last"
+    first, last = reader.ask(f"{days} FROM job_slowdown", 1).rows[0]
+    if first is None or last == as_of:
+        return ""
+    if last is None:
+        return f"{_NO_HOST}: there is no data up to {as_of}; the first day is {first}"
+    if (age := (as_of - last).days) >= HISTORY_DAYS:
+        return f"{_NO_HOST}: the last day with data up to {as_of} is {last}, {age} days before"
+    return f"as of {last}, the last day with data up to {as_of}: {counted(age, 'day')} before"
 
 
 if __name__ == "__main__":

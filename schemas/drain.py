@@ -11,6 +11,8 @@ AGAIN_ONCE: Final = 0.018
 AGAIN_OFTEN: Final = 0.025
 """Daily chance that a host falls back after one spell, and after several: of hosts back from repair for a
 day, over the next seven, in a public log of faults. `python -m tests.evaluation.faults` derives them."""
+MOST_ENDED: Final = 0.9
+"""A host whose slowness ended within a day is healthy if it was slow in at most this share of the steps."""
 
 NO_VERDICT: Final = ("no", "unknown")
 """Verdicts of the view drain that leave a host in service."""
@@ -41,6 +43,7 @@ class DrainTerms:
             "redone_minutes": repr(float(self.redone_minutes)),
             "spare_hours": repr(float(self.spare_hours)),
             "prior_hosts": repr(float(PRIOR_HOSTS)),
+            "most_ended": repr(MOST_ENDED),
             "again_once": repr(AGAIN_ONCE),
             "again_often": repr(AGAIN_OFTEN),
         }

@@ -157,7 +157,8 @@ class Tools:
         """Return which hosts to drain now, by the GPU-hours that a drain is expected to save, less its cost.
 
         verdict: drain, probably, no, unknown. expected_low and expected_high are a 90 % interval; it pays if
-        the host stays slow for more than break_even_days. as_of: as if the warehouse ended with this day.
+        the host stays slow for more than break_even_days. One of together_hosts alone may save nothing: all
+        save together_gpu_hours, for together_cost_gpu_hours. as_of: as if the warehouse ended with this day.
         """
         sql = drain_by(self._settings.drain.terms, as_of)
         return reply(self._rows(sql), first=first, days=self._settings.drain.days)

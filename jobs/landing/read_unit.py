@@ -69,7 +69,7 @@ def _read(rows: UnitRows) -> dict[str, Any]:
 
 
 def unread_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging, why: str) -> UnitAccount:
-    """Return the account of a part whose reader process was killed; each file but a manifest becomes a reject."""
+    """Return the account of a part whose reader was killed; each file but a manifest becomes a reject."""
     rows = UnitRows(part, UnitFiles(store, bounds), staging)
     if part.is_first:
         rows.account.files += [FileAccount(file, None) for file in part.manifests]

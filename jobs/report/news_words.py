@@ -104,6 +104,10 @@ def news_text(row: Mapping[str, Any]) -> str:
     return f"{row['change']}: {OF_CAUSE[row['cause']].words} in {row['job_id']}{where} {said}"
 
 
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(_first(names))
+
+
 def _first(names: Sequence[str]) -> list[str]:
     """Return the first names, and the number of further names."""
     more = len(names) - _MOST_CULPRITS
@@ -138,6 +142,8 @@ _STATES: Final = {
     "quiet_after_one": "not slow on its last day, last on {row[last_slow]}",
     "quiet_after_more": "not slow on its last day, slow in {row[spells]} spells before",
 }
+_CLOCK: Final = slice(11, 16)
+"""Where a time of a reader, text or not and always in UTC, has its hours and minutes."""
 _ALL_OF: Final = 0.95
 """Part of what is lost to a host from which its repair alone saves all of it, as far as is said."""
 _VERDICTS: Final = {
@@ -153,33 +159,70 @@ def worth_it(rows: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, 
     return [row for row in rows if row["verdict"] not in NO_VERDICT][:most]
 
 
+def advised(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the hosts that are worth a drain, of hosts to drain together only the first."""
+    chosen: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    for row in worth_it(rows, len(rows)):
+        chosen.setdefault(tuple(sorted([row["host"], *_others(row)])), row)
+    return list(chosen.values())
+
+
+def _others(row: Mapping[str, Any]) -> list[str]:
+    """Return the hosts that have to be drained together with one; empty if that does not pay."""
+    pays = row["together_hosts"] and (row["together_gpu_hours"] or 0.0) > row["together_cost_gpu_hours"]
+    return list(row["together_hosts"]) if pays and row["verdict"] not in NO_VERDICT else []
+
+
 def drain_texts(rows: Sequence[Mapping[str, Any]], days: int, most: int) -> list[str]:
-    """Return sentences on the first hosts that are worth a drain, and the number of further hosts."""
-    more = len(worth_it(rows, len(rows))) - most
-    texts = [drain_text(row, days) for row in worth_it(rows, most)]
+    """Return sentences on the first hosts that are worth a drain, and the number of further ones.
+
+    Hosts to drain together are one of these.
+    """
+    chosen = advised(rows)
+    more = len(chosen) - most
+    texts = [drain_text(row, days) for row in chosen[:most]]
     return [*texts, *([f"drain: and {more} more (straggler drain)"] if more > 0 else [])]
 
 
 def drain_text(row: Mapping[str, Any], days: int) -> str:
     """Return one sentence: what to do, what it saves and costs, why, and when the advice would change."""
     certainly = "drain" if row["verdict"] == "drain" else "probably drain"
-    return (
-        f"{certainly} {row['host']}: {hours(row['expected_gpu_hours'])} GPU-hours expected back in "
-        f"{counted(days, 'day')} ({_interval(row)}), at a cost of {hours(row['cost_gpu_hours'])}; "
-        f"{state(row)}; no if it stays slow for less than {row['break_even_days']:.1f} days"
+    others = _others(row)
+    who, which = (
+        (f"{row['host']} together with {_listed(others)}", "together_") if others else (row["host"], "")
     )
+    cost, until = row[f"{which}cost_gpu_hours"], row[f"{which}break_even_days"]
+    expected = row["together_gpu_hours" if others else "expected_gpu_hours"]
+    stays = "they stay" if others else "it stays"
+    return (
+        f"{certainly} {who}: {hours(expected)} GPU-hours expected back in "
+        f"{counted(days, 'day')} ({_interval(row, which or 'expected_')}), at a cost of {hours(cost)}; "
+        f"{state(row)}; no if {stays} slow for less than {until:.1f} days"
+    )
+
+
+def kept_text(row: Mapping[str, Any]) -> str:
+    """Return why a host that is healthy again or serves no job is not drained; empty for others."""
+    is_kept = row["slow_until_step"] is not None or row["is_idle"]
+    return f"do not drain {row['host']} now: {state(row)}" if is_kept and row["verdict"] == "no" else ""
 
 
 def state(row: Mapping[str, Any]) -> str:
     """Describe how slow a host has been, and which other hosts may hide this or be at fault instead."""
-    slow = _STATES[row["state"]].format(row=row)
+    slow = _ended(row) or _STATES[row["state"]].format(row=row)
+    if row["is_idle"]:
+        slow += f"; no job used it on {row['as_of_day']}, the last one on {row['last_served']}"
     lost, saved = row["share_lost"], row["share_saved"]
     if lost is not None and saved < _ALL_OF * lost:
-        alone = f"of the {percent(lost)} lost to it a drain alone saves {percent(saved)}"
-        slow += f"; {alone}: another cause hides the rest"
-    if row["beside_hosts"]:
+        part = f"of the {percent(lost)} lost to it a drain alone saves {percent(saved)}"
+        slow += f"; {part}: another cause hides the rest"
+    others = _others(row)
+    if others:
+        alone = "draining it alone may save little or nothing (straggler what-if)"
+        slow += f"; slow in one job with {_listed(others)}: {alone}"
+    if beside := [host for host in row["beside_hosts"] or () if host not in others]:
         slow += (
-            f"; in the last 7 days slow in one job with {', '.join(_first(row['beside_hosts']))}: what is "
+            f"; in the last 7 days slow in one job with {_listed(beside)}: what is "
             "expected is its part, and draining it alone may save less (straggler what-if)"
         )
     if not row["link_hosts"]:
@@ -192,15 +235,26 @@ def state(row: Mapping[str, Any]) -> str:
     )
 
 
+def _ended(row: Mapping[str, Any]) -> str:
+    """Describe since when a host is healthy whose slowness ended within its last day; empty for others."""
+    if row["slow_until_step"] is None:
+        return ""
+    at = row["slow_until_time"]
+    when = "" if at is None else f", {str(at)[_CLOCK]} UTC"
+    spells = f", slow in {row['spells']} spells" if row["spells"] > 1 else ""
+    return f"healthy again: slow until step {row['slow_until_step']}{when}, of {row['last_slow']}{spells}"
+
+
 def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cells of a host's row in the table of hosts to drain."""
     is_known = row["expected_gpu_hours"] is not None
     until = row["break_even_days"]
+    others = _others(row)
     alike = counted(row["hosts_alike"], "host") if row["hosts_alike"] else "no host: the prior alone"
     return {
         "host": row["host"],
         "is_worth_it": bool(worth_it([row], 1)),
-        "verdict": _VERDICTS[row["verdict"]],
+        "verdict": _VERDICTS[row["verdict"]] + (f", together with {_listed(others)}" if others else ""),
         "expected": f"{hours(row['expected_gpu_hours'])} ({_interval(row)})" if is_known else "",
         "cost": hours(row["cost_gpu_hours"]),
         "chance": f"{percent(row['probability'])} of days, by {alike}",
@@ -214,5 +268,5 @@ def _share(row: Mapping[str, Any]) -> str:
     return f"{percent(row['share_saved'])} of {hours(row['gpu_hours_per_day'])} GPU-hours a day"
 
 
-def _interval(row: Mapping[str, Any]) -> str:
-    return f"{hours(row['expected_low'])} to {hours(row['expected_high'])}"
+def _interval(row: Mapping[str, Any], which: str = "expected_") -> str:
+    return f"{hours(row[f'{which}low'])} to {hours(row[f'{which}high'])}"

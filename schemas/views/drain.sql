@@ -22,22 +22,36 @@
 -- its own part; draining all ends saves link_gpu_hours. Both are null where the host has no such link. beside_hosts:
 -- other hosts, but such ends, to which one of its jobs lost time in the last 7 days on the same day; null without. One
 -- may hide the slowness of another: draining one alone then saves less than its part, which is expected here.
+-- slow_until_step, slow_until_time: the last slow step of its last day, and when that began, of a host that was healthy in
+-- at least the last tenth of that day's steps (its culprits there have the course until): it counts as quiet, not as slow,
+-- and what it lost no longer counts beside a host that became slow within the day. Both are null otherwise; the time is
+-- also null where the log has no times of day. last_served: its last day with results. is_idle: that is before
+-- as_of_day, and none of its jobs of the last 7 days is without results there: no job uses it, and the verdict is no.
+-- together_hosts: other hosts that the same cause of one job names on as_of_day and that are slow at its end, but ends of
+-- its links; null without. Draining one of them alone may save nothing, draining all saves together_gpu_hours, the sum of
+-- their parts, together_low to together_high, for together_cost_gpu_hours, in which the restart counts once (the dearest);
+-- together_break_even_days is their break_even_days. If that pays, the verdict and the order are those of all together.
+-- Else the verdict is that of its own part, at most probably.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown
     WHERE $in_period
 ),
 
-begun AS (
+courses AS (
     SELECT
         log_date, job_id, run_id,
         coalesce(culprit.slow_host, culprit.host) AS host,
-        max(culprit.share_of_steps) AS share_of_steps
+        max(culprit.share_of_steps) AS share_of_steps,
+        count_if(culprit.course = 'from') = count(*) AS has_begun,
+        count_if(culprit.course = 'until' AND culprit.share_of_steps <= $most_ended AND culprit.last_step IS NOT NULL)
+            = count(*) AS has_ended,
+        max(culprit.last_step) AS last_step,
+        max(culprit.last_time) AS last_time
     FROM job_causes
     LATERAL VIEW explode(culprits) exploded AS culprit
     WHERE is_cause AND cause IN ($machine_causes) AND $in_period
     GROUP BY log_date, job_id, run_id, coalesce(culprit.slow_host, culprit.host)
-    HAVING count_if(culprit.course = 'from') = count(*)
 ),
 
 lost_in_day AS (
@@ -53,20 +67,24 @@ lost_in_day AS (
 
 since AS (
     SELECT
-        log_date, job_id, run_id, host, lost_fraction, saved_fraction, is_flagged,
-        coalesce(share_of_steps, 1D) AS steps,
-        1 + sum(lost_fraction * (1 / coalesce(share_of_steps, 1D) - 1)) OVER (PARTITION BY log_date, job_id, run_id)
-            AS step_time
-    FROM lost_in_day
-    LEFT JOIN begun USING (log_date, job_id, run_id, host)
+        *,
+        1 + sum(CASE WHEN has_ended THEN -lost_fraction ELSE lost_fraction * (1 / steps - 1) END)
+            OVER (PARTITION BY log_date, job_id, run_id) AS step_time
+    FROM (
+        SELECT
+            log_date, job_id, run_id, host, lost_fraction, saved_fraction, is_flagged, last_step, last_time,
+            CASE WHEN has_begun THEN share_of_steps ELSE 1D END AS steps,
+            coalesce(has_ended, false) AS has_ended
+        FROM lost_in_day
+        LEFT JOIN courses USING (log_date, job_id, run_id, host)
+    ) AS of_hosts
 ),
 
 lost AS (
     SELECT
-        log_date, job_id, run_id, host,
-        lost_fraction / steps / step_time AS lost_fraction,
-        saved_fraction / steps / step_time AS saved_fraction,
-        is_flagged
+        log_date, job_id, run_id, host, is_flagged, has_ended, last_step, last_time,
+        lost_fraction / CASE WHEN has_ended THEN 1D ELSE steps * step_time END AS lost_fraction,
+        saved_fraction / CASE WHEN has_ended THEN 1D ELSE steps * step_time END AS saved_fraction
     FROM since
 ),
 
@@ -84,7 +102,7 @@ unit_days AS (
     FROM (
         SELECT
             log_date, job_id, run_id, host, workers_there, gpu_hours, world_size, workers,
-            lost_fraction, saved_fraction, is_flagged,
+            lost_fraction, saved_fraction, is_flagged, has_ended, last_step, last_time,
             datediff(as_of_day, log_date) AS age,
             max(log_date) OVER (PARTITION BY host, job_id) = as_of_day AS is_now
         FROM served
@@ -99,11 +117,26 @@ unit_days AS (
     ) AS of_units
 ),
 
+without_results AS (
+    SELECT DISTINCT host
+    FROM unit_days
+    JOIN (
+        SELECT job_id
+        FROM job_slowdown
+        CROSS JOIN today
+        WHERE log_date = as_of_day AND NOT ($is_analysed) AND $in_period
+    ) AS units USING (job_id)
+    WHERE age < 7
+),
+
 host_days AS (
     SELECT
         host, log_date, age,
         sum(gpu_hours) AS gpu_hours,
         sum(coalesce(lost_fraction, 0D)) > 0 AS is_slow,
+        count_if(lost_fraction > 0) > 0 AND count_if(lost_fraction > 0 AND NOT has_ended) = 0 AS has_ended,
+        max_by(last_step, coalesce(last_time, log_date)) FILTER (WHERE has_ended) AS slow_until_step,
+        max(last_time) FILTER (WHERE has_ended) AS slow_until_time,
         count_if(is_flagged) > 0 AS is_flagged,
         sum(world_size) AS job_gpus,
         max(world_size * workers_there / workers) AS gpus,
@@ -163,6 +196,27 @@ beside AS (
     GROUP BY here.host
 ),
 
+named_now AS (
+    SELECT log_date, job_id, run_id, cause, host
+    FROM fix_parts
+    JOIN (SELECT log_date, job_id, run_id, host FROM lost WHERE lost_fraction > 0 AND NOT has_ended) AS slow_at_end
+        USING (log_date, job_id, run_id, host)
+    CROSS JOIN today
+    WHERE cause IN ($machine_causes) AND lost_fraction > 0 AND log_date = as_of_day AND $in_period
+),
+
+together AS (
+    SELECT DISTINCT here.host AS host, there.host AS other
+    FROM named_now AS here
+    JOIN named_now AS there
+        ON here.job_id = there.job_id
+        AND here.run_id = there.run_id
+        AND here.cause = there.cause
+        AND here.host <> there.host
+    LEFT JOIN links ON links.host = here.host AND links.other = there.host
+    WHERE links.host IS NULL
+),
+
 turns AS (
     SELECT
         *,
@@ -187,10 +241,11 @@ stretches AS (
 states AS (
     SELECT
         *,
+        is_slow AND NOT has_ended AS is_slow_now,
         CASE
-            WHEN is_slow AND days_in_row = 1 THEN 'slow_1_day'
-            WHEN is_slow AND days_in_row <= 3 THEN 'slow_2_or_3_days'
-            WHEN is_slow THEN 'slow_longer'
+            WHEN is_slow_now AND days_in_row = 1 THEN 'slow_1_day'
+            WHEN is_slow_now AND days_in_row <= 3 THEN 'slow_2_or_3_days'
+            WHEN is_slow_now THEN 'slow_longer'
             WHEN spells = 1 THEN 'quiet_after_one'
             ELSE 'quiet_after_more'
         END AS state,
@@ -237,11 +292,14 @@ hosts AS (
         slow.* EXCEPT (host),
         shares.* EXCEPT (host),
         load.gpu_hours_per_day,
-        (load.job_gpus * ($restart_minutes + $redone_minutes) / 60D + load.gpus * $spare_hours) AS cost_gpu_hours,
+        load.job_gpus * ($restart_minutes + $redone_minutes) / 60D AS restart_gpu_hours,
+        load.gpus * $spare_hours AS spare_gpu_hours,
+        restart_gpu_hours + spare_gpu_hours AS cost_gpu_hours,
         coalesce(hosts_alike, 0) AS hosts_alike,
         coalesce(part_slow, 0D) AS part_slow,
+        states.age > 0 AND without_results.host IS NULL AS is_idle,
         CASE
-            WHEN is_slow THEN aggregate(
+            WHEN is_slow_now THEN aggregate(
                 sequence(1, $drain_days), 0D, (total, t) -> total + days_in_row / CAST(days_in_row + t AS DOUBLE)
             )
             ELSE aggregate(
@@ -255,6 +313,7 @@ hosts AS (
     JOIN shares ON shares.host = states.host
     JOIN load ON load.host = states.host
     LEFT JOIN alike ON alike.state = states.state
+    LEFT JOIN without_results ON without_results.host = states.host
     WHERE place = 1
 ),
 
@@ -288,14 +347,48 @@ linked AS (
     FROM links
     LEFT JOIN returns ON returns.host = other
     GROUP BY links.host
+),
+
+others AS (
+    SELECT
+        together.host AS host,
+        array_sort(collect_set(other)) AS together_hosts,
+        coalesce(sum(expected_gpu_hours), 0D) AS expected_of_others,
+        coalesce(sum(expected_low), 0D) AS low_of_others,
+        coalesce(sum(expected_high), 0D) AS high_of_others,
+        coalesce(sum(spare_gpu_hours), 0D) AS spare_of_others,
+        coalesce(max(restart_gpu_hours), 0D) AS restart_of_others,
+        coalesce(sum(a_day), 0D) AS a_day_of_others
+    FROM together
+    LEFT JOIN returns ON returns.host = other
+    GROUP BY together.host
+),
+
+grouped AS (
+    SELECT
+        returns.*,
+        together_hosts,
+        expected_gpu_hours + expected_of_others AS together_gpu_hours,
+        expected_low + low_of_others AS together_low,
+        expected_high + high_of_others AS together_high,
+        CASE WHEN together_hosts IS NOT NULL
+            THEN greatest(restart_gpu_hours, restart_of_others) + spare_gpu_hours + spare_of_others
+        END AS together_cost_gpu_hours,
+        try_divide(together_cost_gpu_hours, a_day + a_day_of_others) AS together_break_even_days,
+        coalesce(together_gpu_hours > together_cost_gpu_hours, false) AS is_group
+    FROM returns
+    LEFT JOIN others ON others.host = returns.host
 )
 
 SELECT
-    returns.host AS host,
+    grouped.host AS host,
     as_of_day,
     CASE
         WHEN expected_gpu_hours IS NULL OR cost_gpu_hours IS NULL THEN 'unknown'
-        WHEN expected_low > cost_gpu_hours THEN 'drain'
+        WHEN is_idle THEN 'no'
+        WHEN is_group AND together_low > together_cost_gpu_hours THEN 'drain'
+        WHEN is_group THEN 'probably'
+        WHEN together_hosts IS NULL AND expected_low > cost_gpu_hours THEN 'drain'
         WHEN expected_gpu_hours > cost_gpu_hours THEN 'probably'
         ELSE 'no'
     END AS verdict,
@@ -312,7 +405,7 @@ SELECT
     prior,
     hosts_alike,
     state,
-    CASE WHEN is_slow THEN days_in_row ELSE 0 END AS days_slow_in_row,
+    CASE WHEN is_slow_now THEN days_in_row ELSE 0 END AS days_slow_in_row,
     days_slow,
     days_flagged,
     spells,
@@ -320,9 +413,19 @@ SELECT
     job_ids,
     link_hosts,
     expected_gpu_hours + others_gpu_hours AS link_gpu_hours,
-    beside_hosts
-FROM returns
+    beside_hosts,
+    CASE WHEN is_slow AND has_ended THEN slow_until_step END AS slow_until_step,
+    CASE WHEN is_slow AND has_ended THEN slow_until_time END AS slow_until_time,
+    log_date AS last_served,
+    is_idle,
+    together_hosts,
+    together_gpu_hours,
+    together_low,
+    together_high,
+    together_cost_gpu_hours,
+    together_break_even_days
+FROM grouped
 CROSS JOIN today
-LEFT JOIN linked ON linked.host = returns.host
-LEFT JOIN beside ON beside.host = returns.host
-ORDER BY net_gpu_hours DESC NULLS LAST, host
+LEFT JOIN linked ON linked.host = grouped.host
+LEFT JOIN beside ON beside.host = grouped.host
+ORDER BY CASE WHEN is_group THEN together_gpu_hours - together_cost_gpu_hours ELSE net_gpu_hours END DESC NULLS LAST, host

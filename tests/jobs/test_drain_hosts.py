@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,13 @@ import pytest
 from jobs.drain_hosts import main
 from jobs.report.news_words import drain_row, drain_text, worth_it
 from jobs.synthetic.fleet import SHIFTS, SickSpell
+from schemas.vocabulary import JOB_CAUSES
 from tests.evaluation import drain, faults
 from tests.evaluation.drain_fleets import World
 from tests.jobs.conftest import Ask
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.schemas.test_drain import fleet
-from tests.support.examples import DAY, table_rows
+from tests.support.examples import DAY, culprit, table_rows
 
 COURSES = {"node-1": "..xxx", "node-2": "x....", "node-3": "....."}
 
@@ -81,6 +83,39 @@ def test_no_host_to_drain_is_said(ask: Ask, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse_of(tmp_path, **tables).root)
     assert "no host to drain" in ask(main).err
     assert "there is no data up to 0001-01-01; the first day is 20" in ask(main, "--as-of", "0001-01-01").err
+
+
+def test_hosts_that_stay_in_service_say_why(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = fleet({"node-1": "xx-", "node-2": "xxx", "node-3": "x..", "node-4": "..x"})
+    at = datetime.combine(DAY, time(8), UTC)
+    idle[JOB_CAUSES][-1]["culprits"] = [
+        culprit(0.5, 0.5, host="node-4", course="until", first_step=0, last_step=49, last_time=at)
+    ]
+    tables = {name: table_rows(name, rows) for name, rows in idle.items()}
+    monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse_of(tmp_path, **tables).root)
+    said = ask(main).err
+    assert (
+        f"do not drain node-1 now: slow for 2 days in a row; no job used it on {DAY + timedelta(2)}" in said
+    )
+    assert "drain node-2" in said
+    assert "do not drain node-4 now: healthy again: slow until step 49, 08:00 UTC, of" in said
+    assert "node-3" not in said
+
+
+def test_a_day_after_the_data_is_answered_for_the_last_day_and_says_so(ask: Ask) -> None:
+    last = DAY + timedelta(4)
+    asked = last + timedelta(5)
+    said = f"as of {last}, the last day with data up to {asked}: 5 days before"
+    assert said in ask(main, "--as-of", str(asked)).err
+    status, out, err = ask(main, "--as-of", str(asked), "--format", "json")
+    assert (status, json.loads(out)[0]["as_of_day"]) == (0, str(last))
+    assert said in err
+    assert "as of" not in ask(main, "--as-of", str(last)).err
+    long_after = last + timedelta(60)
+    said = f"no host to drain: the last day with data up to {long_after} is {last}, 60 days before"
+    assert said in ask(main, "--as-of", str(long_after)).err
 
 
 def test_the_evaluation_drains_a_slow_host_and_counts_what_that_returns() -> None:

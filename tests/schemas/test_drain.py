@@ -1,16 +1,16 @@
 """Hosts to drain are ranked by expected cost, from what similar hosts did or from a prior."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from math import exp, log, sqrt
 from typing import Any
 
 import pytest
 from pyspark.sql import Row
 
-from jobs.report.news_words import drain_text, drain_texts
+from jobs.report.news_words import drain_row, drain_text, drain_texts, kept_text
 from schemas.drain import AGAIN_OFTEN, AGAIN_ONCE, PRIOR_HOSTS, DrainTerms
 from schemas.views import drain_by
-from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN
+from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, WORKER_SLOWDOWN, Status
 from tests.support.answers import answer
 from tests.support.examples import DAY, culprit
 
@@ -178,6 +178,58 @@ def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() ->
     assert [rows[host].share_lost for host in "ab"] == pytest.approx([0.25 / 1.75, 0.5 / 1.75])
 
 
+def halves(tables: Tables, second: dict[str, Any] | None = None, **ended: object) -> Tables:
+    """Let host a be slow until the middle of its first day, and host b, if given, from the middle on."""
+    if second is not None:
+        for row in tables[WORKER_SLOWDOWN]:
+            if row["dp_rank"] == 3 and row["job_id"] == "job of a":
+                row["host"] = "b"
+    named = [culprit(0.5, 0.5, host="a", course="until", lost_s=0.1, first_step=0, last_step=49) | ended]
+    named += [] if second is None else [culprit(0.5, 0.5, host="b", course="from", lost_s=0.1) | second]
+    tables[JOB_CAUSES][0] |= {"culprits": named, "lost_fraction": 0.2, "time_saved_fraction": 0.2}
+    return tables
+
+
+def test_a_host_that_is_healthy_again_within_its_last_day_is_not_slow_now() -> None:
+    """A host that is healthy since a step of its last day counts as quiet since then."""
+    at = datetime(DAY.year, DAY.month, DAY.day, 8, tzinfo=UTC)
+    (row,) = answer(drain_by(TERMS), halves(fleet({"a": "x"}), last_time=at))
+    assert (row.state, row.days_slow_in_row, row.days_slow) == ("quiet_after_one", 0, 1)
+    assert (row.slow_until_step, row.slow_until_time.hour, row.last_slow) == (49, 8, DAY)
+    assert row.probability == pytest.approx(sum(1 - (1 - AGAIN_ONCE) ** t for t in range(1, 8)) / 7)
+    assert row.share_lost == pytest.approx(0.2)
+    said = drain_text(row.asDict(), 7)
+    assert f"; healthy again: slow until step 49, 08:00 UTC, of {DAY};" in said
+    (row,) = answer(drain_by(TERMS), halves(fleet({"a": "x"})))
+    assert f"; healthy again: slow until step 49, of {DAY};" in drain_text(row.asDict(), 7)
+    (row,) = answer(drain_by(TERMS), halves(fleet({"a": "xx"})))
+    assert (row.state, row.slow_until_step) == ("slow_2_or_3_days", None)
+    (row,) = answer(drain_by(TERMS), halves(fleet({"a": "x."})))
+    assert (row.state, row.slow_until_step) == ("quiet_after_one", None)
+
+
+def test_a_host_that_is_slow_nearly_to_the_end_of_the_day_is_slow_now() -> None:
+    (row,) = answer(drain_by(TERMS), halves(fleet({"a": "x"}), share_of_steps=0.95, last_step=94))
+    assert (row.state, row.slow_until_step) == ("slow_1_day", None)
+
+
+def test_a_host_that_is_slow_in_another_job_is_slow_now() -> None:
+    tables = halves(fleet({"a": "x", "c": "x"}))
+    for worker in tables[WORKER_SLOWDOWN]:
+        worker["host"] = "a" if worker["host"] == "c" else worker["host"]
+    tables[JOB_CAUSES][1]["culprits"] = [culprit(0.5, host="a")]
+    (row,) = answer(drain_by(TERMS), tables)
+    assert (row.state, row.slow_until_step) == ("slow_1_day", None)
+
+
+def test_what_ended_within_the_day_no_longer_lengthens_the_step() -> None:
+    """A host slow in the second half of a day loses a share of the steps of that half, without what ended."""
+    rows = {row.host: row for row in answer(drain_by(TERMS), halves(fleet({"a": "x"}), second={}))}
+    # Of a mean step of 1, a and b lose 0.1 each, thus 0.2 in their half.
+    assert (rows["b"].share_lost, rows["b"].share_saved) == pytest.approx((0.2, 0.2))
+    assert (rows["a"].share_lost, rows["b"].state) == (pytest.approx(0.1), "slow_1_day")
+
+
 @pytest.mark.parametrize("course", ["until", "comes_and_goes", None])
 def test_of_other_courses_the_whole_day_counts(course: str | None) -> None:
     """If a culprit's slowness ends or recurs, or its course is unknown, the whole day's cost counts."""
@@ -231,6 +283,28 @@ def test_who_is_not_asked_about() -> None:
     assert answer(drain_by(TERMS), tables) == []
 
 
+def test_a_host_that_no_job_uses_is_not_drained() -> None:
+    """A host that no job uses on the last day stays, unless one of its jobs is without results there."""
+    tables = fleet({"idle": "xxxxxxxx-", "slow": "xxxxxxxxx"})
+    rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert {host: (row.verdict, row.is_idle) for host, row in rows.items()} == {
+        "idle": ("no", True),
+        "slow": ("drain", False),
+    }
+    idle, last = rows["idle"], DAY + timedelta(8)
+    assert (idle.last_served, rows["slow"].last_served) == (DAY + timedelta(7), last)
+    assert idle.net_gpu_hours > 0
+    assert kept_text(idle.asDict()) == (
+        f"do not drain idle now: slow for 8 days in a row; no job used it on {last}, "
+        f"the last one on {DAY + timedelta(7)}"
+    )
+    assert kept_text(rows["slow"].asDict()) == ""
+    unit = {"log_date": last, "job_id": "job of idle", "run_id": "r2"}
+    tables[JOB_SLOWDOWN].append({**unit, "status": Status.FAILED})
+    rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert (rows["idle"].verdict, rows["idle"].is_idle) == ("drain", False)
+
+
 def test_as_of_an_earlier_day() -> None:
     tables = fleet({"a": "x......."})
     assert [row.state for row in answer(drain_by(TERMS), tables)] == ["quiet_after_one"]
@@ -282,10 +356,73 @@ def test_two_slow_hosts_of_one_job_name_each_other() -> None:
             row["culprits"] = both
     found = {row.host: row for row in answer(drain_by(TERMS), tables)}
     assert {host: row.beside_hosts for host, row in found.items()} == {"a": ["b"], "b": ["a"], "c": None}
-    assert "in the last 7 days slow in one job with b: what is " in drain_text(found["a"].asDict(), 7)
+    said = "; slow in one job with b: draining it alone may save little or nothing (straggler what-if);"
+    assert said in drain_text(found["a"].asDict(), 7)
     assert "slow in one job with" not in drain_text(found["c"].asDict(), 7)
     nothing = [row | {"lost_fraction": 0.0} for row in tables[JOB_CAUSES]]
     assert not any(row.beside_hosts for row in answer(drain_by(TERMS), tables | {JOB_CAUSES: nothing}))
     for row in tables[JOB_CAUSES]:
         row["cause"] = "communication"
     assert [row.beside_hosts for row in answer(drain_by(TERMS), tables)] == [None, None, None]
+
+
+def beside(courses: dict[str, str], parts: dict[str, float], share: float = 0.1) -> Tables:
+    """Let host b be slow in the job of host a too; parts are what the ops of each took longer."""
+    tables = fleet(courses, share)
+    for row in tables[WORKER_SLOWDOWN]:
+        if row["dp_rank"] == 3 and row["job_id"] == "job of a":
+            row["host"] = "b"
+    named = [culprit(0.5, host=host, lost_s=part) for host, part in parts.items()]
+    for row in tables[JOB_CAUSES]:
+        if row["job_id"] == "job of a":
+            row["culprits"] = named
+    return tables
+
+
+def test_two_slow_hosts_of_one_cause_are_drained_together() -> None:
+    """Of two hosts that may hide each other, the verdict, the order and the line are of both together."""
+    tables = beside({"a": "xxx", "c": "xxx"}, {"a": 0.1, "b": 0.1}, share=0.006)
+    rows = answer(drain_by(TERMS), tables)
+    found = {row.host: row for row in rows}
+    assert {host: row.together_hosts for host, row in found.items()} == {"a": ["b"], "b": ["a"], "c": None}
+    a, b, c = (found[host] for host in "abc")
+    assert a.together_gpu_hours == pytest.approx(a.expected_gpu_hours + b.expected_gpu_hours)
+    assert a.together_gpu_hours == pytest.approx(c.expected_gpu_hours)
+    restart, spares = GPUS * 1.0, a.cost_gpu_hours - GPUS + b.cost_gpu_hours - GPUS
+    assert a.together_cost_gpu_hours == pytest.approx(restart + spares)
+    assert a.together_break_even_days == pytest.approx((restart + spares) / (0.006 * HOURS))
+    assert a.expected_gpu_hours < a.cost_gpu_hours
+    assert [row.verdict for row in (a, b)] == ["probably", "probably"]
+    said = drain_texts([row.asDict() for row in rows], 7, 5)
+    assert len(said) == 2
+    assert f"probably drain a together with b: {a.together_gpu_hours:.1f} GPU-hours" in said[1]
+    assert "no if they stay slow for less than" in said[1]
+    assert drain_row(a.asDict())["verdict"] == "probably, together with b"
+
+
+def test_if_draining_all_does_not_pay_one_is_judged_by_its_part_at_most_probably() -> None:
+    """If a second host costs more than it saves, the first is judged by its part, but never certainly."""
+    tables = beside({"a": "xxx", "big": "..."}, {"a": 0.1, "b": 0.0001})
+    for unit in tables[JOB_SLOWDOWN]:
+        unit["world_size"] = 4000 if unit["job_id"] == "job of big" else GPUS
+    for worker in tables[WORKER_SLOWDOWN]:
+        worker["host"] = "b" if worker["host"] == "big" else worker["host"]
+    found = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    a = found["a"]
+    assert a.expected_low > a.cost_gpu_hours
+    assert a.together_gpu_hours < a.together_cost_gpu_hours
+    assert (a.verdict, found["b"].verdict) == ("probably", "no")
+    assert "slow in one job with b: what is expected" in drain_text(a.asDict(), 7)
+
+
+def test_hosts_of_different_causes_or_healthy_again_are_drained_alone() -> None:
+    tables = halves(fleet({"a": "x"}), second={})
+    assert [row.together_hosts for row in answer(drain_by(TERMS), tables)] == [None, None]
+    tables = beside({"a": "xxx"}, {"a": 0.1})
+    other = [
+        row | {"cause": "communication", "culprits": [culprit(0.5, host="b")]} for row in tables[JOB_CAUSES]
+    ]
+    tables[JOB_CAUSES] += other
+    found = {row.host: row for row in answer(drain_by(TERMS), tables)}
+    assert {host: row.together_hosts for host, row in found.items()} == {"a": None, "b": None}
+    assert found["a"].beside_hosts == ["b"]

@@ -129,7 +129,7 @@ class PackedSequences(Windowed):
     def _fill(
         self, shape: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Draw each microbatch's tokens, and its sum of squared sequence lengths, both in full-length sequences."""
+        """Draw tokens and summed squares of sequence lengths of microbatches, in full-length sequences."""
         mean = self.median_tokens * np.exp(self.spread**2 / 2)
         drawn = int(np.clip(3 * self.token_limit / mean, 4, MOST_SEQUENCES))
         length = self.median_tokens * np.exp(self.spread * rng.standard_normal((drawn, *shape)))
