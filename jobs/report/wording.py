@@ -12,6 +12,8 @@ MISSING: Final = "\N{EN DASH}"
 
 BEYOND_ALL: Final = "above 100 %, as the other ops are faster than the ideal"
 """Why more than all of the waste may go."""
+BELOW_NOTHING: Final = "below 0, as their ops are faster than the ideal"
+"""Why the waste may grow."""
 FIX_OF_PAUSES_APART: Final = "collect garbage on all workers in the same steps"
 """Helps against pauses that strike the workers in different steps, and against nothing else."""
 
