@@ -166,7 +166,7 @@ def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
 def _instead(place: Sequence[int | str], value: object, base: Mapping[str, Any]) -> str:
     """Suggest the key that is meant by an unknown one; empty if nothing is known of it.
 
-    The closest key beside it, or else the sections that have such a key, or one that an unknown section holds.
+    The closest key beside it, or else the sections that have such a key, or a key of an unknown section.
     """
     if near := close_match(str(place[-1]), _beside(base, place)):
         return near
