@@ -77,7 +77,7 @@ def adding_up(parts: Sequence[float], total: float, decimals: int | None = None)
     """
     if decimals is not None:
         return _summed(parts, total, decimals)
-    digits = _decimals(total)
+    digits = three_digits(total)
     shown = _summed(parts, total, digits)
     is_far = any(
         abs(float(each.replace(",", "")) - part) > max(0.5 / 10**digits, _FAR * part)
@@ -100,13 +100,13 @@ def _digits(value: float) -> str:
     """Return integers from 100 on, millions from 1,000,000 on, else three significant digits; -0 is 0."""
     if abs(value) >= 1e6:
         return f"{_digits(value / 1e6)} million"
-    text = f"{value:,.{_decimals(value)}f}"
+    text = f"{value:,.{three_digits(value)}f}"
     if "." in text:
         text = text.rstrip("0").rstrip(".")
     return "0" if text in {"-0", ""} else text
 
 
-def _decimals(value: float) -> int:
+def three_digits(value: float) -> int:
     """Return the number of decimals for three significant digits, at most 4."""
     size = abs(value)
     return 0 if size >= 99.95 or size == 0 else min(max(2 - math.floor(math.log10(size)), 0), 4)
