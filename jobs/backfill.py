@@ -4,6 +4,7 @@ What is done and unchanged is skipped, so an interrupted backfill continues when
 decides what is done, history.do_batches does it.
 """
 
+import logging
 import sys
 from collections.abc import Collection, Sequence
 from datetime import date, timedelta
@@ -23,6 +24,7 @@ from jobs.history.records import Records
 from jobs.landing.files import Landing
 from jobs.landing.read_landing import digests_by
 from jobs.night.do_batches import do_batches
+from jobs.night.whole_night import not_complete
 from jobs.runtime.arguments import Arguments, log_date, option
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.plural import plural
@@ -31,9 +33,13 @@ from jobs.runtime.progress import working
 from jobs.runtime.settings import Settings, SettingsError, with_new_warehouse
 from jobs.runtime.terminal import say
 from jobs.warehouse.reader import TableReader
+from jobs.warehouse.stored import is_stored
 from jobs.warehouse.tables import Warehouse
-from schemas.vocabulary import PHASE_NAMES, Phase
+from schemas.vocabulary import PHASE_NAMES, PIPELINE_RUNS, Phase
 
+_LOG: Final = logging.getLogger(__name__)
+_MOST_NAMED: Final = 5
+"""Most days that are not marked complete and named; the others are counted."""
 _COLUMNS: Final = ("days", "phase", "units", "million_ops", "megabytes", "seconds")
 
 
@@ -157,17 +163,35 @@ def _check_jobs(
 
 def _say_without_logs(settings: Settings, log_dates: list[date], phases: list[str]) -> None:
     """Print a message if none of these days has logs to ingest, and name the nearest days with logs."""
-    if Phase.INGEST not in phases:
-        return
+    if said := _without_logs(settings, log_dates, phases):
+        say(said)
+
+
+def _without_logs(settings: Settings, log_dates: list[date], phases: list[str]) -> str:
+    """Say that none of these days has logs to ingest; empty if one has, or nothing is to be ingested."""
     landing = Landing(settings.paths.landing, log_dates)
-    if set(log_dates).isdisjoint(landing.all_days):
-        first, last = log_dates[0], log_dates[-1]
-        near = landing.nearest_days(first, last)
-        say(f"no day from {first} to {last} has logs in {landing.root}: {near}")
+    if Phase.INGEST not in phases or not set(log_dates).isdisjoint(landing.all_days):
+        return ""
+    first, last = log_dates[0], log_dates[-1]
+    near = landing.nearest_days(first, last)
+    return f"no day from {first} to {last} has logs in {landing.root}: {near}"
 
 
-def _reads(settings: Settings, args: Arguments) -> None:
-    """Raise SettingsError or NoLandingError if an input named by the arguments does not exist."""
+def warn_not_complete(settings: Settings, log_dates: list[date], phases: list[str]) -> None:
+    """Warn of days to ingest that their producers have not marked complete; the first are named."""
+    notices = not_complete(settings, log_dates) if Phase.INGEST in phases else []
+    for notice in notices[:_MOST_NAMED]:
+        _LOG.warning("%s", notice.text)
+    if (more := len(notices) - _MOST_NAMED) > 0:
+        are = "is" if more == 1 else "are"
+        _LOG.warning("and %s %s not marked complete", plural(more, "more day"), are)
+
+
+def _reads(settings: Settings, args: Arguments) -> str | None:
+    """Return why there is nothing to do in a warehouse that no run has begun; None if there may be work.
+
+    Raises SettingsError or NoLandingError if an input named by the arguments does not exist.
+    """
     asked, log_dates, phases = _asked(settings, args)
     if Phase.INGEST in phases:
         inputs.a_landing(settings, args)
@@ -175,6 +199,11 @@ def _reads(settings: Settings, args: Arguments) -> None:
         inputs.a_warehouse(settings, args)
     inputs.room_for(asked.paths.warehouse)
     _check_jobs(asked, args.job_id, log_dates, phases)
+    if args.dry_run or is_stored(f"{asked.paths.warehouse}/{PIPELINE_RUNS}"):
+        return None
+    if said := _without_logs(asked, log_dates, phases):
+        leave(of_history([], {}), args.summary)
+    return said or None
 
 
 @entry_point(
@@ -200,10 +229,12 @@ def _reads(settings: Settings, args: Arguments) -> None:
     reads=_reads,
     writes_to=lambda settings, args: _asked(settings, args)[0].paths.warehouse,
     dry_run=dry_run,
+    begins_empty=False,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Run phases over a range of log dates; work that is already done is not repeated."""
     settings, log_dates, phases = _asked(settings, args)
+    warn_not_complete(settings, log_dates, phases)  # before they are read: logs may arrive meanwhile
     tables, by_workers = Warehouse.of(spark, settings), partial(digests_by, spark)
     with working("backfill: looking for work"):
         todo = plan(tables, settings, log_dates, phases, args.job_id, digest=by_workers)

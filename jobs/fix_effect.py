@@ -2,8 +2,9 @@
 
 `straggler fix-effect --date 2026-03-02 --team research --label sequence_balancing=on`: the waste of its
 analysed job days, with an interval. Of a host it is the waste by its slowest worker alone. Jobs count as
-independent, each by the mean of its days; for a single job, its days do. "All others" stand beside it, for a
-host the other hosts of each of its jobs: what changed there as well was not the fix. Nothing is written.
+independent, each by the mean of its units; for a single job, its units (one run on one day) do. "All others"
+stand beside it, for a host the other hosts of each of its jobs: what changed there as well was not the fix.
+Nothing is written.
 """
 
 import sys
@@ -12,7 +13,7 @@ from datetime import date, timedelta
 from typing import Any, Final
 
 from jobs.entry_points.command import reader_entry_point
-from jobs.reading.before_after import Comparison, comparisons
+from jobs.reading.before_after import UNITS, Comparison, comparisons
 from jobs.report import wording
 from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, option, positive, probability
 from jobs.runtime.fitting import complain_fitting
@@ -25,6 +26,7 @@ from schemas.vocabulary import JOBS, UNIT_KEY, WORKER_SLOWDOWN
 
 WINDOW_DAYS: Final = 28
 CONFIDENCE: Final = 0.95
+_OF_UNITS: Final = "; a unit is one run on one day"
 _KEY: Final = ", ".join(UNIT_KEY)
 _MEANS: Final = "means are of waste, 1 - 1/slowdown, which is not what is lost; an effect below 0 is a saving"
 
@@ -188,12 +190,13 @@ def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
 
     mean_before and mean_after are waste: the share of the replayed time that stragglers cost, 1 - 1/slowdown.
     """
-    rows = [_row(each) for each in run(reader, args)]
+    found = run(reader, args)
+    rows = [_row(each) for each in found]
     columns = list(rows[0])
     values = [list(row.values()) for row in rows]
     write(Result(columns, values), args.format, sys.stdout, as_lists=args.as_lists)
     if args.format is None:
-        complain_fitting(_MEANS)
+        complain_fitting(_MEANS + (_OF_UNITS if any(each.trials == UNITS for each in found) else ""))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,18 @@ from schemas.causes import OF_CAUSE
 from schemas.job_changes import OF_LOST, OF_STEP
 from schemas.table import sql_strings
 from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, UNIT_KEY
-from udfs.changes import LEAST_DAYS, READ, Change, Point, by_job, changes_of, least_change, points_of
+from udfs.changes import (
+    LEAST_DAYS,
+    READ,
+    SMALLEST,
+    Change,
+    Point,
+    by_job,
+    changes_of,
+    least_change,
+    points_of,
+    step_differences,
+)
 
 _SINGLE: Final = "diff JOB@DAY JOB@DAY compares two days"
 _MOST_UNITS: Final = 14
@@ -90,9 +101,18 @@ def _selected(args: Arguments) -> str:
 
 
 def none_found(points: Sequence[Point], job_id: str | None, first: date | None = None) -> Iterator[str]:
-    """Say that no change was found and how large a change must be to be found; list the named job's units."""
+    """Say that no change was found, or why none is proven though steps differ; list the named job's units.
+
+    first : the day that changes were asked from, if any: others may lie before it
+    """
     units = len(points)
+    since = f" since {first}" if first else ""
+    each = "one run on one day" if units == 1 else "each one run on one day"
     whose = "the job with most units" if job_id is None else f"job {job_id}"
+    if job_id is not None and first is None and (unproven := _unproven(points)):
+        yield f"no change is proven: {whose} has {counted(units, 'unit')} ({each}); {unproven}; {_SINGLE}"
+        yield from map(_unit, points[-_MOST_UNITS:])
+        return
     step, lost = (f"{100 * least_change(units, each):.1f} %" for each in (OF_STEP, OF_LOST))
     shows = (
         f", and fewer than {LEAST_DAYS} show none"
@@ -100,11 +120,30 @@ def none_found(points: Sequence[Point], job_id: str | None, first: date | None =
         else f", in which steps must differ by {step}, or losses by {lost} of the step, and by more than "
         "neighbouring days usually do: a step that grows from day to day shows none"
     )
-    since = f" since {first}" if first else ""
-    each = "one run on one day" if units == 1 else "each one run on one day"
     yield f"no change found{since}: {whose} has {counted(units, 'unit')} ({each}){shows}; {_SINGLE}"
     if job_id is not None:
         yield from map(_unit, points[-_MOST_UNITS:])
+
+
+def _unproven(points: Sequence[Point]) -> str:
+    """Say how far step times differ and why no change is known; empty if they differ no more than usual."""
+    low, high = (choose(points, key=lambda point: point.step_s) for choose in (min, max))
+    usual = SMALLEST[OF_STEP] if len(points) < LEAST_DAYS else least_change(len(points), OF_STEP)
+    differ = high.step_s / low.step_s - 1
+    if differ < usual:
+        return ""
+    ordered = sorted((low, high), key=lambda point: point.unit)
+    sides = (f"{seconds(each.step_s)} on {each.unit.log_date} ({each.unit.run_id})" for each in ordered)
+    why = f"fewer than {LEAST_DAYS} units show no change"
+    if len(points) >= LEAST_DAYS:
+        between, shown = step_differences(points)
+        why = (
+            f"units differ by {100 * between:.0f} % from one to the next, beside which a change in the "
+            f"middle of {len(points)} units shows only from {100 * shown:.0f} % on"
+            if differ < shown
+            else "too few units stay at another level"
+        )
+    return f"steps take {' and '.join(sides)}, but {why}; more days can show it"
 
 
 def _unit(point: Point) -> str:

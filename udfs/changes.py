@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from itertools import groupby
-from math import inf, log, sqrt
+from math import expm1, inf, log, sqrt
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -132,6 +132,21 @@ def least_change(days: int, of: str) -> float:
     spread = SPREAD[of] * (2 if days < FEW_DAYS else 1)
     before = days // 2
     return max(SMALLEST[of], spread * sqrt(_price(days) * days / (before * (days - before))))
+
+
+def step_differences(points: Sequence[Point]) -> tuple[float, float]:
+    """Return by how much the step times of neighbouring units differ, and the least change these units show.
+
+    points  : at least LEAST_DAYS units of one job, by day.
+    returns : the median difference of neighbours and the least change, as shares of the step time
+    """
+    steps = np.log([point.step_s for point in points])
+    errors = np.array([point.error for point in points])
+    days, spread = len(points), _spread(steps, errors, SPREAD[OF_STEP])
+    before = days // 2
+    least = sqrt(_price(days) * (spread**2 + float(np.mean(errors**2))) * days / (before * (days - before)))
+    between = float(np.median(np.abs(np.diff(steps))))
+    return expm1(between), max(SMALLEST[OF_STEP], expm1(least))
 
 
 def block_means(values: Floats, most: int = MOST_BLOCKS) -> list[float]:

@@ -26,7 +26,7 @@ from jobs.landing.files import Landing
 from jobs.landing.formats.rows import Bounds
 from jobs.landing.growing import Where, grown, rank_logs, windows_of
 from jobs.report.culprit_words import where
-from jobs.report.wording import percent
+from jobs.report.wording import minute, percent
 from jobs.runtime.settings import Settings
 from jobs.warehouse.lock import LockedError
 from jobs.warehouse.reader import rows_by_unit
@@ -173,7 +173,7 @@ def _notice(row: Row) -> Notice:
     places = f": {', '.join([*named[:_MOST_CULPRITS], *more])}," if named else ""
     which = "first" if row["is_now"] else "last"
     at = row[f"{which}_time"]
-    step = f"step {row[f'{which}_step']}" + (f", {at:%H:%M} UTC" if at is not None else "")
+    step = f"step {row[f'{which}_step']}" + (f", {minute(at):%H:%M} UTC" if at is not None else "")
     what = (
         f"{row['log_date']}: job {row['job_id']}, run {row['run_id']}: {OF_CAUSE[row['cause']].words}{places}"
     )

@@ -15,6 +15,8 @@ Row = Mapping[str, Any]
 
 LEAST: Final = 3
 """Fewest numbers on each side for an answer: two always lie on a line."""
+UNITS: Final = "units"
+"""Trials that are each one run on one day: a day with two runs of the job counts twice."""
 BETTER: Final = "better"
 WORSE: Final = "worse"
 UNKNOWN: Final = "not enough evidence"
@@ -77,7 +79,7 @@ def compare(
 class Comparison:
     """One row of the answer: what is compared, the difference, and the GPU-hours after the date.
 
-    trials : what was taken as independent: days of a single job, else jobs, each by the mean of its days
+    trials : what was taken as independent: UNITS of a single job, else jobs, each by the mean of its units
     """
 
     compared: str
@@ -118,8 +120,8 @@ def comparisons(
     hours = [day["gpu_hours"] for day in after if day["gpu_hours"] is not None]
     gpu_hours = sum(hours) if hours else None
     if len({day["job_id"] for day in days if day["is_chosen"]}) == 1:
-        by_day = compare(_values(before), _values(after), confidence)
-        found = [Comparison("chosen", "days", by_day, gpu_hours)]
+        by_unit = compare(_values(before), _values(after), confidence)
+        found = [Comparison("chosen", UNITS, by_unit, gpu_hours)]
     else:
         first, second = _means(before), _means(after)
         both = sorted(first.keys() & second.keys())
@@ -141,7 +143,7 @@ def _by_job(before: Sequence[Row], after: Sequence[Row], confidence: float) -> l
     first, second = _values_of_jobs(before), _values_of_jobs(after)
     return [
         Comparison(
-            f"other hosts of {job}", "days", compare(first.get(job, []), second.get(job, []), confidence)
+            f"other hosts of {job}", UNITS, compare(first.get(job, []), second.get(job, []), confidence)
         )
         for job in sorted({*first, *second})
     ]

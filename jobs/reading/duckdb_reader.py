@@ -24,6 +24,11 @@ _UNGROUPED: Final = re.compile(r'column "([^"]+)" must appear in the GROUP BY')
 _QUOTED: Final = re.compile(r'"([^"]+)"')
 _UNLIKE_SPARK: Final = re.compile(r"Function with name|No function matches|candidate function|explicit cast")
 """Errors about functions and conversions, of which Spark has others; what else is wrong is wrong there."""
+_DAY_AS_NUMBER: Final = re.compile(
+    r"cast \(\w+ -> (?:DATE|TIMESTAMP)|of type (?:DATE|TIMESTAMP)[\w ]* and type (?:INT|BIGINT)"
+)
+"""Errors about a number in the place of a day, as in log_date = 20260105."""
+_DAY_HINT: Final = ": a day is written as DATE '2026-01-05'"
 _VALUE: Final = re.compile(r"[\"']([^\"']*)[\"']")
 _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 
@@ -102,6 +107,8 @@ class DuckDbReader:
                 raise QuestionError(_advice(connection, error, asked)) from error
             except duckdb.ConversionException as error:
                 said = first_line(error)
+                if _DAY_AS_NUMBER.search(said):
+                    raise QuestionError(f"{said}{_DAY_HINT}") from error
                 if asked.texts.isdisjoint(_VALUE.findall(said)):
                     raise
                 raise QuestionError(f"a text of the question: {said.partition(': ')[2]}") from error
@@ -175,6 +182,8 @@ def _advice(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, asked: Q
     missing = _NO_COLUMN.search(str(error))
     if missing is None:
         said = first_line(error)
+        if _DAY_AS_NUMBER.search(said):
+            return f"{said}{_DAY_HINT}"
         return f"{said} (it may work with --engine spark)" if _UNLIKE_SPARK.search(said) else said
     offered = str(error).partition("Candidate")[2].splitlines()
     columns = [name.split(".")[-1] for name in _QUOTED.findall(offered[0] if offered else "")]

@@ -1,7 +1,7 @@
 """Causes of one unit in words: time lost and saved, culprits, failed checks, mitigations, changes."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date
+from datetime import date
 from typing import Any, Final
 
 import numpy as np
@@ -226,7 +226,7 @@ def explanations(tables: UnitTables, cause: str, number: int) -> list[str]:
 
 def _sentence(row: Row) -> str:
     device = "" if row["device"] == NO_DEVICE else f" {row['device']}"
-    begin = f"{row['first_at'].astimezone(UTC):{_DAY}}"
+    begin = f"{wording.minute(row['first_at']):{_DAY}}"
     since = f"since before {begin}" if row["began_before"] else f"since {begin}"
     slow, other = (
         f"{row[f'{name}_host_days_with']} of {row[f'{name}_host_days']}" for name in ("slow", "other")

@@ -1,7 +1,7 @@
 """Descriptions of culprits: which ops are slow, since when, and by how much."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Final
 
 from jobs.report import wording
@@ -174,4 +174,4 @@ def course(culprit: Row, steps: int) -> str:
 def _when(culprit: Row, which: str) -> str:
     step: int | None = culprit[f"{which}_step"]
     at: datetime | None = culprit[f"{which}_time"]
-    return f"{step}" if at is None else f"{step}, {at.astimezone(UTC):%H:%M} UTC"
+    return f"{step}" if at is None else f"{step}, {wording.minute(at):%H:%M} UTC"

@@ -23,6 +23,7 @@ HOT_CELL: Final = "hot cell"
 HOT_CELLS: Final = "a few hot cells"
 SAME_CELLS: Final = "the same hot cells"
 ALL_OVER: Final = "hot all over"
+TOGETHER: Final = "all at once"
 SCATTERED: Final = "scattered"
 UNEVEN: Final = "uneven"
 
@@ -187,9 +188,25 @@ def _spread(excess: Floats, cells: Floats) -> Pattern:
     same = int(np.count_nonzero(means >= _HOT))
     if 0 < 2 * same <= means.size and steps * float((means**2).sum()) >= _MOST * float((excess**2).sum()):
         return Pattern(SAME_CELLS, f"The same {same} of {means.size} workers are slow, {_often(excess)}.")
+    by_step = excess.mean(axis=(1, 2))
+    of_steps = means.size * float((by_step**2).sum())
+    if of_steps >= _MOST * float((excess**2).sum()) and by_step.max() >= _HOT:
+        return _together(excess, by_step >= _HOT)
     hot = float((excess >= _HOT).mean())
     text = f"A worker is slow in {percent(hot)} of its steps, not the same ones each time.{leaning}"
     return Pattern(ALL_OVER if hot >= 0.5 else SCATTERED, text)
+
+
+def _together(excess: Floats, are_hot: npt.NDArray[np.bool_]) -> Pattern:
+    """Return the pattern if the steps differ, and not the workers.
+
+    are_hot : which steps are, in the mean over workers
+    """
+    whole = "All" if (excess[are_hot] >= _HOT).all() else "Most"
+    times, steps = int(are_hot.sum()), len(excess)
+    if times == steps:
+        return Pattern(ALL_OVER, f"{whole} workers are slow in every step.")
+    return Pattern(TOGETHER, f"{whole} workers are slow in the same steps, {times} of {steps}.")
 
 
 def _often(excess: Floats) -> str:

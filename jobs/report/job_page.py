@@ -19,6 +19,8 @@ from jobs.report.sections import SECTIONS
 from schemas.unit import Unit
 from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, Status
 
+_LEAST_WASTE: Final = 0.01
+"""Waste below which its parts are not shown: they are differences divided by almost nothing."""
 _SLOWEST: Final = 10
 """Most workers whose hosts are listed."""
 
@@ -119,7 +121,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "slowest_step": slowest,
         "timeline": timeline and f"{timeline}{slowest}",
         "onset": onset and [(step, f"{timeline}{step}") for step in onset],
-        "figures": _figures(tables.job),
+        "figures": figures(tables.job),
         "chain": waterfall(tables.waterfall, measure.amounts),
         "unit_of_chain": measure.unit,
         "sections": [section for of in SECTIONS if (section := of(tables)) is not None],
@@ -166,7 +168,8 @@ def _about(job: Row) -> list[tuple[str, object]]:
     return [*found, ("GPUs:", f"{job['world_size']:,}")] if job["world_size"] else found
 
 
-def _figures(job: Row) -> list[tuple[str, str, str]]:
+def figures(job: Row) -> list[tuple[str, str, str]]:
+    """Return figures of the job: name, value, meaning."""
     return [
         ("step, recorded", wording.seconds(job["actual_step_s"]), "mean over steps (T_actual)"),
         (
@@ -182,16 +185,8 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
             "1 - 1/slowdown: the part of the replayed step beyond the paper's ideal",
         ),
         ("launch slowdown", wording.ratio(job["launch_slowdown"]), "recorded / replayed step"),
-        (
-            "by the slowest 3 % of workers",
-            wording.percent(job["slow_worker_share"]),
-            _goes("they are", "M_W", job["slow_worker_share"]),
-        ),
-        (
-            "by the last stage",
-            wording.percent(job["last_stage_share"]),
-            _goes("it is", "M_S", job["last_stage_share"]),
-        ),
+        ("by the slowest 3 % of workers", *_share(job, "slow_worker_share", "they are ideal (M_W)")),
+        ("by the last stage", *_share(job, "last_stage_share", "it is ideal (M_S)")),
         (
             "forward with backward",
             wording.ratio(job["forward_backward_correlation"]),
@@ -200,10 +195,15 @@ def _figures(job: Row) -> list[tuple[str, str, str]]:
     ]
 
 
-def _goes(what: str, symbol: str, share: float | None) -> str:
-    """Explain the share of the waste that would go if some ops were ideal, and why it can exceed 100 %."""
-    beyond = f"; {wording.BEYOND_ALL}" if share is not None and share > 1 else ""
-    return f"part of the waste that would go if {what} ideal ({symbol}){beyond}"
+def _share(job: Row, name: str, when: str) -> tuple[str, str]:
+    """Return a fraction of the waste and its meaning, with why it lies beyond all or below nothing."""
+    share, waste = job[name], job["waste_fraction"]
+    if share is not None and waste is not None and waste < _LEAST_WASTE:
+        return wording.MISSING, "not shown: a waste of less than 1 % has no parts that mean much"
+    beyond = ""
+    if share is not None and not 0 <= share <= 1:
+        beyond = f"; {wording.BEYOND_ALL if share > 1 else wording.BELOW_NOTHING}"
+    return wording.percent(share), f"part of the waste that would go if {when}{beyond}"
 
 
 def trust(job: Row) -> list[tuple[str, str, str]]:

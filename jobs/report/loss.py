@@ -221,7 +221,8 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
     words = _WORDS
     if "not_known" in known and known["not_known"][amounts] / recorded >= least:
         words = _WORDS | {"productive": _AT_LEAST}
-    for name, row in known.items():
+    printed = _printed([(row[amounts], row["is_total"]) for row in known.values()], least * recorded)
+    for (name, row), shown in zip(known.items(), printed, strict=True):
         share = row[amounts] / recorded
         if not row["is_total"] and abs(share) < least:
             left -= share
@@ -235,7 +236,7 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
                 "figure": name,
                 "title": words.get(name) or OF_CAUSE[name].words,
                 "is_total": row["is_total"],
-                "amount": wording.hours(row[amounts]) if row["is_total"] else _signed(row[amounts]),
+                "amount": shown,
                 "share": f"{'+' if is_more else ''}{wording.percent(share if row['is_total'] else -share)}",
                 "x": round(_WIDTH * low, 2),
                 "width": round(max(_WIDTH * (high - low), 0.3), 2),
@@ -244,6 +245,44 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
     return drawn
 
 
-def _signed(less: float) -> str:
-    """Return a change along the waterfall, with a minus sign if it reduces."""
-    return f"+{wording.hours(-less)}" if less < 0 else f"-{wording.hours(less)}"
+def _printed(chain: Sequence[tuple[float, bool]], least: float) -> list[str]:
+    """Return amounts with equal digits, each total the one before less the changes as they are printed.
+
+    chain : amounts, and whether each is a total. least : smaller changes are not shown
+    """
+    digits = wording.three_digits(chain[0][0])
+    shown = _in_units(chain, least, digits)
+    is_far = any(
+        abs(unit / 10**digits - amount) > max(0.5 / 10**digits, 0.1 * abs(amount))
+        for (amount, is_total), unit in zip(chain, shown, strict=True)
+        if not is_total and abs(amount) >= least
+    )
+    if is_far:
+        digits += 1
+        shown = _in_units(chain, least, digits)
+    texts = [f"{abs(unit) / 10**digits:,.{digits}f}" for unit in shown]
+    signs = [
+        "" if is_total else "+" if (unit or amount) < 0 else "-"
+        for (amount, is_total), unit in zip(chain, shown, strict=True)
+    ]
+    return [sign + text for sign, text in zip(signs, texts, strict=True)]
+
+
+def _in_units(chain: Sequence[tuple[float, bool]], least: float, digits: int) -> list[int]:
+    """Return the amounts in units of the last digit: what is left is rounded, changes are its differences."""
+    scale = 10**digits
+    found = [0] * len(chain)
+    left, printed, last = 0.0, 0, None
+    for place, (amount, is_total) in enumerate(chain):
+        if is_total:
+            total = round(amount * scale)
+            if last is not None:  # what is not shown beside it, and rounding
+                found[last] += printed - total
+            found[place] = printed = total
+            left, last = amount, None
+        else:
+            left -= amount
+            if abs(amount) >= least:
+                found[place] = printed - round(left * scale)
+                printed, last = round(left * scale), place
+    return found

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from jobs.runtime.plural import plural
@@ -12,6 +13,10 @@ MISSING: Final = "\N{EN DASH}"
 
 BEYOND_ALL: Final = "above 100 %, as the other ops are faster than the ideal"
 """Why more than all of the waste may go."""
+BELOW_NOTHING: Final = "below 0, as their ops are faster than the ideal"
+"""Why the waste may grow."""
+_FAR: Final = 0.1
+"""Change of a part, as a share of it, that rounding must not cause for the sake of a sum."""
 FIX_OF_PAUSES_APART: Final = "collect garbage on all workers in the same steps"
 """Helps against pauses that strike the workers in different steps, and against nothing else."""
 
@@ -46,6 +51,12 @@ def seconds(value: float | None) -> str:
     return f"{_digits(value * 1e3)} ms" if size >= 1e-3 else f"{_digits(value * 1e6)} µs"
 
 
+def minute(at: datetime) -> datetime:
+    """Return the nearest whole minute of a time, in UTC: 13:59:59.9998 is 14:00."""
+    near = at.astimezone(UTC) + timedelta(seconds=30)
+    return near.replace(second=0, microsecond=0)
+
+
 def number(value: float | None) -> str:
     """Return a number without unit, rounded to significant digits."""
     return MISSING if value is None else _digits(value)
@@ -62,9 +73,21 @@ def adding_up(parts: Sequence[float], total: float, decimals: int | None = None)
     Those that rounding down takes most from are rounded up.
 
     parts : none is negative. total : their sum, but for errors of rounding
-    decimals : of all; None: those of three digits of the sum
+    decimals : of all; None: those of three digits of the sum, and one more if that changes a part by far
     """
-    digits = _decimals(total) if decimals is None else decimals
+    if decimals is not None:
+        return _summed(parts, total, decimals)
+    digits = three_digits(total)
+    shown = _summed(parts, total, digits)
+    is_far = any(
+        abs(float(each.replace(",", "")) - part) > max(0.5 / 10**digits, _FAR * part)
+        for each, part in zip(shown, parts, strict=False)
+    )
+    return _summed(parts, total, digits + 1) if is_far else shown
+
+
+def _summed(parts: Sequence[float], total: float, digits: int) -> list[str]:
+    """Return numbers with this many decimals that add up exactly, followed by their sum."""
     scaled = [part * 10**digits for part in parts]
     whole = round(float(f"{total:.{digits}f}") * 10**digits)
     low = [math.floor(each) for each in scaled]
@@ -77,13 +100,13 @@ def _digits(value: float) -> str:
     """Return integers from 100 on, millions from 1,000,000 on, else three significant digits; -0 is 0."""
     if abs(value) >= 1e6:
         return f"{_digits(value / 1e6)} million"
-    text = f"{value:,.{_decimals(value)}f}"
+    text = f"{value:,.{three_digits(value)}f}"
     if "." in text:
         text = text.rstrip("0").rstrip(".")
     return "0" if text in {"-0", ""} else text
 
 
-def _decimals(value: float) -> int:
+def three_digits(value: float) -> int:
     """Return the number of decimals for three significant digits, at most 4."""
     size = abs(value)
     return 0 if size >= 99.95 or size == 0 else min(max(2 - math.floor(math.log10(size)), 0), 4)

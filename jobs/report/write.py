@@ -1,5 +1,6 @@
 """Writer of reports: the period up to a log date, and a page for each of its straggling jobs."""
 
+import errno
 import logging
 import os.path
 import time
@@ -19,12 +20,13 @@ from jobs.report.read import days_with_rows, read_fleet, read_units, straggling_
 from jobs.report.rows import FleetTables, Publication, UnitTables
 from jobs.report.wording import counted
 from jobs.runtime.project import data_root
-from jobs.runtime.settings import REPORT, Settings, write_named
+from jobs.runtime.settings import REPORT, Settings, SettingsError, write_named
 from jobs.warehouse.reader import NO_TABLES, QuestionError, Reader
 from schemas.unit import Unit
 from schemas.vocabulary import Phase
 
 _LOG: Final = logging.getLogger(__name__)
+_ELSEWHERE: Final = "name another folder as `report` below [paths] in a file for --settings"
 _IN_STORE: Final = "jobs.report.in_store"
 """Imported only if the report is in a store, which not every install can reach."""
 
@@ -34,9 +36,18 @@ class NoRowsError(QuestionError):
 
 
 def write_report(reader: Reader, settings: Settings, log_date: date) -> str:
-    """Replace the publication of a log date; return its folder. Raises NoRowsError without rows."""
+    """Replace the publication of a log date; return its folder.
+
+    Raises NoRowsError without rows, SettingsError if this user, or any user, may not write there.
+    """
     with report_root(settings) as root:
-        return _shown(settings, root, _write_report(reader, settings, log_date, root))
+        try:
+            return _shown(settings, root, _write_report(reader, settings, log_date, root))
+        except OSError as error:
+            if not (isinstance(error, PermissionError) or error.errno == errno.EROFS):
+                raise
+            place, why = error.filename or root, error.strerror
+            raise SettingsError(f"{place} cannot be used: {why}; {_ELSEWHERE}") from error
 
 
 def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path) -> Path:

@@ -158,11 +158,27 @@ def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
     words = _WORDS.get(first["type"])
     if words is None:
         words = f"{first['msg']}, not {first['input']!r:.60}"
-    elif first["type"] == "extra_forbidden" and (
-        near := close_match(str(place[-1]), _beside(layers[0][1], place))
-    ):
+    elif first["type"] == "extra_forbidden" and (near := _instead(place, first["input"], layers[0][1])):
         words += f": {near}"
     return f"{name}: {'.'.join(map(str, place))}: {words}"
+
+
+def _instead(place: Sequence[int | str], value: object, base: Mapping[str, Any]) -> str:
+    """Suggest the key that is meant by an unknown one; empty if nothing is known of it.
+
+    The closest key beside it, or else the sections that have such a key, or a key of an unknown section.
+    """
+    if near := close_match(str(place[-1]), _beside(base, place)):
+        return near
+    is_section = len(place) == 1 and isinstance(value, dict)
+    known = {
+        section: kind.model_fields
+        for section, field in Settings.model_fields.items()
+        if isinstance(kind := field.annotation, type) and issubclass(kind, sections.Section)
+    }
+    wanted = [*value] if isinstance(value, dict) and is_section else [str(place[-1])]
+    owners = [f"[{section}] has {key}" for key in wanted for section, keys in known.items() if key in keys]
+    return ", ".join(owners) or (f"choose from {', '.join(known)}" if is_section else "")
 
 
 def _beside(values: Any, place: Sequence[int | str]) -> list[str]:  # noqa: ANN401  # of any depth

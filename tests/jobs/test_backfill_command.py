@@ -2,13 +2,16 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from jobs import backfill
+from jobs.emitter.rank_log_writer import finish_day
 from jobs.history.fingerprints import Wanted
 from jobs.history.plan import Batch, Plan, Work, rates
+from jobs.runtime.settings import Settings
 from jobs.warehouse.reader import TableReader
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
@@ -161,3 +164,37 @@ def test_the_summary_speaks_of_other_days_only_if_there_are_any(
     assert lines[2] == f"no report was written: `straggler report --log-date {later}` writes it"
     backfill.print_summary({}, asked, Plan([], {}, []))
     assert "report" not in capsys.readouterr().out
+
+
+def test_a_period_without_logs_begins_no_warehouse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warehouse without tables would be taken for one that has no problems."""
+    (tmp_path / "landing" / "log_date=2025-12-01").mkdir(parents=True)
+    warehouse, summary = tmp_path / "warehouse", tmp_path / "summary.json"
+    places = ["--landing", str(tmp_path / "landing"), "--warehouse", str(warehouse)]
+    assert backfill.main([*places, *RANGE, "--summary", str(summary)]) == 0
+    assert not warehouse.exists()
+    none = f"no day from {DAYS[0]} to {DAYS[-1]} has logs in {tmp_path / 'landing'}"
+    said = f"{none}: the nearest days are 2025-12-01"
+    assert f"{said}; no warehouse was begun in {warehouse}" in caplog.text + capsys.readouterr().err
+    assert json.loads(summary.read_text())["days"] == []
+
+
+def test_days_that_are_not_marked_complete_are_named(
+    test_settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first days that lack _SUCCESS are named, the others are counted; complete days are not."""
+    paths = test_settings.paths.model_copy(update={"landing": str(tmp_path)})
+    days = backfill.days_between(DAYS[0], DAYS[0] + timedelta(7))
+    for day in days:
+        (tmp_path / f"log_date={day}").mkdir()
+    finish_day(tmp_path, days[1])
+    settings = test_settings.model_copy(update={"paths": paths})
+    backfill.warn_not_complete(settings, days, [Phase.SIMULATE])
+    assert caplog.messages == []
+    backfill.warn_not_complete(settings, days, [Phase.INGEST])
+    assert [line.partition(" (")[0] for line in caplog.messages] == [
+        *(f"{day} is not marked complete" for day in (days[0], *days[2:6])),
+        "and 2 more days are not marked complete",
+    ]

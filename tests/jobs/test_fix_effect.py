@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,10 +95,30 @@ def test_a_setting_is_compared_with_days_without_it(found: Found) -> None:
 
 def test_a_job_by_its_days_within_the_window(found: Found) -> None:
     rows = found("--job-id", "speech-0", "--days", "4")
-    assert (rows["chosen"]["trials"], rows["chosen"]["before"], rows["chosen"]["after"]) == ("days", 4, 4)
+    assert (rows["chosen"]["trials"], rows["chosen"]["before"], rows["chosen"]["after"]) == ("units", 4, 4)
     assert rows["chosen"]["verdict"] == "better"
     short = found("--job-id", "speech-0", "--days", "2")
-    assert short["chosen"]["verdict"] == "not enough evidence: 2 days before and 2 days after, wanted 3"
+    assert short["chosen"]["verdict"] == "not enough evidence: 2 units before and 2 units after, wanted 3"
+
+
+def test_two_runs_of_a_job_on_one_day_are_two_units_and_people_read_what_a_unit_is(
+    tmp_path: Path, ask: Ask
+) -> None:
+    """Two days with three runs are counted as three units, never as three days."""
+    keys = [
+        {"log_date": FIXED + timedelta(days=since), "job_id": "again", "run_id": run}
+        for since, run in ((-1, "r1"), (0, "r1"), (0, "r2"), (1, "r2"))
+    ]
+    tables = {
+        JOB_SLOWDOWN: table_rows(JOB_SLOWDOWN, [key | {"waste_fraction": 0.1} for key in keys]),
+        JOBS: table_rows(JOBS, keys),
+    }
+    root = warehouse_of(tmp_path, **tables).root
+    asked = ("--warehouse", root, "--date", FIXED, "--job-id", "again")
+    (row, _) = json.loads(ask(main, *asked, "--format", "json").out)
+    assert (row["trials"], row["before"], row["after"]) == ("units", 1, 3)
+    assert row["verdict"] == "not enough evidence: 1 unit before, wanted 3"
+    assert ask(main, *asked).err.endswith("; a unit is one run on one day\n")
 
 
 def test_a_host_beside_the_others_of_its_jobs(found: Found) -> None:
@@ -107,7 +128,7 @@ def test_a_host_beside_the_others_of_its_jobs(found: Found) -> None:
     assert rows["chosen"]["saved_gpu_hours"] is None
     others = rows["other hosts of speech-0"]
     assert others["mean_after"] == pytest.approx(1 - 1 / 1.011, abs=1e-3)
-    assert (others["trials"], others["before"], others["after"]) == ("days", SPAN, SPAN)
+    assert (others["trials"], others["before"], others["after"]) == ("units", SPAN, SPAN)
     assert list(rows) == [
         "chosen", "chosen, same jobs", "other hosts of speech-0", "other hosts of vision-0",
     ]  # fmt: skip

@@ -167,7 +167,10 @@ def test_two_runs_of_a_day_are_two_of_what_is_counted(tmp_path: Path, ask: Ask) 
     tables[JOBS] = tables[JOBS].filter(pc.less_equal(tables[JOBS]["log_date"], second)).slice(1)
     root = warehouse_of(tmp_path, **tables).root
     said = ask(main, "--warehouse", root, "--job-id", "llm").err.splitlines()
-    assert said[0].startswith(f"no change found: job llm has 2 units {EACH}, and fewer")
+    assert said[0].startswith(
+        f"no change is proven: job llm has 2 units {EACH}; steps take 4 s on {second} (r1) and 5 s on "
+        f"{second} (r2), but fewer than 3 units show no change; "
+    )
     assert [line.partition(":")[0] for line in said[1:]] == [f"  {second} r1", f"  {second} r2"]
     tables[JOBS] = tables[JOBS].slice(1)
     root = warehouse_of(tmp_path / "one", **tables).root
@@ -210,6 +213,30 @@ def test_of_one_job_and_a_period(ask: Ask) -> None:
     assert ask(main, "--from", "2026-01-11", "--format", "json").out == "[]\n"
     status, out, err = ask(main, "--job-id", "lm")
     assert (status, out, err) == (2, "", "job_changes: error: no job lm: did you mean llm?\n")
+
+
+def test_days_that_differ_without_a_proven_change_are_named(tmp_path: Path, ask: Ask) -> None:
+    """Three days, each a tenth slower than the one before: no level is known, and that is not `no change`."""
+    rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)}
+    for number, step_s in enumerate((2.1, 2.33, 2.56)):
+        key = {"log_date": DAY + timedelta(number), "job_id": "llm", "run_id": "r1"}
+        rows[JOBS].append(key)
+        rows[STEP_SLOWDOWN] += [key | {"step": step, "actual_step_s": step_s} for step in range(10)]
+    root = warehouse_of(tmp_path, **{name: table_rows(name, each) for name, each in rows.items()}).root
+    said = ask(main, "--warehouse", root, "--job-id", "llm").err.splitlines()
+    assert said[0] == (
+        f"no change is proven: job llm has 3 units {EACH}; steps take 2.1 s on 2026-01-05 (r1) and "
+        "2.56 s on 2026-01-07 (r1), but units differ by 10 % from one to the next, beside which a change in "
+        f"the middle of 3 units shows only from 58 % on; more days can show it; {SINGLE}"
+    )
+    assert [line.partition(":")[0] for line in said[1:]] == [
+        f"  2026-01-{day} r1" for day in ("05", "06", "07")
+    ]
+    two = ask(main, "--warehouse", root, "--job-id", "llm", "--to", "2026-01-06").err.splitlines()
+    assert two[0] == (
+        f"no change is proven: job llm has 2 units {EACH}; steps take 2.1 s on 2026-01-05 (r1) and "
+        f"2.33 s on 2026-01-06 (r1), but fewer than 3 units show no change; more days can show it; {SINGLE}"
+    )
 
 
 def test_a_fault_of_days_is_named_by_the_days_on_which_its_cause_came_and_went(ask: Ask) -> None:

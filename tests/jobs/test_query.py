@@ -220,7 +220,7 @@ def test_a_query_that_fails_on_the_data_gives_one_line(ask: Ask) -> None:
     [
         ("SELECT nosuch(steps) FROM job_slowdown", True),
         ("SELECT sum(job_id) FROM job_slowdown", True),
-        ("SELECT * FROM job_slowdown WHERE log_date > 5", True),
+        ("SELECT * FROM job_slowdown WHERE log_date > 5", False),
         ("SELECT job_id, count(*) FROM job_slowdown GROUP BY", False),
         ("SELECT * FROM job_slowdown JOIN fix_first USING (job_id)", False),
         ("SELECT x.job_id FROM job_slowdown", False),
@@ -256,6 +256,13 @@ def test_what_is_misspelt_is_named(ask: Ask, sql: str, message: str) -> None:
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("day", ["= 20260105", "> 2026-01-05"])
+def test_a_day_that_is_written_as_a_number_has_the_right_form_beside_it(ask: Ask, day: str) -> None:
+    said = ask(main, f"SELECT job_id FROM job_slowdown WHERE log_date {day}")
+    assert (said.status, said.out) == (2, "")
+    assert said.err.endswith(": a day is written as DATE '2026-01-05'\n")
+
+
 def test_spark_says_what_is_wrong_in_the_same_words(ask: Ask) -> None:
     by_spark = ("--engine", "spark", "--format", "csv")
     assert ask(main, "SELECT count(*) AS n FROM job_slowdown", *by_spark)[:2] == (0, "n\n2\n")

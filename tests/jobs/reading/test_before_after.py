@@ -21,11 +21,11 @@ def by_name(days: list[Day]) -> dict[str, Comparison]:
     return {each.compared: each for each in comparisons(rows, FIXED, 0.95)}
 
 
-def test_a_single_job_is_judged_by_its_days() -> None:
+def test_a_single_job_is_judged_by_its_units() -> None:
     days = [day("a", since, 0.3 + 0.01 * (since % 3)) for since in range(-6, 0)]
     days += [day("a", since, 0.1 + 0.01 * (since % 3)) for since in range(6)]
     found = by_name(days)["chosen"]
-    assert (found.trials, found.difference.count_before, found.difference.count_after) == ("days", 6, 6)
+    assert (found.trials, found.difference.count_before, found.difference.count_after) == ("units", 6, 6)
     assert found.difference.effect == pytest.approx(-0.2)
     assert (found.verdict, found.gpu_hours_after) == (BETTER, 60.0)
 
@@ -68,7 +68,7 @@ def test_jobs_without_the_fix_show_what_else_changed() -> None:
     assert (found.difference.effect, found.difference.count_before) == (0.0, 3)
     assert found.verdict == "not enough evidence: nothing varies"
     single = by_name([day("a", -1, 0.1), day("a", 1, 0.1)])["chosen"]
-    assert single.verdict.startswith("not enough evidence: 1 day before and 1 day after")
+    assert single.verdict.startswith("not enough evidence: 1 unit before and 1 unit after")
 
 
 def test_nothing_at_all_is_not_enough() -> None:

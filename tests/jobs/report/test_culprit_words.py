@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from jobs.report.culprit_words import culprit_words, steps_at_onset
+from jobs.report.culprit_words import course, culprit_words, steps_at_onset
 from jobs.report.job_page import job_page
 from tests.jobs.report.pages import Page
 from tests.jobs.report.units import DAY, sick_job
@@ -153,3 +153,8 @@ def test_only_a_culprit_that_turns_slow_has_steps_around(
     assert steps_at_onset([row, row | {"is_cause": False}], [7, 8, 9, 10, 11]) == found
     costlier = row | {"time_saved_fraction": 0.2, "culprits": [HOST | {"first_step": 8}]}
     assert steps_at_onset([row, costlier], [7, 8, 9, 10, 11]) == (7, 8)
+
+
+def test_a_time_is_that_of_the_nearest_minute() -> None:
+    late = HOST | {"first_time": datetime(2026, 1, 5, 13, 59, 59, 999_800, tzinfo=UTC)}
+    assert course(late, 20) == "since step 110, 14:00 UTC"

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobs.report.job_page import Links, job_page, trust
+from jobs.report.job_page import Links, figures, job_page, trust
 from jobs.report.loss import interval, of_unit, unexplained
 from jobs.report.rows import UnitTables
-from jobs.report.wording import hours, percent, seconds
+from jobs.report.wording import BELOW_NOTHING, MISSING, hours, percent, seconds
 from jobs.what_if import main as what_if_command
 from schemas.causes import OF_CAUSE
 from tests.evaluation.shapes.examples import EXAMPLES
@@ -436,3 +436,17 @@ def test_more_than_all_of_the_waste_has_its_reason_beside_it(share: float, *, is
     job = {**SICK.job, "slow_worker_share": share, "last_stage_share": 0.1}
     text = Page(job_page(replace(SICK, causes=causes, job=job))).text
     assert text.count("above 100 %, as the other ops are faster than the ideal") == 2 * is_beyond
+
+
+def test_a_share_of_hardly_any_waste_is_not_shown() -> None:
+    """Half a step in a thousand has no part to speak of."""
+    job = {**SICK.job, "waste_fraction": 0.0022, "slow_worker_share": -50.55, "last_stage_share": 0.1}
+    shown = {name: (value, meaning) for name, value, meaning in figures(job)}
+    for name in ("by the slowest 3 % of workers", "by the last stage"):
+        assert shown[name] == (MISSING, "not shown: a waste of less than 1 % has no parts that mean much")
+
+
+def test_a_share_below_zero_says_why() -> None:
+    job = {**SICK.job, "waste_fraction": 0.09, "slow_worker_share": -0.24, "last_stage_share": 0.1}
+    (value, meaning) = next(each[1:] for each in figures(job) if each[0] == "by the slowest 3 % of workers")
+    assert (value, meaning.rpartition("; ")[2]) == ("-24.0 %", BELOW_NOTHING)

@@ -44,6 +44,17 @@ ALL_OVER = QUIET + 0.3 * RANDOM
             "The same 16 of 32 workers are slow, in every step.",
         ),
         (QUIET + 0.3 * (RANDOM < 0.1), maps.SCATTERED, "not the same ones each time"),
+        (
+            hot(((slice(0, STEPS, 10),), 1.1)),
+            maps.TOGETHER,
+            "All workers are slow in the same steps, 2 of 20.",
+        ),
+        (
+            hot(((slice(0, STEPS, 10), slice(1, None)), 1.1)),
+            maps.TOGETHER,
+            "Most workers are slow in the same steps, 2 of 20.",
+        ),
+        (hot(((ALL,), 0.2)), maps.ALL_OVER, "All workers are slow in every step."),
         (ALL_OVER, maps.ALL_OVER, "not the same ones each time"),
         (ALL_OVER.mean(axis=0, keepdims=True), maps.UNEVEN, "no single row, column or cell"),
         (hot((ROW, 0.2)).mean(axis=0, keepdims=True), maps.HOT_ROW, "in the mean over all steps"),

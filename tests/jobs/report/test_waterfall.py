@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -64,7 +65,7 @@ def test_what_is_not_known_may_be_productive_too() -> None:
 def test_a_small_part_of_much_is_there_if_the_totals_show_that_it_lacks() -> None:
     small = ("recorded", 30_000.0), ("unexplained", 2.67), ("pause", 0.4), ("nothing_lost", 29_996.93)
     drawn = {row["figure"]: row["amount"] for row in chain(*small)}
-    assert drawn == {"recorded": "30,000", "unexplained": "-2.67", "nothing_lost": "29,997"}
+    assert drawn == {"recorded": "30,000", "unexplained": "-3", "nothing_lost": "29,997"}
 
 
 def test_rows_that_come_in_another_order_are_drawn_at_the_same_places() -> None:
@@ -95,3 +96,28 @@ def test_without_events_it_ends_at_the_ideal_and_without_a_loss_known_it_is_not_
     assert [row["figure"] for row in chain(*known, amounts="seconds")][-1] == "ideal"
     assert chain() == []
     assert chain(("recorded", None)) == []
+
+
+@pytest.mark.parametrize(
+    ("recorded", "losses"),
+    [
+        (2559.6, (814.4,)),
+        (300.4, (20.4, 0.445, 33.3)),
+        (4.2, (0.333, 0.333, 0.333)),
+        (50_000.0, (0.4, 7.5, 7.5)),
+    ],
+)
+def test_each_total_is_the_one_before_less_the_losses_as_they_are_printed(
+    recorded: float, losses: tuple[float, ...]
+) -> None:
+    """2,560 less 814 was printed as 1,745."""
+    causes = ("slow_worker", "pause", "stage_imbalance")
+    figures = [*zip(causes, losses, strict=False), ("nothing_lost", recorded - sum(losses))]
+    drawn = chain(
+        ("recorded", recorded), *figures, ("to_paper_ideal", -10.01), ("ideal", figures[-1][1] + 10.01)
+    )
+    left = Decimal(0)
+    for row in drawn:
+        amount = Decimal(row["amount"].replace(",", ""))
+        left = left + amount if not row["is_total"] or row["figure"] == "recorded" else left
+        assert not row["is_total"] or amount == left, row

@@ -54,6 +54,12 @@ def test_parts_add_up_as_they_are_printed(parts: list[float], decimals: int | No
     assert sum(numbers[:-1]) == numbers[-1]
 
 
+def test_a_small_part_is_not_doubled_by_what_rounding_must_add() -> None:
+    """Of 0.445 hours, 1 was shown: one more decimal shows a part that rounding would change by far."""
+    parts = [300.4, 20.4, 0.445]
+    assert wording.adding_up(parts, math.fsum(parts)) == ["300.4", "20.4", "0.4", "321.2"]
+
+
 def test_every_status_has_words_and_all_but_one_something_to_do() -> None:
     assert {each for each in Status if not each.words} == set()
     assert {each for each in Status if not each.advice} == {Status.ANALYSED}

@@ -1,5 +1,7 @@
 """Test for which days of a warehouse a report is written, and the error for days without results."""
 
+import errno
+import os
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -88,6 +90,24 @@ def test_a_night_without_rows_leaves_the_reports_of_others(
     write_reports(reader, settings, [DAY, NEXT_DAY], [DAY, NEXT_DAY])
     assert [page.parent.name for page in Path(warehouse, "_report").glob("*/index.html")] == [str(DAY)]
     assert f"no report is written: no rows of {NEXT_DAY}" in caplog.text
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_report_that_cannot_be_written_says_where_else_it_can_be(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str, number: int
+) -> None:
+    lock = Path(warehouse, "_report", ".lock")
+
+    def refused(*_args: object) -> Path:
+        raise OSError(number, os.strerror(number), str(lock))
+
+    monkeypatch.setattr("jobs.report.files.replace_publication", refused)
+    said = ask(report_fleet.main, "--log-date", DAY)
+    assert (said.status, said.out) == (2, "")
+    assert said.err.startswith(f"report_fleet: error: {lock} cannot be used")
+    assert said.err.endswith(
+        f"{os.strerror(number)}; name another folder as `report` below [paths] in a file for --settings\n"
+    )
 
 
 def test_a_misspelt_warehouse_fails_before_anything_is_made(ask: Ask, warehouse: str) -> None:

@@ -75,6 +75,16 @@ def test_a_file_can_extend_the_cluster_overlay(tmp_path: Path) -> None:
             "[simulations]\nminimum_steps = 5\n",
             "mine.toml: simulations: unknown key: did you mean simulation?",
         ),
+        ("minimum_steps = 5\n", "mine.toml: minimum_steps: unknown key: [simulation] has minimum_steps"),
+        (
+            "[history]\nminimum_runs = 5\n",
+            "mine.toml: history.minimum_runs: unknown key: [revision] has minimum_runs",
+        ),
+        (
+            "[diagnosis]\nminimum_steps = 5\n",
+            "mine.toml: diagnosis: unknown key: [simulation] has minimum_steps",
+        ),
+        ("[diagnosis]\nlevel = 5\n", "mine.toml: diagnosis: unknown key: choose from "),
         (
             "[power.watts]\nH100 = { computing = 100.0, otherwise = 250.0 }\n",
             (
