@@ -169,8 +169,10 @@ def _say_without_logs(settings: Settings, log_dates: list[date], phases: list[st
 
 def _without_logs(settings: Settings, log_dates: list[date], phases: list[str]) -> str:
     """Say that none of these days has logs to ingest; empty if one has, or nothing is to be ingested."""
+    if Phase.INGEST not in phases:
+        return ""
     landing = Landing(settings.paths.landing, log_dates)
-    if Phase.INGEST not in phases or not set(log_dates).isdisjoint(landing.all_days):
+    if not set(log_dates).isdisjoint(landing.all_days):
         return ""
     first, last = log_dates[0], log_dates[-1]
     near = landing.nearest_days(first, last)

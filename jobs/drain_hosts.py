@@ -16,6 +16,7 @@ from jobs.runtime.arguments import AS_LISTS, FORMAT, Arguments, log_date, not_ne
 from jobs.runtime.fitting import complain_fitting
 from jobs.runtime.printing import write
 from jobs.runtime.settings import Settings
+from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import Reader
 from schemas.drain import HISTORY_DAYS
 from schemas.views import drain_by
@@ -53,6 +54,8 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     if args.format is not None:
         return
     rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    if result.is_cut:
+        complain(f"shown: only the first {counted(len(rows), 'host')} (--limit 0 shows all)")
     for said in [
         *(drain_text(row, terms.days) for row in advised(rows)),
         *filter(None, map(kept_text, rows)),

@@ -127,6 +127,8 @@ def none_found(points: Sequence[Point], job_id: str | None, first: date | None =
 
 def _unproven(points: Sequence[Point]) -> str:
     """Say how far step times differ and why no change is known; empty if they differ no more than usual."""
+    if not points:
+        return ""
     low, high = (choose(points, key=lambda point: point.step_s) for choose in (min, max))
     usual = SMALLEST[OF_STEP] if len(points) < LEAST_DAYS else least_change(len(points), OF_STEP)
     differ = high.step_s / low.step_s - 1

@@ -3,9 +3,9 @@
 It lies in a folder of this machine, or in a store that deltalake reaches.
 """
 
-import os
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -184,4 +184,8 @@ def _warehouses(folder: Path) -> list[Path]:
 
 def _has_tables(folder: Path) -> bool:
     """Return whether a folder holds tables of a warehouse; a folder `jobs` alone may be anything."""
-    return os.access(folder, os.X_OK) and any((folder / name / "_delta_log").is_dir() for name in TABLES)
+    for name in TABLES:
+        with suppress(OSError):  # of a folder that another user has
+            if (folder / name / "_delta_log").is_dir():
+                return True
+    return False

@@ -70,8 +70,8 @@ class SparkReader:
     def batches(self, sql: str, limit: int = 0) -> Iterator[Result]:
         """Answer like `ask`, in batches; this process holds one partition of the answer at a time."""
         with self._asked(sql) as frame:
-            found = batches_of(frame, limit)
             with working(_ASKING):
+                found = batches_of(frame, limit)
                 first = next(found)
             yield first
             yield from found
@@ -100,7 +100,7 @@ class SparkReader:
             yield self._spark.sql(asked.for_spark)
         except (AnalysisException, ParseException) as error:
             raise QuestionError(self._advice(error, asked)) from error
-        except (PySparkException, Py4JError, ConnectionError) as error:
+        except (PySparkException, Py4JError, ConnectionError, EOFError) as error:
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> AnswerError:
@@ -108,7 +108,9 @@ class SparkReader:
             said = str(error)
         except (Py4JError, ConnectionError):  # it asks the JVM, which has ended
             said = _GONE
-        if has_ended(error) or any(sign in said for sign in _OUT_OF_MEMORY):
+        # A stream of rows that breaks off is the end of the JVM, too.
+        is_gone = has_ended(error) or isinstance(error, EOFError)
+        if is_gone or any(sign in said for sign in _OUT_OF_MEMORY):
             return OutOfMemoryError(
                 f"out of memory: Spark has {self._heap} here (spark.driver.memory in the settings), and a "
                 "question at most a quarter of the machine (--timeout 0 lifts that)"

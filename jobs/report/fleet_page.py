@@ -12,7 +12,7 @@ import pyarrow as pa
 from jobs.report import links, loss, templates, wording
 from jobs.report.links import job_page_path
 from jobs.report.loss import waterfall
-from jobs.report.news_words import drain_row, news_texts, outcome_texts, step_change_texts
+from jobs.report.news_words import drain_rows, news_texts, outcome_texts, step_change_texts
 from jobs.report.rows import FleetTables, Publication
 from jobs.warehouse.reader import keys_of
 from schemas.causes import OF_CAUSE
@@ -49,8 +49,8 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
         ],
         "has_changes": bool(tables.changes.num_rows),
         "drain": [
-            {**drain_row(row), "page": publication.hosts.get(row["host"])}
-            for row in tables.drain.slice(0, _MOST_DRAINS).to_pylist()
+            {**row, "page": publication.hosts.get(row["host"])}
+            for row in drain_rows(tables.drain.slice(0, _MOST_DRAINS).to_pylist())
         ],
         "coverage": tables.coverage.to_pylist()[::-1],
         "distribution": tables.distribution.to_pylist()[0],

@@ -161,10 +161,15 @@ def worth_it(rows: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, 
 
 def advised(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the hosts that are worth a drain, of hosts to drain together only the first."""
-    chosen: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    chosen: list[Mapping[str, Any]] = []
+    named: set[str] = set()
     for row in worth_it(rows, len(rows)):
-        chosen.setdefault(tuple(sorted([row["host"], *_others(row)])), row)
-    return list(chosen.values())
+        others = _others(row)
+        if others and row["host"] in named:
+            continue
+        chosen.append(row)
+        named.update([row["host"], *others] if others else [])
+    return chosen
 
 
 def _others(row: Mapping[str, Any]) -> list[str]:
@@ -188,17 +193,22 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
     """Return one sentence: what to do, what it saves and costs, why, and when the advice would change."""
     certainly = "drain" if row["verdict"] == "drain" else "probably drain"
     others = _others(row)
-    who, which = (
-        (f"{row['host']} together with {_listed(others)}", "together_") if others else (row["host"], "")
-    )
-    cost, until = row[f"{which}cost_gpu_hours"], row[f"{which}break_even_days"]
-    expected = row["together_gpu_hours" if others else "expected_gpu_hours"]
+    expected, bounds, rest = _figures(row)
+    who = f"{row['host']} together with {_listed(others)}" if others else row["host"]
+    cost, until = row[f"{rest}cost_gpu_hours"], row[f"{rest}break_even_days"]
     stays = "they stay" if others else "it stays"
     return (
-        f"{certainly} {who}: {hours(expected)} GPU-hours expected back in "
-        f"{counted(days, 'day')} ({_interval(row, which or 'expected_')}), at a cost of {hours(cost)}; "
+        f"{certainly} {who}: {hours(row[expected])} GPU-hours expected back in "
+        f"{counted(days, 'day')} ({_interval(row, bounds)}), at a cost of {hours(cost)}; "
         f"{state(row)}; no if {stays} slow for less than {until:.1f} days"
     )
+
+
+def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Name the columns of what is judged, a host or hosts together: what comes back, its bounds, the rest."""
+    if _others(row):
+        return "together_gpu_hours", "together_", "together_"
+    return "expected_gpu_hours", "expected_", ""
 
 
 def kept_text(row: Mapping[str, Any]) -> str:
@@ -248,15 +258,16 @@ def _ended(row: Mapping[str, Any]) -> str:
 def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cells of a host's row in the table of hosts to drain."""
     is_known = row["expected_gpu_hours"] is not None
-    until = row["break_even_days"]
     others = _others(row)
+    expected, bounds, rest = _figures(row)
+    until = row[f"{rest}break_even_days"]
     alike = counted(row["hosts_alike"], "host") if row["hosts_alike"] else "no host: the prior alone"
     return {
         "host": row["host"],
         "is_worth_it": bool(worth_it([row], 1)),
         "verdict": _VERDICTS[row["verdict"]] + (f", together with {_listed(others)}" if others else ""),
-        "expected": f"{hours(row['expected_gpu_hours'])} ({_interval(row)})" if is_known else "",
-        "cost": hours(row["cost_gpu_hours"]),
+        "expected": f"{hours(row[expected])} ({_interval(row, bounds)})" if is_known else "",
+        "cost": hours(row[f"{rest}cost_gpu_hours"]),
         "chance": f"{percent(row['probability'])} of days, by {alike}",
         "share": _share(row) if is_known else "",
         "state": state(row),
@@ -264,9 +275,15 @@ def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def drain_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return drain_row of each host; of hosts to drain together, only the first is worth a sentence."""
+    chosen = advised(rows)
+    return [{**drain_row(row), "is_worth_it": any(row is each for each in chosen)} for row in rows]
+
+
 def _share(row: Mapping[str, Any]) -> str:
     return f"{percent(row['share_saved'])} of {hours(row['gpu_hours_per_day'])} GPU-hours a day"
 
 
-def _interval(row: Mapping[str, Any], which: str = "expected_") -> str:
+def _interval(row: Mapping[str, Any], which: str) -> str:
     return f"{hours(row[f'{which}low'])} to {hours(row[f'{which}high'])}"

@@ -1,4 +1,4 @@
--- Which host to drain now, most GPU-hours first: one row per host that served a job in the last 7 days, and to which
+-- Which host to drain now, most GPU-hours first, and hosts that no job uses last: one row per host that served a job in the last 7 days, and to which
 -- jobs lost time in the last $history_days days by a cause that named it. As of as_of_day, the last day with results;
 -- over the $drain_days days after it. expected_gpu_hours = share_saved x gpu_hours_per_day x $drain_days x probability.
 -- share_lost: over its last 7 slow days, the share of the GPU-hours it served that was lost to it by causes that lie in
@@ -428,4 +428,7 @@ FROM grouped
 CROSS JOIN today
 LEFT JOIN linked ON linked.host = grouped.host
 LEFT JOIN beside ON beside.host = grouped.host
-ORDER BY CASE WHEN is_group THEN together_gpu_hours - together_cost_gpu_hours ELSE net_gpu_hours END DESC NULLS LAST, host
+ORDER BY
+    is_idle,
+    CASE WHEN is_group THEN together_gpu_hours - together_cost_gpu_hours ELSE net_gpu_hours END DESC NULLS LAST,
+    host

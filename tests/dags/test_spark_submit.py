@@ -174,7 +174,7 @@ def test_settings_of_the_connection_that_are_no_names_and_values_are_wrong(
     extra = {"conf": "spark.executor.memory=8g"}
     monkeypatch.setenv("AIRFLOW_CONN_WHAT_IF_SPARK", json.dumps({"conn_type": "spark", "extra": extra}))
     write_script(environment / "spark-submit", "true")
-    with pytest.raises(WrongSettings, match=r"^the connection what_if_spark: conf in its extra"):
+    with pytest.raises(WrongSettings, match=r"^the connection what_if_spark: `conf` in its extra"):
         stage().execute({})
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jobs.drain_hosts import main
-from jobs.report.news_words import drain_row, drain_text, worth_it
+from jobs.report.news_words import advised, drain_row, drain_rows, drain_text, worth_it
 from jobs.synthetic.fleet import SHIFTS, SickSpell
 from schemas.vocabulary import JOB_CAUSES
 from tests.evaluation import drain, faults
@@ -102,6 +102,37 @@ def test_hosts_that_stay_in_service_say_why(
     assert "drain node-2" in said
     assert "do not drain node-4 now: healthy again: slow until step 49, 08:00 UTC, of" in said
     assert "node-3" not in said
+
+
+def test_hosts_that_no_job_uses_do_not_hide_the_one_to_drain(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = fleet({**{f"idle-{number:02}": "xxxx-" for number in range(12)}, "node-1": "xxxxx"})
+    tables = {name: table_rows(name, rows) for name, rows in many.items()}
+    monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse_of(tmp_path, **tables).root)
+    found = json.loads(ask(main, "--format", "json").out)
+    assert [row["host"] for row in found[:1]] == ["node-1"]
+    assert {row["is_idle"] for row in found[1:]} == {True}
+    said = ask(main).err
+    assert "drain node-1: " in said
+    assert "shown: only the first 10 hosts (--limit 0 shows all)" in said
+
+
+def test_a_host_of_two_groups_is_advised_with_one_of_them(ask: Ask) -> None:
+    (row, *_) = json.loads(ask(main, "--format", "json").out)
+    together = {"verdict": "probably", "together_gpu_hours": 600.0, "together_cost_gpu_hours": 100.0}
+    a, b, c, d = (
+        row | together | {"host": host, "together_hosts": others}
+        for host, others in (("b", ["a", "c"]), ("a", ["b"]), ("c", ["b"]), ("d", None))
+    )
+    assert [each["host"] for each in advised([a, b, c, d])] == ["b", "d"]
+    shown = drain_rows(
+        [a | dict.fromkeys(("together_low", "together_high", "together_break_even_days"), 1.0), d]
+    )
+    assert [(each["is_worth_it"], each["expected"].split()[0], each["cost"]) for each in shown] == [
+        (True, "600", "100"),
+        (True, "329", "100"),
+    ]
 
 
 def test_a_day_after_the_data_is_answered_for_the_last_day_and_says_so(ask: Ask) -> None:

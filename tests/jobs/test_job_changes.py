@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.job_changes import main
+from jobs.job_changes import main, none_found
 from jobs.night.aggregate import changes_so_far
 from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import (
@@ -176,6 +176,11 @@ def test_two_runs_of_a_day_are_two_of_what_is_counted(tmp_path: Path, ask: Ask) 
     root = warehouse_of(tmp_path / "one", **tables).root
     said = ask(main, "--warehouse", root).err.splitlines()
     assert said[0].startswith("no change found: the job with most units has 1 unit (one run on one day), and")
+
+
+def test_a_job_without_replayed_units_has_no_change() -> None:
+    (said,) = none_found([], "later")
+    assert said.startswith("no change found: job later has 0 units (each one run on one day)")
 
 
 def test_rows_as_lists_have_all_columns(ask: Ask) -> None:
