@@ -72,7 +72,7 @@ def main(args: Arguments) -> int:
     except (ConversionError, OSError) as error:
         said = f"{error}"
         if isinstance(error, OSError) and error.strerror:
-            said = f"{error.filename}: {error.strerror}"
+            said = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         complain(f"{called()}: error: {said}")
         return Exit.FAILED
 

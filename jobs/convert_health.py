@@ -112,15 +112,16 @@ def converted(content: bytes, source: str, given: Given, most: int) -> list[Reco
 def of_day(records: Sequence[Record], day: date, left_out: Counter[str]) -> Iterator[Record]:
     """Yield the events of a day; an event that is open since an earlier day moves to the start of the day."""
     midnight = datetime.combine(day, time(), UTC)
-    ended: dict[tuple[object, ...], datetime] = {}
-    for each in records:
+    ended: dict[tuple[object, ...], tuple[datetime, int]] = {}
+    for place, each in enumerate(records):
         at = datetime.fromisoformat(each["time"])
         has_passed = each["state"] == HEALTH_SAMPLE and each["severity"] == HEALTH_OK
         if at < midnight and (has_passed or each["state"] == HEALTH_ENDS):
-            ended[_check(each)] = max(at, ended.get(_check(each), at))
-    for each in records:
+            ended[_check(each)] = max((at, place), ended.get(_check(each), (at, place)))
+    for place, each in enumerate(records):
         at = datetime.fromisoformat(each["time"])
-        is_open = each["state"] == HEALTH_STARTS and at < midnight and at > ended.get(_check(each), _NEVER)
+        is_last = (at, place) > ended.get(_check(each), (_NEVER, 0))
+        is_open = each["state"] == HEALTH_STARTS and at < midnight and is_last
         if at.date() == day:
             yield each
         elif is_open:

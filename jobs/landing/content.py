@@ -134,8 +134,9 @@ class Content:
 
     def _members(self) -> Iterator[bytes]:
         """Decompress gzip of one or more members, ignoring zero padding at the end."""
-        member, is_behind, is_gzip = None, False, False
+        member, is_behind, is_gzip = None, False, None
         for piece in self._slices():
+            is_gzip = piece.startswith(_GZIP_MAGIC) if is_gzip is None else is_gzip
             packed = piece.lstrip(b"\0") if is_behind else piece
             while packed:
                 member = member or zlib.decompressobj(_GZIP)
@@ -146,7 +147,6 @@ class Content:
                 except zlib.error as error:
                     why = f"{error}" if is_gzip else _NEVER_PACKED
                     raise FileError(Reason.UNREADABLE_FILE, f"broken gzip: {why}") from None
-                is_gzip = True
                 is_behind = member.eof
                 packed, member = (member.unused_data.lstrip(b"\0"), None) if is_behind else (b"", member)
         if member is not None:

@@ -149,7 +149,7 @@ class ForeignUnit:
                     self._rows.refuse(broken, reject)
                     continue
             except RefusalError as error:
-                reject = Reject(Reason.UNUSABLE_LOG, plain(str(error)))
+                named, reject = "", Reject(Reason.UNUSABLE_LOG, plain(str(error)))
                 if chosen is kineto:
                     self._evidence.despite(files)
             for file in files:

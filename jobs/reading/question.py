@@ -123,6 +123,11 @@ def _check(tree: exp.Expr) -> None:
     for call in tree.find_all(exp.Anonymous):
         if call.name.lower() in _REFUSED:
             raise QuestionError(f"{call.name}: this function is not allowed")
+    for most in tree.find_all(exp.ArgMax, exp.ArgMin):
+        if (
+            most.args.get("count") is not None
+        ):  # another meaning in DuckDB, and sqlglot leaves it out for Spark
+            raise QuestionError(f"{most.key.replace('arg', '')}_by takes two arguments here")
     for lateral in tree.find_all(exp.Lateral):
         if not isinstance(lateral.this, _EXPLODES):
             raise QuestionError(

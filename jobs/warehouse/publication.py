@@ -125,9 +125,12 @@ def recover(warehouse: "Warehouse") -> list[str]:
 def _intent(warehouse: "Warehouse") -> dict[str, Any] | None:
     """Read the intent; return None if it was removed, or emptied as in a store."""
     content = warehouse.small_files.read(_INTENT)
+    if not content:
+        return None
     try:
-        return dict(json.loads(content)) if content else None
-    except ValueError as error:
+        intent = json.loads(content)
+        return {"publication": int(intent["publication"]), "before": dict(intent["before"])}
+    except (ValueError, TypeError, KeyError) as error:
         raise DamagedError(
             f"{warehouse.root}/{_INTENT} is damaged: restore it from a copy, or remove it: what an "
             "unfinished publication has committed is then published with the next one"

@@ -14,6 +14,7 @@ from jobs.landing.content import Content
 from jobs.landing.formats.rows import Bounds, FileError
 
 NOISE = os.urandom(3 << 20)
+SMALL = gzip.compress(b"one member\n" * 10, mtime=0)
 GOOD = gzip.compress(NOISE, mtime=0) + gzip.compress(b"a second member\n" * 1000, mtime=0)
 
 
@@ -59,6 +60,7 @@ def test_lines_go_on_from_piece_to_piece_and_from_member_to_member() -> None:
         (GOOD[: len(GOOD) // 2], "ends too early"),
         (GOOD[:10], "ends too early"),
         (GOOD[:-8] + b"\0\0\0\0" + GOOD[-4:], "incorrect data check"),
+        (SMALL[:-8] + b"\0\0\0\0" + SMALL[-4:], "incorrect data check"),
         (GOOD + b"junk", "incorrect header check"),
         (
             b'{"plain": "text"}\n',

@@ -217,6 +217,13 @@ def test_sql_that_means_something_else_in_duckdb_is_refused(
         readers[0].ask(f"SELECT {asked} FROM {JOB_CAUSES if 'culprits' in asked else JOB_SLOWDOWN}")
 
 
+@pytest.mark.parametrize("name", ["max_by", "min_by"])
+def test_several_greatest_rows_are_refused_by_both(readers: tuple[Reader, Reader], name: str) -> None:
+    for reader in readers:
+        with pytest.raises(QuestionError, match=f"{name} takes two arguments here"):
+            reader.ask(f"SELECT {name}(job_id, steps, 2) FROM {JOB_SLOWDOWN}")
+
+
 @pytest.mark.parametrize("asked", ["1 / (steps - steps)", "cast(job_id AS int)"])
 def test_an_answer_that_fails_fails_in_both(readers: tuple[Reader, Reader], asked: str) -> None:
     for reader in readers:

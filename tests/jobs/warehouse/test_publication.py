@@ -194,10 +194,11 @@ def test_a_warehouse_may_have_any_name(tmp_path: Path) -> None:
     assert seen(tmp_path / "Zoë's warehouse") == [[1.0], [1.0]]
 
 
-def test_an_intent_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b'{"publication": 3, "bef', b"[1]", b"7", b'{"publication": 3}'])
+def test_an_intent_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
     """A damaged _publishing.json is an error, because the state that it would restore is not known."""
     publish(tmp_path, 1.0)
-    (tmp_path / "_publishing.json").write_bytes(b'{"publication": 3, "bef')
+    (tmp_path / "_publishing.json").write_bytes(content)
     with pytest.raises(DamagedError, match=r"_publishing\.json is damaged"):
         recover(warehouse_in(tmp_path))
     assert (tmp_path / "_publishing.json").exists()

@@ -364,6 +364,25 @@ def test_a_sample_that_passed_ends_what_began_before_the_day() -> None:
         assert [each["state"] for each in of_day(records, day, given.left_out)] == wanted
 
 
+def test_what_failed_again_in_the_second_in_which_it_passed_is_open() -> None:
+    states = ("starts", "ends", "starts")
+    records = [
+        {
+            "host": "a",
+            "component": "node",
+            "severity": "error",
+            "check": "drained",
+            "state": state,
+            "time": time,
+        }
+        for state, time in zip(
+            states, ("2026-01-04T09:00:00+00:00", *["2026-01-04T10:00:00+00:00"] * 2), strict=True
+        )
+    ]
+    (found,) = of_day(records, date(2026, 1, 5), Given().left_out)
+    assert (found["state"], found["time"]) == ("starts", "2026-01-05T00:00:00+00:00")
+
+
 def test_a_line_that_breaks_off_costs_no_other_line() -> None:
     given = Given()
     text = json.dumps(NVSENTINEL) + "\n7\n" + json.dumps(NVSENTINEL)[:-9]
