@@ -57,6 +57,16 @@ class Late:
         )
 
 
+def published_then_late(root: str, late_in: Sequence[str]) -> list[Late]:
+    """Publish a day in both tables; return commits to some of them that their writer has not landed yet."""
+    with leased(root, this_process("run_nightly"), wait=False):
+        warehouse = Warehouse(NO_SPARK, root)
+        with publication(warehouse, "simulate", [DAY], BOTH):
+            for name in BOTH:
+                write(warehouse, name, 1.0, DAY)
+        return [Late(root, name) for name in late_in]
+
+
 @pytest.mark.parametrize("late_in", [BOTH, (STAGE_SLOWDOWN,)], ids=["both", "the one that does not grow"])
 @pytest.mark.parametrize("grows", [False, True], ids=["as declared", "one gets columns"])
 def test_late_commits_are_undone_in_every_table(
@@ -64,12 +74,7 @@ def test_late_commits_are_undone_in_every_table(
 ) -> None:
     assert server.environment
     root = f"s3://{BUCKET}/{tmp_path.name}"
-    with leased(root, this_process("run_nightly"), wait=False):
-        warehouse = Warehouse(NO_SPARK, root)
-        with publication(warehouse, "simulate", [DAY], BOTH):
-            for name in BOTH:
-                write(warehouse, name, 1.0, DAY)
-        late = [Late(root, name) for name in late_in]
+    late = published_then_late(root, late_in)
     if grows:
         monkeypatch.setattr(delta_files, "_lacks", lambda _, table: table.name == STEP_SLOWDOWN)
     with leased(root, this_process("backfill"), wait=False):
@@ -91,12 +96,7 @@ def test_the_undo_of_a_killed_writer_publishes_no_late_commit(
     """Undoing a killed writer's work publishes no late commit to a table that this writer did not publish."""
     assert server.environment
     root = f"s3://{BUCKET}/{tmp_path.name}"
-    with leased(root, this_process("run_nightly"), wait=False):
-        warehouse = Warehouse(NO_SPARK, root)
-        with publication(warehouse, "simulate", [DAY], BOTH):
-            for name in BOTH:
-                write(warehouse, name, 1.0, DAY)
-        late = Late(root, STAGE_SLOWDOWN)
+    (late,) = published_then_late(root, [STAGE_SLOWDOWN])
     monkeypatch.setattr(Lease, "holds", lambda _: False)  # what is dead undoes nothing
 
     def killed() -> None:
