@@ -13,9 +13,10 @@ from udfs.kernel.selection import evenly
 def calls(block: StepBlock) -> Ints:
     """Return for each op the first op of the call that issued it, which is itself if alone. Shape (op,).
 
-    Looks at transfers with a peer. The first step of the first dp rank decides: two start and end within a
-    tenth of a microsecond by accident where nothing takes any time, and hardly elsewhere. Streams may start
-    theirs together, when a compute ends; but such transfers return one by one.
+    Two transfers with a peer belong to one call of a worker if they start within 0.1 us of each other and end
+    within 0.1 us of each other, in the first step of the first dp rank. Separate transfers hardly do both by
+    chance, unless transfers take no time. Separate streams may start transfers together when a compute ends,
+    but these transfers end at different times.
     """
     ops, cell = _transfers(block.graph)
     start_s = block.start_s[ops, 0, 0]
@@ -45,10 +46,15 @@ def _met(graph: OpGraph) -> tuple[Ints, Ints]:
 
 
 def lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
-    """Return the places of each link's sampled transfers that did not wait for others of their call.
+    """Return, for each link, positions of up to SAMPLED transfers whose recorded ends depend on one peer.
 
-    One that was issued as one call with transfers of other peers returns with the last of these. Behind them
-    those whose both ends were issued alone; the same list where all are.
+    A call with transfers of several peers returns with the last of them, so that the recorded ends of its
+    transfers depend on several peers.
+
+    call    : as returned by `calls`.
+    returns : two lists. The first has transfers whose calls, at both ends, have one call of one peer as their
+              counterpart. The second has those that were issued alone at both ends; it is the same object as
+              the first if both have equal positions.
     """
     if (call == np.arange(graph.size)).all():
         return sampled(graph), sampled(graph)
@@ -63,6 +69,6 @@ def lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
 
 
 def _where(link: Link, is_chosen: Mask) -> Ints:
-    """Return which of a link's sampled transfers are chosen at both ends."""
+    """Return positions of up to SAMPLED of the link's transfers that are chosen at both ends."""
     at = np.flatnonzero(is_chosen[link.sends] & is_chosen[link.recvs])
     return at[list(evenly(len(at), SAMPLED))] if len(at) > SAMPLED else at

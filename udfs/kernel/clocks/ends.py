@@ -1,7 +1,8 @@
-"""Differences of clocks by step, measured by when ops end in the log (udfs/README.md, clocks).
+"""Clock differences in each step, from recorded ends of transfers and collectives (udfs/README.md, clocks).
 
-Both ends of a transfer, and all members of a collective, end at the same instant; each says what its clock
-read then. The differences are the clocks', beside what a transfer takes and how ends scatter.
+The send and the recv of a transfer are assumed to end at the same instant, and so are all members of a
+collective. Each worker records that instant by its own clock, so the recorded ends differ by the clock
+difference, by the time that the data take after the send has ended, and by noise.
 """
 
 from typing import Final, NamedTuple, TypeAlias
@@ -19,24 +20,29 @@ TIGHT_S: Final = 2e-4
 """Transfers whose ends agree this closely need no second estimate. [s]"""
 
 MOST_OF: Final = 0.5
-"""Of sends that wait ends differ by less than this part of a transfer, of those that do not by more."""
+"""Sends wait for their recvs if the ends of both differ by less than this share of the shortest transfer."""
 
 ONE_WAY_S: Final = 5e-3
-"""Largest error of a link with one direction: there a transfer looks like a clock. [s]"""
+"""Error added for links with transfers in one direction, whose duration looks like a clock difference. [s]"""
 
 Key: TypeAlias = tuple[int, int, int]
-"""(LINK, stage, next stage) or (op type, stage or -1 for several, which of such groups)."""
+"""Kind of a difference: (LINK, stage, next stage), or of a collective (op type, stage, number).
+
+The stage of a collective is -1 if it spans several. The number distinguishes groups of one type and stage.
+"""
 
 LINK: Final = -1
 
 
 class Heard(NamedTuple):
-    """Differences of clocks that links or collectives of one kind show; nan if unknown.
+    """Clock differences that links, or collectives, of one kind show; nan if unknown.
 
-    one     : int, shape (row,) or empty; workers, stage * dp_size + dp_rank, at the first end of a link.
-    other   : int, shape (row,); workers at the second end, or members of a collective.
-    apart_s : float64, shape (row, step); how far `other` is ahead of `one`, or of the group's median. [s]
-    doubt_s : same shape; how far that may be off for other reasons than noise. [s]
+    one     : int, shape (row,); workers, stage * dp_size + dp_rank, at a link's first stage. Empty for
+              collectives.
+    other   : int, shape (row,); workers at the link's second stage, or members of the collective.
+    apart_s : float64, shape (row, step); how far the clock of `other` is ahead of that of `one`, or of the
+              collective's median member. [s]
+    doubt_s : same shape; bound on the error of apart_s that is not noise. [s]
     """
 
     one: Ints
@@ -46,17 +52,17 @@ class Heard(NamedTuple):
 
 
 def heard(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Measure by recorded ends how far apart the clocks of workers are that communicate.
+    """Measure, from recorded ends, the clock differences between workers that communicate.
 
-    clock   : int, shape (stage * dp_size + dp_rank,); equal numbers are one clock.
-    call    : as of calls().
-    returns : by kind; rows in the order of dp ranks, within a collective by (stage, dp_rank).
+    clock   : int, shape (worker,); number of the clock that worker stage * dp_size + dp_rank uses.
+    call    : as returned by `calls`.
+    returns : differences by kind; rows are ordered by dp rank, or in a collective by (stage, dp_rank).
     """
     return _links(ends, layout, clock, call) | _collectives(ends, layout, clock)
 
 
 def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
-    """Return the number of the worker of each lane of an op."""
+    """Return the workers, stage * dp_size + dp_rank, that run an op, one for each of its lanes."""
     first = graph.stages[op] * layout.dp_size
     if graph.has_dp_lanes:
         return np.arange(first, first + layout.dp_size)
@@ -64,7 +70,10 @@ def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
 
 
 class _Way(NamedTuple):
-    """Links between two stages, in one or both directions, and the workers at their ends."""
+    """Links between two stages, in one or both directions, and the workers at both ends.
+
+    both : positions of one or two links in `links(graph)`.
+    """
 
     both: tuple[int, ...]
     one: Ints
@@ -85,7 +94,7 @@ def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
 
 
 def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Measure differences of clocks by links: the part of end differences whose sign depends on direction."""
+    """Measure clock differences by links: half the difference of the forward and backward end differences."""
     graph = ends.graph
     ways = [way for way in _ways(graph, layout) if (clock[way.one] != clock[way.other]).any()]
     if not ways:
@@ -103,7 +112,10 @@ def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Hea
 
 
 def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
-    """Return how far the receiving worker's clock is ahead, and its error; shape (way, step, lane). [s]"""
+    """Return how far the receiver's clock is ahead of the sender's, and a bound on the error of that. [s]
+
+    The receiver is that of the first link in `both`. Both results have shape (way, step, lane).
+    """
     places, alone = lone_transfers(ends.graph, call)
     is_usual = places is sampled(ends.graph)
     apart = ends.apart if is_usual else ends_apart(ends.end_s, links(ends.graph), places)
@@ -123,10 +135,14 @@ def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
 
 
 def _put_alone(ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Floats, Floats]) -> None:
-    """Replace, in place, differences by calls whose sends do not wait with those by lone transfers.
+    """Where sends do not wait for their recvs, replace clock differences in place by those of lone transfers.
 
-    Such calls return together only if sends wait until the data are there. Transfers that were issued alone
-    say whether they do: else ends differ by most of what the fastest takes.
+    The calls of two workers return at the same instant only if their sends wait for the recvs. Transfers
+    that were issued alone show whether sends wait: if not, the ends of send and recv differ by more than
+    MOST_OF of the shortest transfer.
+
+    alone : positions of each link's transfers that were issued alone.
+    found : differences and their error bounds, as returned by `_apart`. [s]
     """
     own_s, own_doubt_s = _halves(ways, ends_apart(ends.end_s, links(ends.graph), alone))
     is_loose = own_doubt_s > TIGHT_S
@@ -138,7 +154,10 @@ def _put_alone(ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Flo
 
 
 def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
-    """Return limits of clock differences by the shortest time from a send's start to its recv's end. [s]"""
+    """Return for each link the shortest recorded time from a send's start to its recv's end, without spread.
+
+    Data do not arrive before they are sent, so the receiver's clock is ahead by at most this time. [s]
+    """
     apart = Apart(*np.zeros((2, len(links(ends.graph)), *ends.end_s.shape[1:])))
     for number in {number for way in ways for number in way.both}:
         apart.middle[number] = ends.least_s(number)
@@ -146,7 +165,10 @@ def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
 
 
 def _halves(ways: list[_Way], apart: Apart) -> tuple[Floats, Floats]:
-    """Split end differences: clocks cause the antisymmetric half, and the symmetric half limits the error."""
+    """Return clock differences and error bounds from end differences f (forward) and b (backward). [s]
+
+    The clock difference is (f - b) / 2, and the error is at most (f + b) / 2, plus half the spread of ends.
+    """
     one, other = np.array([(way.both[0], way.both[-1]) for way in ways]).T
     is_one_way = (one == other)[:, None, None]
     forward, backward = apart.middle[one], apart.middle[other]
@@ -157,11 +179,12 @@ def _halves(ways: list[_Way], apart: Apart) -> tuple[Floats, Floats]:
 
 
 class _Group(NamedTuple):
-    """Collectives of one op type; stage is -1 if they span several stages.
+    """Collectives of one op type with the same members; stage is -1 if these are in several stages.
 
     ops     : int, shape (instance, member).
-    workers : int, shape (worker,); of an instance.
-    ways    : connections in both directions between workers, whose places it has; none within a stage.
+    workers : int, shape (worker,); members, as stage * dp_size + dp_rank.
+    ways    : links in both directions between members, which are given as positions in `workers`; empty if
+              all members are in one stage.
     """
 
     op_type: int
@@ -173,7 +196,7 @@ class _Group(NamedTuple):
 
 @once_per_graph
 def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
-    """Return all collectives of a graph by kind."""
+    """Return the groups of collectives of a graph."""
     groups = []
     for members, _ in graph.meetings:
         op_type = graph.op_types[members[0][0]]
@@ -187,7 +210,7 @@ def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
 
 
 def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
-    """Return the two-way links between some workers, which are numbered by their place among these."""
+    """Return the links with both directions between given workers, with positions in `workers` as ends."""
     place = np.full(layout.pp_size * layout.dp_size, -1)
     place[workers] = np.arange(len(workers))
     placed = [_Way(way.both, place[way.one], place[way.other]) for way in ways if len(way.both) > 1]
@@ -195,7 +218,7 @@ def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
 
 
 def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
-    """Measure differences of clocks by collectives: each member's end minus the median of all ends."""
+    """Measure clock differences by collectives: each member's end minus the median end of all members."""
     groups = [
         group
         for group in _groups(ends.graph, layout)
@@ -203,7 +226,7 @@ def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
     ]
     found: dict[Key, Heard] = {}
     for group, apart_s in zip(groups, _from_middle(groups, ends.end_s), strict=True):
-        # Groups beyond those that all members have are fewer, and of another kind.
+        # A type and stage has several groups if only some of its members take part in all instances.
         number = 0
         while (group.op_type, group.stage, number) in found:
             number += 1
@@ -214,11 +237,13 @@ def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
 
 
 def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
-    """Return by how much data would arrive before they are sent, if clocks were as a collective shows. [s]
+    """Return by how much data would arrive before they are sent if a collective's differences were right. [s]
 
-    A process that always wakes up late from a collective looks like a clock that is ahead.
+    The result bounds the error of these differences: a process that always returns late from a collective
+    looks like a clock that is ahead.
 
-    apart_s : shape (step, worker); returns: the most of each worker's links, same shape.
+    apart_s : shape (step, worker). [s]
+    returns : same shape; the largest of the amounts on each worker's links, at least 0.
     """
     doubt_s = np.zeros_like(apart_s)
     for (forward, backward), one, other in group.ways:
@@ -230,7 +255,10 @@ def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
 
 
 def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:
-    """Return each member's end minus the median of the group, median over all calls; (step, worker). [s]"""
+    """Return, for each group, each member's end minus the median end of its instance; (step, worker). [s]
+
+    If a step has several instances, the result is the median over these.
+    """
     shapes = [group.ops.shape for group in groups]
     found = dict[int, Floats]()
     for instances, members in set(shapes):
