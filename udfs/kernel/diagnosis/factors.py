@@ -108,7 +108,7 @@ def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
     pauses = _pauses(rest - weight)
     p, k, c, m, *lanes = logs.shape
     if p * k > 1 and c * m == 1:
-        # Heavy data in a few steps are not found with one microbatch, but lengthen most stages and directions.
+        # With one microbatch, heavy data of few steps are not found, but lengthen most stages and directions.
         of_most = medians_along((rest - weight).reshape(p * k, 1, 1, *lanes), 0, low=True)
         pauses &= ~(of_most > LEAST_PAUSE)
     data = _data(rest, usual, weight, pauses, workers)

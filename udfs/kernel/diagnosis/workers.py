@@ -35,7 +35,8 @@ OFTEN: Final = 0.2
 """With one microbatch per chunk, a slow dp rank is slow in at least this share of the uneven steps."""
 
 LIGHT: Final = 0.5
-"""A slow worker's light microbatches have at least this share of its excess; heavy data do not change them."""
+"""Light microbatches of a slow worker have at least this share of its excess; heavy data do not change them.
+"""
 
 
 class Workers(NamedTuple):
