@@ -18,7 +18,8 @@ def calls(block: StepBlock) -> Ints:
     chance, unless transfers take no time. Separate streams may start transfers together when a compute ends,
     but these transfers end at different times.
     """
-    ops, cell = _transfers(block.graph)
+    ops = np.sort(_met(block.graph)[0])
+    cell = np.searchsorted(block.graph.first_op, ops, side="right")
     start_s = block.start_s[ops, 0, 0]
     end_s = start_s + block.duration_s[ops, 0, 0]
     order = np.lexsort((end_s, np.round(start_s / SAME_S), cell))
@@ -28,13 +29,6 @@ def calls(block: StepBlock) -> Ints:
     call = np.arange(block.graph.size)
     call[ops] = ops[is_first][np.cumsum(is_first) - 1]
     return call
-
-
-@once_per_graph
-def _transfers(graph: OpGraph) -> tuple[Ints, Ints]:
-    """Return the transfers that have a peer, in ascending order, and the cell of each transfer."""
-    ops = np.sort(_met(graph)[0])
-    return ops, np.searchsorted(graph.first_op, ops, side="right")
 
 
 @once_per_graph

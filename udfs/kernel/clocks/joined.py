@@ -95,7 +95,7 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
     for at, rows in _patterns(found):
         some, here, own = found._replace(apart_s=found.apart_s[:, at], doubt_s=doubt_s), part, system
         if len(rows) < len(weight):
-            some = Ties(*(each[rows] for each in some))
+            some = Ties._make(each[rows] for each in some)
             here = _parts(some.one, some.other, nodes)
             own = _System.of(some, here, clocks)
         # In these steps, offsets are unknown in parts that lack a connection which they have in other steps.

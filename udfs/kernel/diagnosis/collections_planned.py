@@ -15,7 +15,7 @@ LEAST_COLLECTION: Final = 0.5
 """A pause counts as a collection if it is at least this share of the usual collection."""
 
 LEAST_OFTEN: Final = 2.0
-"""If workers with pauses have this number on average, the others are taken never to pause, not to by chance."""
+"""If workers with pauses have this number on average, workers without are taken never to pause."""
 
 ROUNDS_OF_POISSON: Final = 20
 """Rounds that solve often = seen * (1 - exp(-often)); if seen >= 2, each leaves at most 0.41 of the error."""
@@ -28,7 +28,8 @@ MOST_PAUSED: Final = 0.2
 
 LEAST_PAUSES: Final = 4
 MOST_OF_FEW: Final = 0.01
-"""Fewer pauses may be long ops by chance, and have no answer if they cost more than this share of the step."""
+"""Fewer pauses may be long ops by chance; if they cost more than this share of the step, there is no answer.
+"""
 
 _OF_COMPUTES: Final = 6
 """Number of axes of the pauses of computes; pauses of other ops have fewer axes."""

@@ -80,19 +80,12 @@ def _step_times(block: Fixable, found: Found, scenarios: Sequence[Scenario]) -> 
         for op, of_op_s in zip(slow.ops.tolist(), times_s, strict=True):
             per_op[op] = of_op_s
     _put_own(block.own, left, per_op)
-    delays = _delays(block, left)
-    return replay(block.times.graph, per_op, (len(left), *duration_s.shape[1:]), block.is_last, delays)
-
-
-def _delays(block: Fixable, left: Sequence[Causes]) -> dict[int, Floats]:
-    """Return the delays of ops, by op, for each set of remaining causes; shape (set of causes, lane). [s]"""
-    found: dict[int, Floats] = {}
-    lanes = block.times.duration_s[0].size
+    delays: dict[int, Floats] = {}
     for each, (ops, delay_s) in ((cause.LAUNCH_DELAY, block.times.delays), (cause.SLOW_WORKER, block.late)):
         is_left = np.array([each in causes for causes in left], dtype=np.float64)[:, None]
         for op, of_op_s in zip(ops.tolist(), delay_s.reshape(len(ops), 1, lanes), strict=True):
-            found[op] = found[op] + is_left * of_op_s if op in found else is_left * of_op_s
-    return found
+            delays[op] = delays[op] + is_left * of_op_s if op in delays else is_left * of_op_s
+    return replay(block.times.graph, per_op, (len(left), *duration_s.shape[1:]), block.is_last, delays)
 
 
 def _put_own(own: OwnTimes, left: Sequence[Causes], per_op: list[Floats]) -> None:

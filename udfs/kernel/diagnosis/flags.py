@@ -53,6 +53,8 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
     types = None if found.factors is None else found.factors.types
     # If types share no stage, even a saving of 0 does not show that they are equally fast.
     is_confounded = types is not None and types.is_confounded
+    # With one stage and few microbatches, a slow rank may have more data instead.
+    is_short = layout.pp_size == 1 and found.microbatches < FEW_MICROBATCHES
     reasons: list[tuple[int, Container[int], bool]] = [
         (cause.FEW_STEPS, every_cause, found.steps < ENOUGH_STEPS),
         (cause.HIGH_DISCREPANCY, every_cause, abs(1.0 - savings.replayed) > LARGEST_GAP),
@@ -61,7 +63,7 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
         (cause.FEW_PEERS, WORKER_STAGE, layout.dp_size == layout.pp_size == 1),
         (cause.WORKER_OR_STAGE, (cause.STAGE_IMBALANCE,), _is_worker_or_stage(found, savings)),
         (cause.WORKER_OR_STAGE, (cause.SLOW_WORKER,), _is_stage_or_worker(found, savings)),
-        (cause.WORKER_OR_DATA, WORKER_DATA, _is_worker_or_data(found, savings)),
+        (cause.WORKER_OR_DATA, WORKER_DATA, is_short and _claims(savings, WORKER_DATA)),
         (cause.TYPE_OR_STAGE, (cause.MIXED_HARDWARE,), is_confounded),
         (cause.TYPE_OR_STAGE, (cause.STAGE_IMBALANCE,), is_confounded and _claims(savings, TYPE_STAGE)),
         (cause.TYPE_OR_WORKER, (cause.MIXED_HARDWARE,), _is_type_or_worker(found, savings)),
@@ -117,12 +119,6 @@ def _is_stage_or_worker(found: Found, savings: Savings) -> bool:
     workers = factors.workers
     in_time = bool(workers.own.any() or workers.stage.any() or found.own.slow or found.own.late_s)
     return not in_time or bool(workers.always.any())
-
-
-def _is_worker_or_data(found: Found, savings: Savings) -> bool:
-    """Return whether a slow rank may have more data instead, because of one stage and few microbatches."""
-    is_short = found.job.layout.pp_size == 1 and found.microbatches < FEW_MICROBATCHES
-    return is_short and _claims(savings, WORKER_DATA)
 
 
 def _is_type_or_worker(found: Found, savings: Savings) -> bool:

@@ -71,8 +71,12 @@ def mitigate(
         answers = answers._replace(balanced_s=balanced_s, over_dp_ranks_s=over_dp_ranks_s)
     if cause.PAUSE in causes and (factors is None or not hide_pauses(factors)):
         answers = answers._replace(collections=planned_collections(replays))
-    if cause.SLOW_WORKER in causes and is_told and not _is_worker_or_stage(found):
-        answers = answers._replace(exchanged=host_exchanged(replays))
+    if cause.SLOW_WORKER in causes and is_told:
+        of_worker, of_stage = found[cause.SLOW_WORKER], found[cause.STAGE_IMBALANCE]
+        # With this flag, the cost of a slow worker may be, in part or in whole, the work of its stage.
+        flags = [of_worker.flag, *([of_stage.flag] if of_stage.culprits else [])]
+        if cause.WORKER_OR_STAGE not in flags:
+            answers = answers._replace(exchanged=host_exchanged(replays))
     if causes & _OF_SLOW_REPLICAS:
         lightened = replica_lightened(replays, memory)
         answers = answers._replace(removed=replica_removed(replays), lightened=lightened)
@@ -90,10 +94,3 @@ def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
     if found[cause.DATA_IMBALANCE].flag == cause.WORKER_OR_DATA:
         return False
     return are_workers_known(factors) and replays.mean_s(BALANCED) < replays.mean_s()
-
-
-def _is_worker_or_stage(found: Sequence[CauseFound]) -> bool:
-    """Return whether the cost of a slow worker may be, in part or in whole, the work of its stage."""
-    of_worker, of_stage = found[cause.SLOW_WORKER], found[cause.STAGE_IMBALANCE]
-    flags = [of_worker.flag, *([of_stage.flag] if of_stage.culprits else [])]
-    return cause.WORKER_OR_STAGE in flags

@@ -49,11 +49,16 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
         # Most transfers are issued alone, as one step of one dp rank shows.
         pairs += [(a, b) for a, b in pairwise(in_order) if first_s[b] - first_s[a] <= SAME_S]
     calls: list[list[int]] = []
-    for one, other in _coinciding(pairs, start_s, end_s):
-        if calls and calls[-1][-1] == one:
-            calls[-1].append(other)
-        else:
-            calls.append([one, other])
+    if pairs:
+        ones, others = np.array(pairs).T
+        together = np.abs(start_s[ones] - start_s[others]) <= SAME_S
+        together &= np.abs(end_s[ones] - end_s[others]) <= SAME_S
+        joins = np.count_nonzero(together, axis=(1, 2)) >= SAME_LANES * together[0].size
+        for one, other in np.array(pairs)[joins].tolist():
+            if calls and calls[-1][-1] == one:
+                calls[-1].append(other)
+            else:
+                calls.append([one, other])
     is_free: dict[int, Mask] = {}
     for size in {len(call) for call in calls}:
         members = np.array([call for call in calls if len(call) == size])
@@ -61,16 +66,6 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
         is_early = ready_s < ready_s.max(axis=1, keepdims=True) - SAME_S
         is_free |= zip(members.ravel().tolist(), is_early.reshape(-1, *is_early.shape[2:]), strict=True)
     return Calls(tuple(tuple(call) for call in calls), is_free)
-
-
-def _coinciding(pairs: list[tuple[int, int]], start_s: Floats, end_s: Floats) -> list[tuple[int, int]]:
-    if not pairs:
-        return []
-    one, other = np.array(pairs).T
-    together = np.abs(start_s[one] - start_s[other]) <= SAME_S
-    together &= np.abs(end_s[one] - end_s[other]) <= SAME_S
-    joins = np.count_nonzero(together, axis=(1, 2)) >= SAME_LANES * together[0].size
-    return [pair for pair, coincide in zip(pairs, joins.tolist(), strict=True) if coincide]
 
 
 def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:

@@ -213,29 +213,23 @@ def _slow(times_s: Floats, hosts: Ints, least_s: float) -> tuple[Floats, Floats,
 
 def _late(late_s: Floats, actual_s: float) -> Floats:
     """Return the delay of significantly late entries beyond the usual one, else 0; shape (p, s, d). [s]"""
-    usual_s = _usual_entry_s(medians_along(late_s, 2, low=True), LEAST_ENTRY * actual_s)
-    beyond_s = np.maximum(late_s - usual_s[:, None, None], 0.0)
-    if not beyond_s.max() > LEAST_ENTRY * actual_s:
-        return np.zeros_like(beyond_s)
-    scatter_s = MAD_TO_SIGMA * float(medians_along(beyond_s.reshape(-1), 0, low=True))
-    is_late = beyond_s > max(LEAST_ENTRY * actual_s, ERRORS * scatter_s)
-    is_late &= is_late.sum(axis=1, keepdims=True) >= min(LEAST_HITS, late_s.shape[1])
-    return np.where(is_late, beyond_s, 0.0)
-
-
-def _usual_entry_s(by_step_s: Floats, least_s: float) -> Floats:
-    """Return a stage's usual delay of entries: a low quantile, or the mean of the earliest steps; (p,). [s]
-
-    by_step_s : delay of the typical worker in each step, shape (p, s). [s]
-    least_s   : least improvement at which the earliest steps are used. [s]
-    """
+    least_s, steps = LEAST_ENTRY * actual_s, late_s.shape[1]
+    # A stage's usual delay is a low quantile over steps, or the mean of the earliest if clearly smaller.
+    by_step_s = medians_along(late_s, 2, low=True)
     ordered_s = np.sort(by_step_s, axis=1)
     usual_s = quantile(ordered_s, USUAL_STEPS)
-    if by_step_s.shape[1] < 2 * LEAST_QUIET:
-        return usual_s
-    quiet_s = quietest(ordered_s)
-    scatter_s = MAD_TO_SIGMA * medians_along(np.abs(by_step_s - medians_along(by_step_s, 1)[:, None]), 1)
-    return np.where(usual_s - quiet_s > np.maximum(least_s, ERRORS_OF_BASE * scatter_s), quiet_s, usual_s)
+    if steps >= 2 * LEAST_QUIET:
+        quiet_s = quietest(ordered_s)
+        off_s = MAD_TO_SIGMA * medians_along(np.abs(by_step_s - medians_along(by_step_s, 1)[:, None]), 1)
+        is_less = usual_s - quiet_s > np.maximum(least_s, ERRORS_OF_BASE * off_s)
+        usual_s = np.where(is_less, quiet_s, usual_s)
+    beyond_s = np.maximum(late_s - usual_s[:, None, None], 0.0)
+    if not beyond_s.max() > least_s:
+        return np.zeros_like(beyond_s)
+    scatter_s = MAD_TO_SIGMA * float(medians_along(beyond_s.reshape(-1), 0, low=True))
+    is_late = beyond_s > max(least_s, ERRORS * scatter_s)
+    is_late &= is_late.sum(axis=1, keepdims=True) >= min(LEAST_HITS, steps)
+    return np.where(is_late, beyond_s, 0.0)
 
 
 def _times_of(blocks: Sequence[BlockTimes], layout: Layout, op_type: int) -> Floats | None:

@@ -58,7 +58,15 @@ def grouped(slow: Sequence[Series], hosts: Ints, racks: Ints | None = None) -> l
             reach, place, members = max(groups, key=lambda group: len(group[2]), default=(ALL, ALL, []))
             if not members:
                 break
-            named.append(_group(reach, place, members))
+            named.append(
+                _culprit(_typical(members))._replace(
+                    stage=place if reach == STAGE else ALL,
+                    dp_rank=place if reach == REPLICA else ALL,
+                    reach=reach,
+                    host=place if reach in (HOST, RACK) else ALL,
+                    workers=tuple((each.stage, each.dp_rank) for each in members),
+                )
+            )
             left = [each for each in left if not any(each is member for member in members)]
             left += _beyond(members)
     named += [_culprit(each) for each in left]
@@ -93,15 +101,6 @@ def _together(own: Sequence[Series]) -> list[Series]:
 def _typical(members: Sequence[Series]) -> Series:
     shares = np.sort(np.array([each.share for each in members]), axis=0)
     return members[0]._replace(share=shares[len(members) // 2])
-
-
-def _group(reach: int, place: int, members: Sequence[Series]) -> Culprit:
-    stage, dp_rank = (place if reach == STAGE else ALL), (place if reach == REPLICA else ALL)
-    workers = tuple((each.stage, each.dp_rank) for each in members)
-    host = place if reach in (HOST, RACK) else ALL
-    return _culprit(_typical(members))._replace(
-        stage=stage, dp_rank=dp_rank, reach=reach, host=host, workers=workers
-    )
 
 
 def _beyond(members: Sequence[Series]) -> list[Series]:

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.levels import (
@@ -100,21 +100,15 @@ def _of_ops(left: Tensor) -> Tensor:
         own = left[:, kind]
         least = max(MANY_OPS * own[..., 0, :].size, LEAST_MANY)
         # If too few ops exceed even the lower limit, the scatter need not be computed.
-        if not (_long_ops(own, LEAST_OP) >= least).any():
+        if not (np.count_nonzero(own > LEAST_OP, axis=(0, 1, 2, 4)) >= least).any():
             continue
         scatter = MAD_TO_SIGMA * median_of_all(np.abs(own).reshape(-1))
         limit = max(LEAST_OP, ERRORS_OF_OP * scatter)
-        many = _long_ops(own, limit) >= least
+        many = np.count_nonzero(own > limit, axis=(0, 1, 2, 4)) >= least
         if many.any():
             in_step = np.where(many, 1.0, 0.0).reshape(1, 1, 1, steps, 1)
             found[:, kind] = np.where(own > limit, own, 0.0) * in_step
     return found
-
-
-def _long_ops(own: Floats, limit: float) -> Ints:
-    """Count the ops above a limit in each step, shape (step,). own : shape (p, c, m, s, d)."""
-    number: Ints = np.count_nonzero(own > limit, axis=(0, 1, 2, 4))
-    return number
 
 
 def _slow_in_time(common: Floats, error: Floats) -> Floats:

@@ -128,7 +128,10 @@ def limits_of(
     for kind, band in usual.items():
         bases.setdefault(kind[0], []).append(band.usual_s)
     low_s = {op_type: median_low(base_s) for op_type, base_s in bases.items()}
-    became = {op_type: _became(each_s, before_s.get(op_type)) for op_type, each_s in low_s.items()}
+    became = {}  # usual time over that of earlier days, if it is far longer
+    for op_type, each_s in low_s.items():
+        day_s = before_s.get(op_type, 0.0)
+        became[op_type] = each_s / day_s if each_s > LEAST_FACTOR * day_s > 0.0 else 1.0
     now_s = {op_type: each_s / became[op_type] for op_type, each_s in low_s.items()}
     whole = {kind[0] for kind, values in known.items() if values.size and kind not in cut}
     alike_s = {
@@ -149,13 +152,6 @@ def limits_of(
             factor = max(factor, float(np.exp(MADS * _scatter(values, band))))
         limits[kind] = Usual(measure_s, factor * measure_s)
     return limits
-
-
-def _became(usual_s: float, before_s: float | None) -> float:
-    """Return the usual time over that of earlier days if it is far longer, and else 1."""
-    if before_s is None or not usual_s > LEAST_FACTOR * before_s > 0.0:
-        return 1.0
-    return usual_s / before_s
 
 
 def _band(values: Floats, median_s: Floats | None = None) -> Band:

@@ -110,7 +110,12 @@ def levels_and_variation(logs: Tensor) -> Variation:
     level = level + apart
     error = MEDIAN_ERROR * scatter / np.sqrt(c * m)
     data = MEDIAN_ERROR * np.where(uneven, spread, 0.0) / np.sqrt(m)
-    return Variation(chunk, level, weight, error, restless, data, _luck(weight[0, :, 0], data), uneven)
+    luck = np.broadcast_to(data[..., None], (k, s, d))
+    if not is_low:
+        # Computed for each rank, because a rank whose own microbatches are equal has no such error.
+        own = MEDIAN_ERROR * weight[0, :, 0].std(axis=1) / np.sqrt(m)
+        luck = np.maximum(own, medians_along(own, 2)[..., None])
+    return Variation(chunk, level, weight, error, restless, data, luck, uneven)
 
 
 def _by_light(apart: Floats, beside: Tensor, is_restless: Mask) -> Floats:
@@ -131,21 +136,6 @@ def _by_light(apart: Floats, beside: Tensor, is_restless: Mask) -> Floats:
         usual = medians_along((apart - light)[:, kind, ~steps], 1)
         found[:, kind, steps] = light[:, kind, steps] + usual[:, None]
     return found
-
-
-def _luck(weight: Floats, of_step: Floats) -> Floats:
-    """Return the standard error of a dp rank's level in a step due to the microbatches it got, (k, s, d).
-
-    weight  : log weights of microbatches, shape (k, m, s, d).
-    of_step : the error computed from all dp ranks of the step together, shape (k, s).
-    """
-    k, m, s, d = weight.shape
-    if m <= FEW_MICROBATCHES:
-        return np.broadcast_to(of_step[..., None], (k, s, d))
-    # Computed for each rank: one whose own microbatches are equal has no such error, whatever others have.
-    own = MEDIAN_ERROR * weight.std(axis=1) / np.sqrt(m)
-    luck: Floats = np.maximum(own, medians_along(own, 2)[..., None])
-    return luck
 
 
 def _single(level: Floats, chunk: Tensor) -> Variation:
