@@ -1,4 +1,4 @@
-"""Groups of transfers that a worker issued as one call, which returns when its last transfer ends."""
+"""Find transfers that a worker issued as one call, which returns when its last transfer ends."""
 
 import numpy as np
 
@@ -46,9 +46,9 @@ def lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
     transfers depend on several peers.
 
     call    : as returned by `calls`.
-    returns : two lists. The first has transfers whose calls, at both ends, have one call of one peer as their
-              counterpart. The second has those that were issued alone at both ends; it is the same object as
-              the first if both have equal positions.
+    returns : two lists. The first has transfers of which each end's call exchanges data with a single call of
+              one peer. The second has those that were issued alone at both ends; it is the same object as the
+              first if both have equal positions.
     """
     if (call == np.arange(graph.size)).all():
         return sampled(graph), sampled(graph)

@@ -11,7 +11,7 @@ MOST_STEPS: Final = 12
 """Most jumps that are fitted to one clock."""
 
 SUDDEN: Final = 7.0
-"""A jump is fitted if it is this multiple of the standard error of the difference between its two sides."""
+"""A jump is fitted if its size exceeds this multiple of its standard error."""
 
 SURE: Final = 6.0
 """If a single step is this many standard deviations away from the fit, the clock is off in that step."""
@@ -23,7 +23,7 @@ FEW: Final = 8
 """With fewer steps, noise and clocks cannot be separated, and the estimates of single steps are used."""
 
 NOT_DRIFT: Final = 1e-6
-"""A jump is considered where a drift, fitted with it, leaves more than this share of the jump's evidence."""
+"""A jump is considered only where a drift, fitted with it, explains less than 1 - NOT_DRIFT of it."""
 
 MOST_DRIFT: Final = 1e-3
 """Largest drift of a real clock. A larger fitted drift is a jump near the first or last step. [s/s]"""
@@ -35,7 +35,7 @@ ENOUGH_CLOCKS: Final = 5
 ROUNDS: Final = 5
 POLISHES: Final = 8
 FAR: Final = 3.0
-"""Numbers of reweighted fits; a step FAR standard deviations away from the fit has half the weight."""
+"""ROUNDS and POLISHES are numbers of fits in which steps FAR standard deviations off have half the weight."""
 
 
 class Course(NamedTuple):

@@ -17,7 +17,7 @@ from udfs.kernel.recorded.ends import Apart, Ends, ends_apart, links, sampled
 from udfs.kernel.selection import median, medians_along
 
 TIGHT_S: Final = 2e-4
-"""Transfers whose ends agree this closely need no second estimate. [s]"""
+"""Clock differences with a smaller error bound are not also estimated from the shortest transfers. [s]"""
 
 MOST_OF: Final = 0.5
 """Sends wait for their recvs if the ends of both differ by less than this share of the shortest transfer."""
@@ -112,16 +112,23 @@ def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Hea
 
 
 def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
-    """Return how far the receiver's clock is ahead of the sender's, and a bound on the error of that. [s]
+    """Return how far the receiver's clock is ahead of the sender's, with a bound; (way, step, lane). [s]
 
-    The receiver is that of the first link in `both`. Both results have shape (way, step, lane).
+    Receiver and sender are those of the first link of a way.
     """
     places, alone = lone_transfers(ends.graph, call)
     is_usual = places is sampled(ends.graph)
     apart = ends.apart if is_usual else ends_apart(ends.end_s, links(ends.graph), places)
     apart_s, doubt_s = _halves(ways, apart)
     if alone is not places:
-        _put_alone(ends, ways, alone, (apart_s, doubt_s))
+        # Calls of two workers return at the same instant only if their sends wait for the recvs. Sends do not
+        # wait where the ends of transfers that were issued alone differ by more than MOST_OF of the shortest
+        # transfer; only these transfers are used there.
+        own_s, own_doubt_s = _halves(ways, ends_apart(ends.end_s, links(ends.graph), alone))
+        is_far = own_doubt_s > TIGHT_S
+        if is_far.any():
+            is_far &= own_doubt_s > MOST_OF * _halves(ways, _least_apart(ends, ways))[1]
+            apart_s[is_far], doubt_s[is_far] = own_s[is_far], own_doubt_s[is_far]
     has_none = np.array([not all(len(places[number]) for number in way.both) for way in ways])
     is_loose = (doubt_s > TIGHT_S) | has_none[:, None, None]
     some = np.flatnonzero(is_loose.any(axis=(1, 2)))
@@ -132,25 +139,6 @@ def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
         apart_s[some] = np.where(is_better, least_s, apart_s[some])
         doubt_s[some] = np.where(is_better, least_doubt_s, doubt_s[some])
     return apart_s, doubt_s
-
-
-def _put_alone(ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Floats, Floats]) -> None:
-    """Where sends do not wait for their recvs, replace clock differences in place by those of lone transfers.
-
-    The calls of two workers return at the same instant only if their sends wait for the recvs. Transfers
-    that were issued alone show whether sends wait: if not, the ends of send and recv differ by more than
-    MOST_OF of the shortest transfer.
-
-    alone : positions of each link's transfers that were issued alone.
-    found : differences and their error bounds, as returned by `_apart`. [s]
-    """
-    own_s, own_doubt_s = _halves(ways, ends_apart(ends.end_s, links(ends.graph), alone))
-    is_loose = own_doubt_s > TIGHT_S
-    if is_loose.any():
-        _, least_doubt_s = _halves(ways, _least_apart(ends, ways))
-        is_fooled = is_loose & (own_doubt_s > MOST_OF * least_doubt_s)
-        for room, own in zip(found, (own_s, own_doubt_s), strict=True):
-            room[is_fooled] = own[is_fooled]
 
 
 def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
@@ -204,17 +192,15 @@ def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
             workers = np.concatenate([_workers(graph, ops[0], layout) for ops in members])
             stages = {graph.stages[ops[0]] for ops in members}
             stage = stages.pop() if len(stages) == 1 else -1
-            ways = _between(_ways(graph, layout), workers, layout) if stage < 0 else []
+            ways = []
+            if stage < 0:
+                place = np.full(layout.pp_size * layout.dp_size, -1)
+                place[workers] = np.arange(len(workers))
+                two_way = [way for way in _ways(graph, layout) if len(way.both) > 1]
+                placed = [_Way(way.both, place[way.one], place[way.other]) for way in two_way]
+                ways = [way for way in placed if min(way.one.min(), way.other.min()) >= 0]
             groups.append(_Group(op_type, stage, np.array(members).T, workers, ways))
     return groups
-
-
-def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
-    """Return the links with both directions between given workers, with positions in `workers` as ends."""
-    place = np.full(layout.pp_size * layout.dp_size, -1)
-    place[workers] = np.arange(len(workers))
-    placed = [_Way(way.both, place[way.one], place[way.other]) for way in ways if len(way.both) > 1]
-    return [way for way in placed if min(way.one.min(), way.other.min()) >= 0]
 
 
 def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:

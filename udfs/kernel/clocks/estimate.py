@@ -20,7 +20,7 @@ from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median_of_all, medians_along
 
 BEYOND: Final = 4.0
-"""An offset is significant from this many standard errors on."""
+"""An offset is significant if it exceeds its doubt by this number of standard errors."""
 
 TOO_VAGUE: Final = 0.005
 """If clocks differ, and their error exceeds this share of a step, the slowdown may be wrong by that share."""
@@ -37,10 +37,10 @@ LEAST_FLOOR_S: Final = 50e-6
 
 
 class Limits(NamedTuple):
-    """Limits of clock offsets; up to the smaller of the two limits, offsets are not corrected.
+    """Two limits for the mean offset of a clock over the steps; offsets below the smaller are not corrected.
 
-    floor_s        : mean offset of a clock over the steps. [s]
-    floor_fraction : the same, as a share of the step time.
+    floor_s        : limit in seconds. [s]
+    floor_fraction : limit as a share of the step time.
     """
 
     floor_s: float
@@ -191,13 +191,13 @@ class Listener:
         self.clock, self.time_s, self.layout, self.limits = clock, time_s, layout, limits
         self._found: list[HeardSteps] = []
         self._spans_s: list[Floats] = []
-        # By id of the graph: its first block decides, so that the size of blocks has no effect.
+        # By id of a graph: the calls in its first block, so that results do not depend on the size of blocks.
         self._calls: dict[int, tuple[OpGraph, Ints]] = {}
 
     def hear(self, block: StepBlock, ends: Ends, first_step: int = 0) -> None:
         """Add the clock differences that a block of steps shows.
 
-        first_step : position among the job's steps of the step that block.steps counts from.
+        first_step : number that is added to block.steps to get positions among the job's steps.
         """
         steps = first_step + block.steps
         self._spans_s.append((ends.last_s - ends.first_s).max(axis=(0, 2)))
@@ -220,7 +220,7 @@ def by_one_clock(block: StepBlock, clock: Ints, clocks: Clocks | None, first_ste
     """Return the block with all starts converted to one clock; the block itself if clocks are not corrected.
 
     clock      : as in Listener.
-    first_step : position among the job's steps of the step that block.steps counts from.
+    first_step : number that is added to block.steps to get positions among the job's steps.
     """
     if clocks is None or not clocks.is_corrected:
         return block

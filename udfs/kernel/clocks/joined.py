@@ -163,7 +163,10 @@ def _patterns(found: Ties) -> list[tuple[Ints, Ints]]:
 
 
 def _centred(ahead_s: Floats, part: Ints) -> Floats:
-    """Shift offsets to mean zero in each part, and by a median in steps in which some are unknown. [s]"""
+    """Shift offsets to mean zero in each part.
+
+    In a step with unknown offsets, the known ones are shifted to their medians over the complete steps. [s]
+    """
     centred_s = np.empty_like(ahead_s)
     for number in np.unique(part).tolist():
         own_s = ahead_s[part == number]

@@ -11,7 +11,7 @@ from udfs.kernel.clocks.ends import Heard, Key
 from udfs.kernel.selection import medians_along
 
 RESOLUTION_S: Final = 1e-6
-"""Least uncertainty: logs store microseconds. [s]"""
+"""Least uncertainty of times, because logs store microseconds. [s]"""
 
 MAD_TO_SIGMA: Final = 1.4826
 """Standard deviation of normal values with mean 0, divided by the median of their absolute values."""
@@ -139,7 +139,7 @@ def middle_of_known(values: Floats) -> Floats:
 def bends_s(values: Floats, time_s: Floats) -> Floats:
     """Return the distance of each inner step from the line through its two neighbours, (row, step - 2). [s]
 
-    The distance is divided by the factor by which it exceeds the noise of a single step. Offset and drift do
+    The distance is scaled so that noise gives it the standard deviation of a single step. Offset and drift do
     not change it, and a jump enlarges it in two steps only.
 
     values : float64, shape (row, step). [s]
@@ -157,7 +157,7 @@ def scatter_s(found: Ties, time_s: Floats) -> Floats:
     of_kind = np.full(kinds, UNKNOWN_SCATTER_S)
     bends = bends_s(found.apart_s, time_s)
     count = np.bincount(found.kind, np.isfinite(bends).sum(axis=1), kinds)
-    # Medians of ties, then of kinds: sorting all values of a kind at once takes several times as long.
+    # The median of each tie, then of each kind: sorting all values of a kind takes several times as long.
     middles = _middles(bends) if bends.shape[1] else np.full(len(bends), np.nan)
     known = np.isfinite(middles)
     values, kind = middles[known], found.kind[known]

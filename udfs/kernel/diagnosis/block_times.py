@@ -21,7 +21,7 @@ from udfs.kernel.recorded.durations import CLAMP_S, NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock
 
 LEAST_CHUNK: Final = 0.01
-"""Chunks are left out if their mean compute time, on their slowest stage, is below this share of the longest.
+"""A chunk is left out if its mean compute time, on its slowest stage, is below this share of the longest one.
 """
 
 Tensor = Floats
@@ -101,7 +101,7 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
 
 
 def with_gathers_first(blocks: Sequence[BlockTimes]) -> Sequence[BlockTimes]:
-    """Make each first compute wait for the gathers of all chunks, unless some first compute did not.
+    """Make each first compute wait for the gathers of all chunks, unless some first compute began earlier.
 
     If one worker begins its first compute before its last gather ends, the job computes while later chunks
     are gathered, and the blocks are returned unchanged.
@@ -172,10 +172,10 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
 
 
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
-    """Return how long after the end of all its inputs each worker enters each collective, or op after it. [s]
+    """Return the delay of each entry into a collective, or op after one, after the end of its inputs. [s]
 
-    The worker's transfers before the entry count as inputs too, because the worker waited for a peer until
-    they ended. So do computes before a parameter all-gather, which was then not prefetched.
+    The worker's last transfers before the entry count as inputs too, because the worker waited for a peer
+    until they ended. Computes before a parameter all-gather also count, because it was not prefetched.
     """
     ops = [op for op in _entered(graph, is_parallel=layout.has_data_parallelism) if graph.waits_for[op]]
     ready_s = np.array([latest(end_s, graph.waits_for[op]) for op in ops]).reshape(-1, *start_s.shape[1:])
@@ -191,7 +191,7 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
 def _last_before(end_s: Floats, start_s: Floats) -> Floats:
     """Return for each start the latest end before it, or -inf if there is none. [s]
 
-    Ends and starts are sorted together: with FSDP, a gather for each layer, comparing all pairs is too slow.
+    Ends and starts are sorted together, because comparing all pairs is too slow for FSDP's many gathers.
 
     end_s, start_s : float64, shape (op, step, dp), of the same steps. [s]
     """

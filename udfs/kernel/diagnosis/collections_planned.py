@@ -103,9 +103,10 @@ def usual_number(pauses: Floats) -> float:
 
 
 def _least_collection(lengths_s: Floats) -> float:
-    """Return the least duration of a collection: LEAST_COLLECTION of the pause at half of the total time. [s]
+    """Return the least duration of a collection, as LEAST_COLLECTION times the usual one. [s]
 
-    Ops that are long by chance are far shorter than collections, and would make these look frequent.
+    Pauses shorter than the usual one make up half of the total time of pauses. A limit is needed because ops
+    that are long by chance are far shorter than collections, and would make these look frequent.
     """
     ascending_s = np.sort(lengths_s[lengths_s > 0.0])
     if not ascending_s.size:

@@ -33,7 +33,7 @@ BETTER: Final = 0.7
 class Course(NamedTuple):
     """Steps in which something was slow, and the pattern that they form.
 
-    is_slow : bool, shape (step,).
+    is_slow : bool, shape (step,); whether a step counts as slow.
     kind    : ALWAYS, FROM, UNTIL, COMES_AND_GOES or GROWS.
     """
 

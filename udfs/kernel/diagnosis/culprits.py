@@ -24,7 +24,7 @@ LEAST_HEAVY: Final = 0.01
 """A heavy stage takes longer than the mean stage by at least this share."""
 
 LEAST_LOST: Final = 0.005
-"""A step counts for a worker if the worker loses at least this share of the mean step time in it."""
+"""A step counts as slow for a worker that loses at least this share of the mean step time in it."""
 
 LEAST_PART: Final = 0.1
 LEAST_OF_STEP: Final = 0.015
@@ -39,12 +39,12 @@ ONE_DIRECTION: Final = 4.0
 ONE_WAY: Final = 1.5
 """The same for the two directions of a link, where slow transfers of one make some of the other late."""
 _LINKS: Final = ({ot.FORWARD_SEND, ot.BACKWARD_RECV}, {ot.FORWARD_RECV, ot.BACKWARD_SEND})
-"""Transfers of a worker that cross one link, to the next stage or to the one before."""
+"""Pairs of a worker's transfers over one link: with the next stage, and with the previous one."""
 
 NAN: Final = float("nan")
 
 Blame = tuple[tuple[Culprit, ...], Evidence]
-"""Culprits of one cause, worst first, and the numbers behind the worst."""
+"""Culprits of one cause, the worst first, and the evidence for the worst."""
 
 Span = tuple[int, int]
 """First and last step whose computes are compared, as positions among the job's steps."""
@@ -280,12 +280,8 @@ def _lost(each: int, found: Found) -> dict[int, Floats]:
     """Return the time that each worker lost to a cause, by op type and step; (stage, step, dp_rank). [s]"""
     if each == cause.LAUNCH_DELAY:
         return _by_type(found, [(block.delays.ops, block.delays.delay_s) for block in found.blocks])
-    if each == cause.PAUSE:
-        return _lost_to_pauses(found)
-    return _by_type(found, [(slow.ops, slow.as_is_s - slow.usual_s) for slow in found.slow[each]])
-
-
-def _lost_to_pauses(found: Found) -> dict[int, Floats]:
+    if each != cause.PAUSE:
+        return _by_type(found, [(slow.ops, slow.as_is_s - slow.usual_s) for slow in found.slow[each]])
     lost, factors, computes = dict(found.own.pauses), found.factors, found.computes
     shape = found.job.layout.pp_size, found.steps, found.job.layout.dp_size
     if factors is None or factors.pause_s is None or computes is None:
@@ -297,9 +293,9 @@ def _lost_to_pauses(found: Found) -> dict[int, Floats]:
 
 
 def _by_type(found: Found, parts: Sequence[tuple[Ints, Floats]]) -> dict[int, Floats]:
-    """Sum the time that each worker's ops lost by op type, with the steps of all blocks in order. [s]
+    """Return the lost time of each worker by op type and step; shape (stage, step, dp_rank). [s]
 
-    parts : ops of each block with what each lost, shape (op, step, dp).
+    parts : for each block its ops, and the time that each op lost, shape (op, step, dp). [s]
     """
     own = [(block, *part, block.types_of(part[0])) for block, part in zip(found.blocks, parts, strict=True)]
     lost = {}

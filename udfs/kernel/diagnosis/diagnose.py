@@ -17,7 +17,7 @@ NAN: Final = float("nan")
 
 
 def diagnose(replays: Replays) -> Diagnosis:
-    """Find the causes of a job's slowdown."""
+    """Return the savings, flag, culprits and evidence of each cause of slowdown of a job."""
     found = replays.found
     job = found.job
     savings = savings_of(replays.times_s, job.actual_s, found.shown)

@@ -19,7 +19,7 @@ from udfs.kernel.replay.replay import last_ops, replay
 
 Causes = frozenset[int]
 Fixed = Causes
-"""Causes that are fixed."""
+"""A set of causes that are fixed."""
 NOTHING: Final[Fixed] = frozenset()
 
 OF_COMPUTES: Final[Causes] = frozenset(
@@ -153,8 +153,8 @@ def _compute_times(
 class Replays:
     """Replays of one job with sets of causes fixed.
 
-    Sets that differ only in causes without any slow op are replayed once. Results are kept, because
-    mitigations need some of the replays of the diagnosis again.
+    Sets that differ only in causes which slow no op are replayed once. Results are kept, because mitigations
+    need some of the replays of the diagnosis again.
 
     found : measured slowness of the job.
     work  : result of `works` for its factors, if already computed.

@@ -46,7 +46,7 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
     named = sum(max(0.0, part) for each, part in savings.attributed.items() if each in held)
     waste, nameless = together + rest, max(0.0, together - named) + rest
     is_mostly_unexplained = waste > LEAST_WASTE and nameless / waste > MOST_UNEXPLAINED
-    # Too many workers are slow at different times for slowness to be a worker's property.
+    # If most workers are slow, each at other times, slowness is not a property of single workers.
     are_most_apart = apart > max(2.0, MANY_CELLS * layout.dp_size * layout.pp_size)
     is_mostly_moving = moving - savings.alone[cause.COMMUNICATION] > MOST_MOVING
     every_cause = range(cause.COUNT)

@@ -32,7 +32,7 @@ class Job(NamedTuple):
     worker_type : int, shape (stage, dp_rank); number of the GPU type, -1 if unknown; None if fewer than two
                  types are known.
     before_s   : usual transfer time on earlier days by op type, as far as known. [s]
-    racks      : int, shape (stage, dp_rank); number of the rack or switch, -1 if unknown; None if all are.
+    racks      : int, shape (stage, dp_rank); number of the rack or switch, -1 if unknown; None if all are -1.
     """
 
     layout: Layout

@@ -49,7 +49,7 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
     dp_ranks = np.array([(worker_type == number).any(axis=0).sum() for number in range(len(workers))])
     fastest = int(np.nanargmin(measured.mean(axis=1)))
     error = MEDIAN_ERROR * scatter * np.sqrt(1.0 / dp_ranks + 1.0 / dp_ranks[fastest])
-    is_slower = measured.mean(axis=1) > np.maximum(LEAST_TYPE, ERRORS * error)  # nan is not
+    is_slower = measured.mean(axis=1) > np.maximum(LEAST_TYPE, ERRORS * error)  # False for nan
     log_factor = np.where(is_slower[:, None], measured, 0.0)
     of_workers = np.where((worker_type != UNKNOWN)[..., None], log_factor[worker_type], 0.0)
     of_workers = np.exp(of_workers).swapaxes(1, 2)[:, :, None, None, None]
@@ -57,9 +57,9 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
 
 
 def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -> Floats:
-    """Return `measured` with factors of types that share no stage, from the excess of their whole stages.
+    """Return `measured`, with nan replaced by the excess of the stages whose workers all have the type.
 
-    A factor is filled in if the excess is more than a difference of work would explain.
+    A factor is filled in only if the excess is larger than a difference of work would explain.
 
     usual    : log time of a usual worker of each stage, shape (p, k, c).
     measured : log factors, shape (t, k); nan for types that share no stage.

@@ -1,4 +1,4 @@
-"""Find slow hosts that have all workers of one or more stages, in which no healthy worker shows slowness."""
+"""Find slow hosts that have all workers of a stage, whose speed no other worker of the stage shows."""
 
 from typing import Final, NamedTuple
 
@@ -31,7 +31,7 @@ class StagesOfHosts(NamedTuple):
     """How far slow hosts slow the stages of which they have all workers.
 
     log_factor   : log factor by which a slow host slows the stage, else 0; shape (stage,).
-    is_ambiguous : bool, shape (stage,); whether the log cannot show if a slow host or more work slows it.
+    is_ambiguous : bool, shape (stage,); whether either a slow host or more work may be the reason.
     """
 
     log_factor: Floats

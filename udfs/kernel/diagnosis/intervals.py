@@ -30,9 +30,9 @@ for causes that can be mistaken for each other. Measured by `python -m tests.eva
 def number_of_steps(
     numbers: Ints, actual_s: Floats, gpu_hours: float | None, world_size: int | None
 ) -> float:
-    """Return the number of steps of the day: GPU-hours over those of a step, but at least the numbers' range.
+    """Return the day's number of steps, from its GPU-hours or from the range of step numbers if larger.
 
-    Without GPU-hours the range is returned, or infinity if the recorded steps have no gaps, because a run of
+    Without GPU-hours, the range is returned, or infinity if the recorded steps have no gaps, because
     consecutive steps may be a whole day or a part of it.
 
     numbers, actual_s : numbers and times [s] of the recorded steps, shape (step,).

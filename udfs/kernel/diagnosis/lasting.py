@@ -49,7 +49,7 @@ def lasting_levels(
     """Return the log excess that dp ranks have in all steps, or from or until one step; else 0; shape (s, d).
 
     shared      : log excess of a dp rank over its peers that all its stages have, shape (s, d).
-    may_be_luck : bool, shape (s, d); where data may explain the excess. Other steps are significant already.
+    may_be_luck : bool, shape (s, d); where data may explain the excess, which elsewhere is significant.
     luck        : standard error of a rank's level due to its microbatches, shape (s, d).
     peers       : dp ranks whose mean excess is 0 in each step.
     within      : the same error, by the middle half of the rank's microbatches, shape (d,); None if these are
@@ -103,7 +103,7 @@ def _seen(shared: Floats) -> Floats:
     if steps < ENOUGH_STEPS or dp_ranks < ENOUGH_PEERS:
         return np.full(dp_ranks, np.inf)
     deviation = MAD_TO_SIGMA * medians_along(np.abs(shared - medians_along(shared, 0)), 0)
-    # A dp rank that is the peer of all others in most steps has no scatter: at least the median rank's.
+    # A rank that is the peer of all others in most steps has no scatter, so the median rank's is used.
     return MEDIAN_ERROR * MOST_OF_SEEN * np.maximum(deviation, median_of_all(deviation))
 
 

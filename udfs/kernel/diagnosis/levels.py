@@ -111,7 +111,8 @@ def usual_levels(
 def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm: Mask) -> Floats:
     """Return usual levels (p, k, s), replaced by `quiet` in steps in which most workers of a stage are slow.
 
-    Such a step needs a worker whose excess over its own usual level is below half of the stage's excess.
+    Most workers are slow if the stage exceeds its quiet level, and some worker exceeds its own usual level by
+    less than half as much.
 
     low, quiet : lower medians over dp ranks (p, k, s), and the stage's level in quiet steps (p, k).
     """
@@ -155,7 +156,7 @@ def _base(levels: Floats, error: Floats) -> Floats:
 
 
 def quietest(ordered: Floats) -> Floats:
-    """Return the mean of the lowest values (QUIET_STEPS of them) of the last axis, sorted ascending."""
+    """Return the mean of the lowest QUIET_STEPS of the values on the last axis, which must be ascending."""
     number = max(LEAST_QUIET, round(QUIET_STEPS * ordered.shape[-1]))
     mean: Floats = ordered[..., :number].mean(axis=-1)
     return mean

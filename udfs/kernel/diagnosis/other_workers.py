@@ -26,8 +26,8 @@ LEAST_REPLICAS: Final = 3
 """With fewer replicas, none is removed, because a single replica would exchange no gradients."""
 
 SHARES_MOVED: Final = (0.5, 0.75, 1.0)
-"""Shares, of the work that would balance the computes of replicas, that are tried; less may be better,
-because other waits of a step do not change with the work."""
+"""Tried shares of the change that would balance the computes of replicas. Less than 1 may be better, because
+other waits of a step do not change with the work."""
 
 
 class Exchanged(NamedTuple):

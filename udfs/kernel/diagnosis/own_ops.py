@@ -39,11 +39,11 @@ LEAST_ENTRY: Final = 0.005
 
 LEAST_PAUSE: Final = 0.15
 ERRORS_OF_PAUSE: Final = 6.0
-"""A single op is a pause if its log excess exceeds both this, and this multiple of the usual scatter."""
+"""An op is a pause if its log excess exceeds LEAST_PAUSE, and ERRORS_OF_PAUSE times the usual scatter."""
 
 
 class OwnTimes(NamedTuple):
-    """Durations of a block's ops of types with slow ops, as base_s * slow * shared + pause_s.
+    """Durations of a block's ops whose type has slow ops, as base_s * slow * shared + pause_s.
 
     ops     : int, shape (op,).
     base_s, pause_s : float64, shape (op, step, dp); usual time, and additional time of a pause. [s]
@@ -108,7 +108,7 @@ def own_ops(blocks: Sequence[BlockTimes], layout: Layout, hosts: Ints, actual_s:
 
 
 def own_times(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[OwnTimes]:
-    """Decompose the durations of each block's ops of types with slow ops."""
+    """Decompose the durations of each block's ops whose type has slow ops."""
     types = own.slow.keys() | own.pauses.keys() | own.shared.keys()
     found = []
     for block in blocks:

@@ -34,7 +34,7 @@ SIGMAS_WITHIN: Final = 6.0
 """Steps up to this number of standard deviations above the fastest step may be usual."""
 
 BENT: Final = 2
-"""Order of differences that contain no steady drift, so that their scatter shows the noise."""
+"""Order of the differences that show the noise: second differences contain no steady drift."""
 
 BLOM: Final = 0.375
 """The i-th of n normal values is expected at the quantile (i - BLOM) / (n + 1 - 2 BLOM)."""
@@ -123,24 +123,15 @@ def _slow_in_time(common: Floats, error: Floats) -> Floats:
         bends = np.abs(np.diff(common, BENT, axis=1))
         of_bends = MAD_TO_SIGMA / np.sqrt(6.0) * medians_along(bends, 1)
         error = np.maximum(error, np.minimum(scatter_over_steps(common[None, :, :, None]), of_bends))
-    series = (common - _usual(common, error)[:, None])[None, :, :, None]
-    return slow_series(series, Doubt(error[:, None] * np.ones(steps), np.zeros(len(common))))[0, ..., 0]
-
-
-def _usual(common: Floats, error: Floats) -> Floats:
-    """Return the usual level of the steps, even if only few steps are not slow; shape (k,).
-
-    The result is the mean of the fastest steps, plus the amount by which the lowest of as many normal values,
-    as there are steps close to the fastest, lie below their mean.
-
-    error : standard deviation of a usual step, shape (k,).
-    """
+    # Usual is the mean of the fastest steps plus the amount by which they are fast by chance: the distance of
+    # the lowest of `near` normal values from their mean, where `near` counts the steps close to the fastest.
     ordered = np.sort(common, axis=1)
-    quietest = max(1, round(QUIET_STEPS * common.shape[1] / 2.0))
+    quietest = max(1, round(QUIET_STEPS * steps / 2.0))
     near = np.count_nonzero(ordered <= ordered[:, :1] + SIGMAS_WITHIN * error[:, None], axis=1)
     below = np.array([_sigmas_below(min(quietest, number), number) for number in near.tolist()])
-    found: Floats = ordered[:, :quietest].mean(axis=1) + below * error
-    return found
+    usual = ordered[:, :quietest].mean(axis=1) + below * error
+    series = (common - usual[:, None])[None, :, :, None]
+    return slow_series(series, Doubt(error[:, None] * np.ones(steps), np.zeros(len(common))))[0, ..., 0]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Find how much of slow transfers is certain even if clocks are wrong (diagnosis, section 4).
+"""Find how much of the excess of slow transfers is certain even if clocks are wrong (diagnosis, section 4).
 
 A clock that is ahead makes the transfers of one direction look longer and those of the other direction
 shorter by the same amount. In the sum of both directions of a link, the round trip, this error cancels.

@@ -14,7 +14,7 @@ from udfs.kernel.diagnosis.fixes import NOTHING, Fixed
 ALL_FIXES: Final[Fixed] = frozenset(cause.FIXABLE)
 
 EVERYTHING: Final[Fixed] = ALL_FIXES | {cause.UNEXPLAINED}
-"""All fixes, and also the slowness without a known cause removed."""
+"""All fixes, together with the removal of slowness that has no known cause."""
 
 BOTH_IMBALANCES: Final[Fixed] = frozenset({cause.STAGE_IMBALANCE, cause.DATA_IMBALANCE})
 """Often needed for Shapley values, and replayed in the first pass, where it costs less than another pass."""

@@ -16,7 +16,7 @@ LEAST_CLEAN: Final = 0.1
 """Doubtful computes are estimated only if at least this share of the microbatches has no doubtful compute."""
 
 LEAST_SLOPE: Final = 0.01
-"""Least slope of a place's time over the total time, relative to the ratio of their means."""
+"""Least slope of a place's time against the total time, as a share of the ratio of their means."""
 
 WITHIN: Final = 0.9
 """An estimate is used up to this quantile of the totals without doubt, so that lines are not extrapolated.

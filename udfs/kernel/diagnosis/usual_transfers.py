@@ -52,8 +52,8 @@ copied."""
 
 LEAST_LOG: Final = float(np.log(1.3))
 LEAST_LOG_OF_FEW: Final = float(np.log(1.8))
-"""Least log factor by which a congested step is slower: with at least ENOUGH_KINDS kinds, and with fewer. The
-second is also the least gap between one step and all others."""
+"""Least log factor by which a congested step is slower: with at least ENOUGH_KINDS kinds, and with fewer. A
+gap of the second between successive step times also separates the fastest steps from the others."""
 
 ENOUGH_KINDS: Final = 3
 BOTH_WAYS: Final = 4

@@ -23,8 +23,8 @@ MEDIAN_ERROR: Final = 1.25
 
 LEAST_UNEVEN: Final = 0.012
 UNEVEN_ERRORS: Final = 2.5
-"""A step is uneven if the standard deviation of its microbatches' log weights exceeds both this, and this
-number of standard errors."""
+"""A step is uneven if the standard deviation of its microbatches' log weights exceeds LEAST_UNEVEN, and
+UNEVEN_ERRORS standard errors of a weight."""
 
 LEAST_SHARED: Final = 0.3
 """Two halves of the measurements must agree on this share of the variance of microbatches within a step."""
@@ -40,12 +40,12 @@ ONE_SIGMA: Final = 0.1587
 LEAST_LONG: Final = 0.03
 ERRORS_OF_LONG: Final = 5.0
 MOST_LONG: Final = 0.5
-"""A microbatch is rarely heavy if it exceeds its peers by this log and this number of standard errors, in at
-most this share of the steps."""
+"""Microbatches are rarely heavy if they exceed their peers by LEAST_LONG, and ERRORS_OF_LONG standard errors,
+in at most the share MOST_LONG of the steps."""
 
 RESTLESS: Final = 2.0
 TINY: Final = 1e-9
-"""A step is restless if its ops scatter by more than this multiple of the scatter in the median step."""
+"""A step is restless if its ops scatter by more than RESTLESS times the scatter in the median step."""
 
 CLEARLY_LESS: Final = 2.0
 """If the noise from a low quantile of differences is smaller than that from their median by this factor, most

@@ -80,12 +80,16 @@ def slow_workers(logs: Tensor, hosts: Ints, fitted: Mask | None = None) -> tuple
     usual = _usual(found, hosts, fitted)
     own, of_data, lasts = _beside_data(found.level - usual.level[..., None], found)
     noise = np.maximum(found.error, scatter_over_steps(own))
-    slow = _slow_own(own, lasts, noise, found)
+    error = np.maximum(found.error_of_step, noise[:, None])
+    least = np.maximum(LEAST_STEP, ERRORS * error)[None, :, :, None]
+    # With few microbatches, the error of a single step is not known well.
+    known = lasts | (own > least) if found.weight.shape[3] > FEW_MICROBATCHES else lasts
+    slow = slow_series(own, Doubt(error, apart_when_healthy(own), noise, known, found.is_single))
     series = usual.stage[..., None]
     error = np.maximum(found.error_of_step, scatter_over_steps(series)[:, None])
     stage = slow_series(series, Doubt(error, np.zeros(len(error)), is_single=found.is_single))[..., 0]
     if stage.any():
-        is_fast = own < -_least_step(noise, found)
+        is_fast = own < -least
         slow = np.where(is_fast & (stage > 0.0)[..., None], own, slow)
     base = usual.base[:, :, None] + found.chunk[..., 0, 0, 0]
     of_hosts = stages_of_hosts(base, hosts, slow.mean(axis=(1, 2)))
@@ -109,26 +113,6 @@ def _usual(found: Variation, hosts: Ints, fitted: Mask | None) -> Usual:
     if found.is_single and found.level.shape[0] * found.level.shape[3] == 1:
         return usual._replace(common=_without_long_ops(usual.common, error))
     return usual
-
-
-def _slow_own(own: Floats, lasts: Mask, noise: Floats, found: Variation) -> Floats:
-    """Return the log excess of slow workers and dp ranks, shape (p, k, s, d).
-
-    own   : log excess that data do not explain, shape (p, k, s, d).
-    lasts : bool, shape (s, d); where a dp rank has an excess in all steps, or from or until a step.
-    noise : standard error of a worker's level, shape (k,).
-    """
-    known = lasts
-    if found.weight.shape[3] > FEW_MICROBATCHES:  # with few, the error of a single step is not known well
-        known = known | (own > _least_step(noise, found))
-    error = np.maximum(found.error_of_step, noise[:, None])
-    return slow_series(own, Doubt(error, apart_when_healthy(own), noise, known, found.is_single))
-
-
-def _least_step(noise: Floats, found: Variation) -> Floats:
-    """Return the least significant excess of a worker in a step, shape (1, k, s, 1)."""
-    error = np.maximum(found.error_of_step, noise[:, None])
-    return np.maximum(LEAST_STEP, ERRORS * error)[None, :, :, None]
 
 
 def _without_long_ops(common: Floats, error: Floats) -> Floats:
