@@ -212,7 +212,7 @@ def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
     ]
     found: dict[Key, Heard] = {}
     for group, apart_s in zip(groups, _from_middle(groups, ends.end_s), strict=True):
-        # A type and stage has several groups if only some of its members take part in all instances.
+        # An op type has several groups on a stage if only some members take part in all of its instances.
         number = 0
         while (group.op_type, group.stage, number) in found:
             number += 1

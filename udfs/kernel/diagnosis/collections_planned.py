@@ -31,9 +31,6 @@ MOST_OF_FEW: Final = 0.01
 """Fewer pauses may be long ops by chance; if they cost more than this share of the step, there is no answer.
 """
 
-_OF_COMPUTES: Final = 6
-"""Number of axes of the pauses of computes; pauses of other ops have fewer axes."""
-
 
 class Collections(NamedTuple):
     """Interval, pause and step time if all workers collect garbage at the same time.
@@ -118,7 +115,8 @@ def _least_collection(lengths_s: Floats) -> float:
 def _collected(pause_s: Tensor, least_s: float) -> Mask:
     """Mark pauses of at least least_s, unless most computes of the worker are long in that step."""
     is_long: Mask = pause_s >= least_s
-    if pause_s.ndim == _OF_COMPUTES and pause_s[0, 0, :, :, 0, 0].size > 1:
+    is_of_computes = pause_s.ndim > 3  # pauses of other ops have the axes stage, step and dp rank
+    if is_of_computes and pause_s[0, 0, :, :, 0, 0].size > 1:
         is_long &= is_long.mean(axis=(2, 3), keepdims=True) <= MOST_OF_STEP
     return is_long
 

@@ -30,7 +30,6 @@ FEW_MICROBATCHES: Final = 4
 
 WORKER_STAGE: Final = (cause.SLOW_WORKER, cause.STAGE_IMBALANCE)
 WORKER_DATA: Final = (cause.SLOW_WORKER, cause.DATA_IMBALANCE)
-TYPE_STAGE: Final = (cause.MIXED_HARDWARE, cause.STAGE_IMBALANCE)
 
 
 def flags_of(found: Found, savings: Savings, held: Container[int], moving: float, apart: int) -> list[int]:
@@ -42,7 +41,7 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
     """
     layout = found.job.layout
     together, rest = max(0.0, savings.together), savings.unexplained
-    # As for lost hours, the attributed part of a cause that does not hold counts as nameless.
+    # The attributed part of a cause that does not hold counts as nameless, as in udfs/lost.py.
     named = sum(max(0.0, part) for each, part in savings.attributed.items() if each in held)
     waste, nameless = together + rest, max(0.0, together - named) + rest
     is_mostly_unexplained = waste > LEAST_WASTE and nameless / waste > MOST_UNEXPLAINED
@@ -53,6 +52,7 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
     types = None if found.factors is None else found.factors.types
     # If types share no stage, even a saving of 0 does not show that they are equally fast.
     is_confounded = types is not None and types.is_confounded
+    is_type_or_stage = is_confounded and _claims(savings, (cause.MIXED_HARDWARE, cause.STAGE_IMBALANCE))
     # With one stage and few microbatches, a slow rank may have more data instead.
     is_short = layout.pp_size == 1 and found.microbatches < FEW_MICROBATCHES
     reasons: list[tuple[int, Container[int], bool]] = [
@@ -65,7 +65,7 @@ def flags_of(found: Found, savings: Savings, held: Container[int], moving: float
         (cause.WORKER_OR_STAGE, (cause.SLOW_WORKER,), _is_stage_or_worker(found, savings)),
         (cause.WORKER_OR_DATA, WORKER_DATA, is_short and _claims(savings, WORKER_DATA)),
         (cause.TYPE_OR_STAGE, (cause.MIXED_HARDWARE,), is_confounded),
-        (cause.TYPE_OR_STAGE, (cause.STAGE_IMBALANCE,), is_confounded and _claims(savings, TYPE_STAGE)),
+        (cause.TYPE_OR_STAGE, (cause.STAGE_IMBALANCE,), is_type_or_stage),
         (cause.TYPE_OR_WORKER, (cause.MIXED_HARDWARE,), _is_type_or_worker(found, savings)),
         (cause.MANY_SLOW_CELLS, (cause.SLOW_WORKER,), _slow_cells(found) > MANY_CELLS or are_most_apart),
         (cause.MOSTLY_UNEXPLAINED, (cause.UNEXPLAINED,), is_mostly_unexplained),
@@ -90,7 +90,7 @@ def is_skew(each: int, found: Found, saved: float, least: float) -> bool:
 
 
 def _slow_cells(found: Found) -> float:
-    """Return the share of the workers that are slower than usual in at least half of the steps."""
+    """Return the share of workers that are slow in the median step, in the direction with more of them."""
     if found.factors is None:
         return 0.0
     return float(np.median((found.factors.workers.own > 0.0).mean(axis=(0, 3)).max(axis=0)))

@@ -26,7 +26,6 @@ from udfs.kernel.diagnosis.other_workers import (
 from udfs.kernel.diagnosis.works import are_told_apart, are_workers_known, hide_pauses
 
 OF_ALL_CAUSES: Final[Causes] = frozenset(cause.FIXABLE)
-_OF_SLOW_REPLICAS: Final[Causes] = frozenset({cause.SLOW_WORKER, cause.MIXED_HARDWARE})
 
 
 class Mitigated(NamedTuple):
@@ -77,7 +76,7 @@ def mitigate(
         flags = [of_worker.flag, *([of_stage.flag] if of_stage.culprits else [])]
         if cause.WORKER_OR_STAGE not in flags:
             answers = answers._replace(exchanged=host_exchanged(replays))
-    if causes & _OF_SLOW_REPLICAS:
+    if causes & {cause.SLOW_WORKER, cause.MIXED_HARDWARE}:
         lightened = replica_lightened(replays, memory)
         answers = answers._replace(removed=replica_removed(replays), lightened=lightened)
     return answers

@@ -19,9 +19,9 @@ LEAST_SLOPE: Final = 0.01
 """Least slope of a place's time against the total time, as a share of the ratio of their means."""
 
 WITHIN: Final = 0.9
-"""An estimate is used up to this quantile of the totals without doubt, so that lines are not extrapolated.
-On a published trace with longer microbatches inserted, extrapolated lines were wrong by 3.6 % of the step,
-and with this limit by 1.1 %."""
+"""Estimated totals above this quantile of the totals without doubt are not used, as lines are not
+extrapolated. On a published trace with longer microbatches inserted, extrapolated lines were wrong by 3.6 %
+of the step, and with this limit by 1.1 %."""
 
 MOST_APART: Final = 1.5
 """Lines are fitted to microbatches whose relative times differ between places by at most this factor."""
