@@ -13,10 +13,10 @@ from udfs.kernel.selection import evenly
 def calls(block: StepBlock) -> Ints:
     """Return for each op the first op of the call that issued it, which is itself if alone. Shape (op,).
 
-    Two transfers with a peer belong to one call of a worker if they start within 0.1 us of each other and end
-    within 0.1 us of each other, in the first step of the first dp rank. Separate transfers hardly do both by
-    chance, unless transfers take no time. Separate streams may start transfers together when a compute ends,
-    but these transfers end at different times.
+    Transfers with a peer belong to one call of a worker if their starts, and their ends, differ by at most
+    0.1 us in the first step of the first dp rank. Separate transfers hardly start and end together by chance,
+    unless they take no time. Streams may start separate transfers together when a compute ends, but these
+    transfers end at different times.
     """
     ops = np.sort(_met(block.graph)[0])
     cell = np.searchsorted(block.graph.first_op, ops, side="right")

@@ -182,8 +182,8 @@ def _middles(values: Floats, segment: Ints, known: Mask) -> Floats:
 def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: Floats, known: Mask) -> Mask:
     """Split segments in place at each clock's largest jump beyond SUDDEN; return which clocks were split.
 
-    A jump is fitted together with a drift. If the job recorded two bursts of steps with a gap between them, a
-    drift explains nearly all of a jump in the gap, and only the rest counts as evidence of a jump.
+    A jump is fitted together with a drift. In a gap between two recorded bursts of steps, a drift explains
+    nearly all of a jump, and only the rest counts as evidence of the jump.
 
     rest     : residuals of the present fit, shape (row, step). [s]
     segment  : of all clocks, shape (clock, step); rows belong to `clocks`.

@@ -1,8 +1,8 @@
 """Clock differences in each step, from recorded ends of transfers and collectives (udfs/README.md, clocks).
 
 The send and the recv of a transfer are assumed to end at the same instant, and so are all members of a
-collective. Each worker records that instant by its own clock, so the recorded ends differ by the clock
-difference, by the time that the data take after the send has ended, and by noise.
+collective. Each worker records that instant by its own clock. The recorded ends therefore differ by the clock
+difference, the time that data take after the send has ended, and noise.
 """
 
 from typing import Final, NamedTuple, TypeAlias

@@ -26,7 +26,7 @@ TOO_VAGUE: Final = 0.005
 """If clocks differ, and their error exceeds this share of a step, the slowdown may be wrong by that share."""
 
 LEAST_STEPS: Final = 4
-"""With fewer steps, noise cannot be told from clock differences, and clocks are not corrected."""
+"""With fewer steps, noise and clock differences cannot be separated, and clocks are not corrected."""
 
 FEW_STEPS: Final = 5
 GROSS_S: Final = 10e-3
@@ -63,8 +63,8 @@ class Clocks(NamedTuple):
     is_corrected : whether some clock's mean offset exceeds both its uncertainty and the floor.
     is_known     : whether all clocks are connected, and either agree up to the floor or are known to
                    TOO_VAGUE of a step.
-    unsteady_s   : largest scatter of a clock over steps that exceeds BEYOND times its doubt and residual_s; 0
-                   if there is none. [s]
+    unsteady_s   : largest scatter of a clock over steps, or 0 if no scatter exceeds BEYOND times both the
+                   clock's doubt and residual_s. [s]
     """
 
     ahead_s: Floats

@@ -17,8 +17,8 @@ ENOUGH: Final = 1e-9
 
 SECOND_THOUGHTS: Final = 3
 CONTRADICTION: Final = 4.0
-"""If a tie differs by more than this many of its standard errors from the offsets that fit all ties, the
-difference is added to its doubt; this is repeated up to SECOND_THOUGHTS times."""
+"""If a tie differs from the fitted offsets by more than CONTRADICTION of its standard errors, the difference
+is added to its doubt. Fit and comparison are repeated up to SECOND_THOUGHTS times."""
 
 UNLIKE_OTHER_STEPS: Final = 8.0
 """A tie is off in a step if its residual exceeds this multiple of its median absolute residual over steps."""
@@ -77,8 +77,8 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
     """Compute the clock offsets that fit all ties best by least squares, with mean zero in each part.
 
     The weight of a tie is 1 / (noise^2 + doubt^2), where noise is the standard error of its mean over steps.
-    If the other ties contradict a tie in its mean over steps, its doubt is raised by the difference, because
-    ends that are late for another reason show nothing about a clock.
+    If the other ties contradict a tie in its mean over steps, its doubt is raised by the difference: its ends
+    are then late for another reason, and show nothing about a clock.
 
     clocks : number of clocks.
     time_s : float64, shape (step,); start of each step. [s]

@@ -126,9 +126,9 @@ def _kept_delays(
 ) -> KeptDelays:
     """Return the launch delays that replays keep.
 
-    These are the delays of first forward-computes, of first data-loads, and, if they wait for no op, of
-    parameter all-gathers and of recvs without a peer before a first forward-compute. Delays of other ops are
-    mostly waiting for other workers.
+    These are the delays of first forward-computes and of first data-loads. Parameter all-gathers, and recvs
+    without a peer before a first forward-compute, are included if they wait for no op. Delays of other ops
+    are mostly waiting for other workers.
     """
     met = _met(graph)
     ops = []
@@ -189,7 +189,7 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
 
 
 def _last_before(end_s: Floats, start_s: Floats) -> Floats:
-    """Return for each start the latest end before it, or -inf if there is none. [s]
+    """Return for each start the latest end before it, or -inf without an earlier end. [s]
 
     Ends and starts are sorted together, because comparing all pairs is too slow for FSDP's many gathers.
 

@@ -21,7 +21,7 @@ ENOUGH_STEPS: Final = 6
 """With fewer steps, no series counts as growing."""
 
 LATEST_START: Final = 2.0 / 3.0
-"""Growth must begin within this first share of the steps; a later ramp cannot be told from a level."""
+"""Growth must begin within this first share of the steps, because a later ramp looks like a level."""
 
 GROWTH: Final = 1.0 / 3.0
 """The mean of the last third of growth exceeds that of the first third by this share of the former."""

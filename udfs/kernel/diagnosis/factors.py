@@ -36,8 +36,8 @@ SAMPLE: Final = 256
 LEAST_RELIABILITY: Final = 0.3
 LEAST_SPREAD: Final = 0.01
 LEAST_ERRORS: Final = 3.0
-"""Weights of microbatches are used if two halves of their measurements agree on this share of the variance,
-the weights scatter by this log, and the covariance of the halves is this multiple of its standard error."""
+"""Weights of microbatches are used if two halves of their measurements have a covariance of more than
+LEAST_RELIABILITY of the variance, LEAST_SPREAD^2, and LEAST_ERRORS of its standard errors."""
 
 LEAST_PART: Final = 0.01
 """Least work of a compute, as a share of the mean over its stage, direction and chunk."""

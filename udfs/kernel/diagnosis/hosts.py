@@ -41,9 +41,9 @@ class StagesOfHosts(NamedTuple):
 def stages_of_hosts(usual: Floats, hosts: Ints, own: Floats) -> StagesOfHosts:
     """Find stages that are slow because their host is slow.
 
-    A slow host lengthens all computes of its workers by one factor. More work, such as a loss layer,
-    lengthens directions and chunks by different factors, or all by the small factor of a few layers, and
-    seldom affects exactly the stages of one host.
+    A slow host lengthens all computes of its workers by one factor. More work of a stage lengthens directions
+    and chunks by different factors (a loss layer), or all by a small factor (a few more layers). It seldom
+    affects exactly the stages of one host.
 
     usual : log time of the computes of each stage, shape (stage, direction, chunk).
     hosts : int, shape (stage, dp_rank); UNKNOWN where the log does not say.

@@ -136,8 +136,8 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     room; each rank keeps its number of microbatches. Because weights have errors, the result is the mean over
     assignments with ORDERS different errors.
 
-    returns : None if microbatches are even or cannot be separated from slow workers, if there is one rank, if
-              ranks have too few microbatches, or if the step times of the assignments differ too much.
+    returns : None with even microbatches, with one rank, with too few microbatches, if heavy microbatches and
+              slow workers cannot be separated, or if step times differ too much between assignments.
     """
     factors = replays.found.factors
     if factors is None or not factors.data.is_real or not are_told_apart(factors):

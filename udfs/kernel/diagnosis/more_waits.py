@@ -46,7 +46,7 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
     for by_type in graph.ops_by_type:
         ops = chain.from_iterable(by_type[each] for each in ot.TRANSFERS)
         in_order = sorted(ops, key=first_s.__getitem__)
-        # Most transfers are issued alone, as one step of one dp rank shows.
+        # The first step of one dp rank already excludes most pairs, because most transfers are issued alone.
         pairs += [(a, b) for a, b in pairwise(in_order) if first_s[b] - first_s[a] <= SAME_S]
     calls: list[list[int]] = []
     if pairs:

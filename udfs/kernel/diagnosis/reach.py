@@ -17,8 +17,8 @@ SAME_STEPS: Final = 0.5
 
 LEAST_EFFECT: Final = 0.03
 BEYOND: Final = 1.5
-"""A worker is named in addition to its group if it is slower than the group by more than this share in some
-step, and if its mean excess is more than this multiple of the group's."""
+"""A worker is named in addition to its group if it exceeds the group by LEAST_EFFECT in some step, and if its
+mean excess is more than BEYOND times the group's."""
 
 
 class Series(NamedTuple):

@@ -123,8 +123,9 @@ def _slow_in_time(common: Floats, error: Floats) -> Floats:
         bends = np.abs(np.diff(common, BENT, axis=1))
         of_bends = MAD_TO_SIGMA / np.sqrt(6.0) * medians_along(bends, 1)
         error = np.maximum(error, np.minimum(scatter_over_steps(common[None, :, :, None]), of_bends))
-    # Usual is the mean of the fastest steps plus the amount by which they are fast by chance: the distance of
-    # the lowest of `near` normal values from their mean, where `near` counts the steps close to the fastest.
+    # Usual is the mean of the fastest steps plus the amount by which they are fast by chance. That amount is
+    # the distance of the lowest of `near` normal values from their mean, where `near` steps are close to the
+    # fastest.
     ordered = np.sort(common, axis=1)
     quietest = max(1, round(QUIET_STEPS * steps / 2.0))
     near = np.count_nonzero(ordered <= ordered[:, :1] + SIGMAS_WITHIN * error[:, None], axis=1)

@@ -31,8 +31,8 @@ MADS: Final = 5.0
 """A transfer is slow above the larger of LEAST_FACTOR and exp(MADS * MAD of logs) times the usual time."""
 
 SAME_KIND: Final = 3.0
-"""If a kind's usual time exceeds this multiple of that of its op type, or of the op type's opposite
-direction, that shorter time is used, because all of them move the same amount of data."""
+"""A kind's usual time is not used if it exceeds this multiple of the usual time of its op type, or of the
+opposite direction. The shorter time is used then, because equal amounts of data are moved."""
 
 LEAST_S: Final = 1e-6
 

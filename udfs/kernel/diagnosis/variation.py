@@ -184,9 +184,9 @@ def _of_two(level: Floats, apart: Tensor, least: Floats) -> Floats:
 def _of_few_long(level: Floats, error: Floats) -> Floats:
     """Return the root mean square excess of microbatches that are long in few steps; shape (k,).
 
-    Medians over steps do not show rarely heavy microbatches. Long computes are attributed to data only if two
-    dp ranks have them in different steps, on all stages and in both directions; otherwise a slow host or
-    replica may be the reason, and the result is 0.
+    Medians over steps do not show rarely heavy microbatches. Long computes are attributed to data if two dp
+    ranks have them in different steps, on all stages and in both directions. Otherwise the result is 0,
+    because a slow host or replica may be the reason.
 
     level : shape (p, k, s, d).
     error : standard error of one level, shape (k,).
@@ -223,8 +223,8 @@ def _weight(varied: Tensor) -> Tensor:
 def _scatter(varied: Tensor, *, has_long: bool = False) -> tuple[Floats, Floats]:
     """Return the noise of single ops, and the factors by which restless steps are noisier.
 
-    The noise is computed from differences between two places with the same microbatch, which do not contain
-    the effect of data; their median does not depend on rare long ops.
+    The noise is computed from differences between two places that have the same microbatch. These differences
+    do not contain the effect of data, and their median does not depend on rare long ops.
 
     has_long : whether most differences may contain a long op, for example if each is made of four ops.
     returns  : standard deviation, shape (k,), and factors, 1 except in restless steps, shape (k, s).

@@ -78,8 +78,8 @@ def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
 def left_beside(factors: Factors, own_s: Tensor, given_s: Tensor) -> Tensor:
     """Return noise factors for computes that are given other work.
 
-    A compute keeps its residual in seconds, which is divided by the larger of the old and the new work,
-    because the residual of a light microbatch may be a large multiple of its own work.
+    A compute keeps its residual in seconds. It is divided by the larger of the old and the new work, because
+    the residual of a light microbatch may be a large multiple of its own work.
 
     own_s   : old work, without the slowness that is contained in weights. [s]
     given_s : new work, broadcastable to own_s. [s]
