@@ -33,7 +33,7 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
     cell = quantile(by_step, USUAL_STEPS)
     workers = np.bincount(worker_type[worker_type != UNKNOWN])
     first = int(workers.argmax())
-    measured = _joined(_levels(cell, worker_type, len(workers)), first)
+    measured = _joined(cell, worker_type, len(workers), first)
     measured -= measured[int(np.nanargmin(measured.mean(axis=1)))]
     left = _left(cell, measured, worker_type)
     own = (quantile(by_step, 0.85) - quantile(by_step, 0.15)).mean(axis=1) / SIGMAS_BETWEEN
@@ -81,23 +81,20 @@ def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -
     return found
 
 
-def _levels(cell: Floats, worker_type: Ints, types: int) -> Floats:
-    """Return the lower median log time over the workers of each type and stage, or nan; shape (t, p, k)."""
+def _joined(cell: Floats, worker_type: Ints, types: int, first: int) -> Floats:
+    """Return the log factors of types relative to the most common type, `first`.
+
+    cell    : usual log time of each worker, shape (p, k, d).
+    types   : number of types.
+    returns : shape (t, k); nan if no chain of shared stages connects a type with `first`.
+    """
     stages, directions, _ = cell.shape
+    # The lower median over the workers of each type and stage, nan without any.
     level = np.full((types, stages, directions), np.nan)
     for number in range(types):
         for stage in np.flatnonzero((worker_type == number).any(axis=1)).tolist():
             level[number, stage] = medians_along(cell[stage][:, worker_type[stage] == number], 1, low=True)
-    return level
-
-
-def _joined(level: Floats, first: int) -> Floats:
-    """Return the log factors of types relative to the most common type, `first`.
-
-    level   : log time by type and stage, shape (t, p, k).
-    returns : shape (t, k); nan if no chain of shared stages connects a type with `first`.
-    """
-    found = np.full((level.shape[0], level.shape[2]), np.nan)
+    found = np.full((types, directions), np.nan)
     found[first] = 0.0
     while True:
         base = level - found[:, None]  # work of each stage, by types with a known factor

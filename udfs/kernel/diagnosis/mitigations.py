@@ -76,7 +76,14 @@ def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf
     by_chunk_s = usual_s.transpose(2, 0, 1).reshape(c * p, k)
     layer_s = medians_along(by_chunk_s / layers[:, None], 0, low=True)
     candidates = list(_splits(by_chunk_s, layers, layer_s, p, memory))
-    times_s = replays.of_works_s([_with_layers(factors, after - layers, layer_s) for after in candidates])
+    weight = factors.data.weight[None, :, None]
+    least_s = LEAST_PART * factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
+    works_s: list[Tensor] = []
+    for after in candidates:
+        more_s = (after - layers).reshape(c, p).T[:, None, :] * layer_s[None, :, None]
+        work_s = np.maximum(factors.work_s + more_s[..., None, None, None] * weight, least_s)
+        works_s.append(work_s * factors.noise)
+    times_s = replays.of_works_s(works_s)
     best = int(np.argmin(times_s))
     return Layers(layers, candidates[best], layer_s, times_s[best])
 
@@ -116,17 +123,6 @@ def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int, memo
             moved[chunk_of(light, even, 1)] += 1
             if heavy != light and moved.min() > 0 and has_room(even)[light]:
                 yield moved
-
-
-def _with_layers(factors: Factors, more: Ints, layer_s: Floats) -> Tensor:
-    """Return the work of the computes if each chunk has `more` layers in addition to its own. [s]"""
-    p, _, c, *_ = factors.noise.shape
-    more_s = (more.reshape(c, p).T[:, None, :] * layer_s[None, :, None])[..., None, None, None]
-    weight = factors.data.weight[None, :, None]
-    least_s = LEAST_PART * factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
-    work_s = np.maximum(factors.work_s + more_s * weight, least_s)
-    with_noise_s: Tensor = work_s * factors.noise
-    return with_noise_s
 
 
 def microbatches_over_dp_ranks(replays: Replays) -> float | None:
