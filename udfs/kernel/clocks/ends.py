@@ -17,7 +17,7 @@ from udfs.kernel.recorded.ends import Apart, Ends, ends_apart, links, sampled
 from udfs.kernel.selection import median, medians_along
 
 TIGHT_S: Final = 2e-4
-"""Clock differences with a smaller error bound are not also estimated from the shortest transfers. [s]"""
+"""Up to this error bound, a clock difference is not estimated again from the shortest transfers. [s]"""
 
 MOST_OF: Final = 0.5
 """Sends wait for their recvs if the ends of both differ by less than this share of the shortest transfer."""
@@ -112,7 +112,7 @@ def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Hea
 
 
 def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
-    """Return how far the receiver's clock is ahead of the sender's, with a bound; (way, step, lane). [s]
+    """Return how far a receiver's clock is ahead of the sender's, and an error bound; (way, step, lane). [s]
 
     Receiver and sender are those of the first link of a way.
     """

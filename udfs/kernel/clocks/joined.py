@@ -30,7 +30,7 @@ class Joined(NamedTuple):
     ahead_s    : float64, shape (clock, step); how far a clock is ahead of the mean of all clocks that ties
                  connect to it; nan if unknown. [s]
     part       : int, shape (clock,); equal for clocks that ties connect, directly or through other clocks.
-    residual_s : float64, shape (tie, step); difference of a tie minus that of the offsets. [s]
+    residual_s : float64, shape (tie, step); a tie's clock difference minus that of the fitted offsets. [s]
     noise_s    : float64, shape (clock,); standard error, due to noise, of the offset's mean over steps. [s]
     doubt_s    : float64, shape (clock,); bound on that mean's error for reasons other than noise. [s]
     """

@@ -50,9 +50,8 @@ class Collections(NamedTuple):
 def planned_collections(replays: Replays) -> Collections | None:
     """Replay with all workers pausing together after a step, as often as a pausing worker does now.
 
-    returns : None if there is one worker, if no worker pauses, if more than MOST_PAUSED of the computes
-    pause,
-              or if fewer than LEAST_PAUSES long ops cost more than MOST_OF_FEW. None also if workers have one
+    returns : None with one worker, without pauses, if more than MOST_PAUSED of the computes pause, or if
+              fewer than LEAST_PAUSES long ops cost more than MOST_OF_FEW. None also if workers have one
               compute of each direction in a step, and a pause may be slowness instead: with up to two stages,
               or with slow workers.
     """

@@ -49,13 +49,11 @@ class Job(NamedTuple):
 class Found(NamedTuple):
     """Measured slowness of a job's ops.
 
-    computes, factors : durations of computes, and their decomposition; None if stages differ in their
-    computes.
+    computes, factors : durations of computes, and their decomposition; None if computes of stages differ.
     rest      : log factors of computes that no known cause explains; None if there are none.
     own       : slowness of ops other than computes and transfers.
-    transfers, loads, own_times, late : slow transfers, slow data-loads, factors of other ops, and late
-    entries
-                into collectives, of each block.
+    transfers, loads, own_times, late : for each block the slow transfers, the slow data-loads, the factors of
+                other ops, and the late entries into collectives.
     """
 
     job: Job

@@ -54,8 +54,7 @@ def mitigate(
     found  : result of the diagnosis for each cause.
     causes : causes whose mitigations are replayed.
     layers : number of layers of each chunk of the model, as in layers_between_stages; None if not known.
-    memory : bound on the layers of a stage, and on the samples of a microbatch, as a multiple of the most
-    now.
+    memory : bound on the layers of a stage and on the samples of a microbatch, as a multiple of the most now.
     """
     if not causes & OF_ALL_CAUSES:
         return None

@@ -76,8 +76,7 @@ def grouped(slow: Sequence[Series], hosts: Ints, racks: Ints | None = None) -> l
 def _groups(own: Sequence[Series], places: Mapping[int, Ints]) -> Iterator[tuple[int, int, list[Series]]]:
     """Yield (reach, number, slow workers) of places with most workers slow in the same steps.
 
-    places : reach -> number of the host, rack, stage or replica of each worker (stage, dp_rank); -1 if
-    unknown.
+    places : reach -> number of each worker's host, rack, stage or replica, (stage, dp_rank); -1 if unknown.
     """
     cells = tuple(np.array([(each.stage, each.dp_rank) for each in own], dtype=np.int64).reshape(-1, 2).T)
     for reach, number in places.items():

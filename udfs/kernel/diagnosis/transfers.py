@@ -33,8 +33,7 @@ class _Part(NamedTuple):
 
     ops     : int, shape (op,).
     time_s  : float64, shape (op, step, dp). [s]
-    known   : bool, same shape; whether the time is the transfer's own, and not that of a call; None if all
-    are.
+    known   : bool, same shape; whether the time is the transfer's own and not a call's; None if all are.
     telling : bool, same shape; transfers from which the usual time is computed; None if all are used.
     is_cut  : whether fewer than ENOUGH_WHOLE of the transfers were recorded whole.
     """

@@ -95,8 +95,7 @@ class SlowOps(NamedTuple):
 
     ops     : int, shape (op,).
     as_is_s : float64, shape (op, step, dp); recorded times, limited to the usual time where only the time of
-    a
-              whole call was recorded. [s]
+              a whole call was recorded. [s]
     usual_s : same shape; times without congestion, and slow ops at their usual time. [s]
     """
 
