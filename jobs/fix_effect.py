@@ -3,7 +3,7 @@
 `straggler fix-effect --date 2026-03-02 --team research --label sequence_balancing=on` compares the mean waste
 of the team's analysed units before and after the date, with an interval for the difference. For a host, waste
 is what its slowest worker alone causes. The interval treats jobs as independent, each represented by the mean
-of its units; for a single job it treats the units (one run on one day) as independent. A second row compares
+of its units; for a single job it treats the units (one run on one day) as independent. Another row compares
 all other units, or, for a host, the other hosts of its jobs: a change there too was not caused by the fix.
 Nothing is written.
 """

@@ -100,8 +100,8 @@ SUMMARY: Final = (
 SHORT_LIVED: Final = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 }
-"""Only fast compilation, because the demo's JVM ends before thorough compilation pays off. The default cache of
-compiled code is smaller in this mode, and one night would fill it."""
+"""Only fast compilation, because the demo's JVM ends before thorough compilation pays off. In this mode the
+default cache of compiled code is smaller, and one night would fill it."""
 
 NEXT: Final = (
     """SELECT cause, host, job_ids, round(lost_gpu_hours) AS lost, flagged_units
