@@ -132,7 +132,7 @@ def _stage_rows(
     """Return columns t0_us and the five lists for one stage; rows by (step, dp_rank, cp_rank, tp_rank).
 
     ops : all ops of the stage, including types that the profiler does not record
-    step_t0_us : Unix time at which each step starts; t0_us of a line is drawn between it and the first op [us]
+    step_t0_us : Unix time at which each step starts; a line's t0_us is drawn between it and the first op [us]
     """
     ops = [op for op in ops if op.op_type not in shape.absent]
     numbers = [op.number for op in ops]

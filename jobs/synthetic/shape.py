@@ -111,7 +111,7 @@ class Workload:
 
     forward_s      : time of a full microbatch's forward pass through all chunks of a stage, without attention
     backward_ratio : backward over forward time of work linear in tokens: two matrix products instead of one
-    attention_backward_ratio : backward over forward time of attention, whose work is quadratic in length: five
+    attention_backward_ratio : backward over forward time of attention, which is quadratic in length: five
                      matrix products instead of two, because attention is recomputed (Dao, arXiv 2307.08691,
                      section 3.1)
     launch_s       : mean delay of an op after it could have started, exponentially distributed

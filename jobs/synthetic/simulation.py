@@ -166,9 +166,9 @@ class Truth:
     time_saved_fraction : by cause, without all mechanisms of the cause
     all_causes_fraction : without the mechanisms of all causes
     nuisances_fraction  : without nuisances, but with the mechanisms of all causes
-    mechanisms          : for each mechanism its name, cause, parameters and culprits, time_saved_fraction of a
-                          rerun without it alone, and the steps and workers in which it lengthened or delayed
-                          an op: `slowed_steps` (numbers) and `slowed_workers` ([dp_rank, pp_rank])
+    mechanisms          : for each mechanism its name, cause, parameters and culprits, time_saved_fraction of
+                          a rerun without it alone, and the steps and workers in which it lengthened or
+                          delayed an op: `slowed_steps` (numbers) and `slowed_workers` ([dp_rank, pp_rank])
     """
 
     actual_step_s: float
