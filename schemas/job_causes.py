@@ -1,4 +1,4 @@
-"""Tables job_causes (why a unit is slow, by cause) and job_baseline (figures for comparison with other units)."""
+"""Tables job_causes (why a unit is slow, by cause) and job_baseline (figures to compare other units with)."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from schemas.table import Table, sql_strings
 from schemas.vocabulary import CAUSE_UNEXPLAINED, UNIT_KEY
 
 CLOCK_NOISE_S: Final = 0.01
-"""Because clocks differ, recorded durations of transfers may be down to minus this; lower ones count as 0. [s]"""
+"""Recorded durations of transfers may be down to minus this, as clocks differ; lower ones count as 0. [s]"""
 
 _WORKER: Final = "pp_rank number32, dp_rank number32, rank number32, host text"
 HOURS_OF: Final = {
@@ -25,13 +25,13 @@ _HAS_PART: Final = {
     "attributed_gpu_hours": "is_cause",
     "lost_gpu_hours": "lost_fraction > 0",
 }
-"""By column, the condition for rows whose GPU-hours must be known for the sum to be: others have little or 0."""
+"""By column, the condition for rows that have a relevant part of its sum: other rows have little or 0."""
 
 
 def sum_of_stated(hours: str, has_part: str) -> str:
     """Return SQL for the sum of GPU-hours over the rows that state GPU-hours.
 
-    The sum is null if `has_part` is true for some rows and none of these states GPU-hours, even if other rows do.
+    The sum is null if `has_part` is true for some rows and none of these states GPU-hours.
     """
     is_stated = f"count_if({has_part}) = 0 OR count_if({has_part} AND {hours} IS NOT NULL) > 0"
     return f"CASE WHEN {is_stated} THEN sum({hours}) END"

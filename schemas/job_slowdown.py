@@ -1,4 +1,4 @@
-"""The table job_slowdown: the status of every unit, its slowdown, and the times that this is computed from."""
+"""The table job_slowdown: the status of every unit, its step times, and its slowdown."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -124,8 +124,8 @@ _COLUMNS: Final = (
             reduce-scatter, or a slow network, can be the reason; null unless replayed, and in rows of an
             earlier version
         slower_than_usual (ratio?): actual_step_s over the lower median of actual_step_s on earlier days, of
-            units with the same model, layout and ops per step, or else of the same run. Null without earlier
-            days, and until causes are revised
+            units with the same model, layout and ops per step, or else of the same run; also of units that
+            are not analysed. Null without earlier days, and until causes are revised
         simulator_version (text): version of the simulator that wrote the row
         simulation_settings (text): settings that the row was computed with, as JSON, without settings that
             change results only by rounding
