@@ -32,4 +32,4 @@ _DECLARED: Final = {
 if unnamed := _DECLARED.keys() - set(TABLE_NAMES):
     raise SchemaError(f"declared, but not in a tuple of schemas/vocabulary.py: {sorted(unnamed)}")
 TABLES: Final[dict[str, Table]] = {name: _DECLARED[name] for name in TABLE_NAMES}
-"""Sorted as in vocabulary.TABLE_NAMES."""
+"""Tables by name, in the order of vocabulary.TABLE_NAMES."""
