@@ -33,7 +33,7 @@ _OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))
 """First and last day of a period that is open at both ends: the years must have four digits."""
 
 FUNNEL: Final = (Status.FAILED, *(status for status in vocabulary.STATUSES if status != Status.FAILED))
-"""Statuses, sorted by how far the analysis of a unit went. `failed` comes first, as it says nothing about a run."""
+"""Statuses, sorted by how far the analysis of a unit went; `failed` first, as it says nothing about a run."""
 
 WORDS: Final[Mapping[str, str]] = {
     "op_names": sql_strings(vocabulary.OP_TYPES),

@@ -101,7 +101,7 @@ class Column:
         return found
 
     def _bounds(self, low: str, high: str) -> tuple[str, str]:
-        """Return the SQL condition that low and high are within the bounds, and its meaning; else empty texts."""
+        """Return a condition that low and high are within the bounds, and its meaning; or empty texts."""
         parts = []
         if self.minimum is not None:
             parts.append((f"{low} >= {self.minimum!r}", f"at least {self.minimum:g}"))
@@ -151,7 +151,7 @@ class Table:
     def arrow_schema(self) -> pa.Schema:
         """Arrow schema of all columns, each of them nullable.
 
-        If a schema forbids nulls, Spark removes IS NOT NULL checks as redundant, and a gate would find no null.
+        If a schema forbids nulls, Spark removes IS NOT NULL checks as redundant, and a gate finds no null.
         So only gates enforce Column.nullable.
         """
         return pa.schema([pa.field(column.name, column.type) for column in self.columns])
@@ -162,7 +162,7 @@ class Table:
         return pa.schema([field for field in self.arrow_schema if field.name not in UNIT_KEY])
 
     def all_expectations(self) -> tuple[Expectation, ...]:
-        """Return all rules for single rows, those for lists of numbers last; a unique grain is not among them."""
+        """Return all rules for single rows, those for lists of numbers last."""
         of_arrays = [each for column in self.columns if column.is_numbers for each in column.expectations()]
         if self.alike:
             first, *others = self.alike
@@ -179,7 +179,7 @@ class Table:
         return (*of_columns, *self.expectations)
 
     def differences(self, schema: pa.Schema) -> list[str]:
-        """Return a sentence for each difference of a schema from this table, ignoring order and nullability."""
+        """Return a sentence for each difference of a schema, ignoring order and nullability of columns."""
         found = []
         for field in self.arrow_schema:
             places = schema.get_all_field_indices(field.name)

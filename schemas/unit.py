@@ -19,7 +19,7 @@ class Unit(NamedTuple):
 
     @classmethod
     def of_day(cls, log_date: date) -> "Unit":
-        """Return the key of a day's host health; its job_id and run_id are empty, which no folder's can be."""
+        """Return the key of a day's host health, with empty job_id and run_id, which no run has."""
         return cls(log_date, "", "")
 
     @property

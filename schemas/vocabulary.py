@@ -1,7 +1,7 @@
 """Names used in the warehouse: op types, reasons for rejects, statuses, causes, tables and phases.
 
-This module imports only the standard library, so that DAGs, executors and writers in a training loop can import
-it. Op types are stored as codes, their positions in OP_TYPES, which may therefore only grow at its end.
+This module imports only the standard library, so that DAGs, executors and training loops can import it. Op
+types are stored as codes, their positions in OP_TYPES, which may therefore only grow at its end.
 """
 
 from enum import StrEnum
@@ -80,7 +80,7 @@ HEALTH_WARNING: Final = "warning"
 HEALTH_ERROR: Final = "error"
 HEALTH_FATAL: Final = "fatal"
 HEALTH_SEVERITIES: Final = (HEALTH_OK, HEALTH_INFO, HEALTH_WARNING, HEALTH_ERROR, HEALTH_FATAL)
-"""Components of a host that are checked; states that an event can report of a check; severities, worst last."""
+"""Components of a host that are checked; states of a check that an event reports; severities, worst last."""
 
 KINETO_DATA_PARALLEL: Final = "kineto-dp"
 KINETO_PIPELINE: Final = "kineto-pp"
@@ -91,7 +91,7 @@ TRANSFER_OPS: Final = tuple(OP_TYPE_GROUPS)
 
 
 class Transfers:
-    """How a log knows the times of transfers: measured, inferred from gaps between computes, or not at all."""
+    """Whether transfers in a log were measured, inferred from gaps between computes, or are absent."""
 
     MEASURED: Final = "measured"
     INFERRED: Final = "inferred"
@@ -219,7 +219,7 @@ CULPRIT_REACHES: Final = ("worker", "host", "stage", "replica", "link", "rack")
 
 DIRECTION_BOTH: Final = "both"
 COMPUTE_DIRECTIONS: Final = ("forward", "backward")
-"""Directions of a culprit: which of its ops are slow, computes forward, backward or both, or else an op type."""
+"""Which ops of a culprit are slow: forward-computes, backward-computes, both, or else one op type."""
 
 EVIDENCE_KEYS: Final = ("effect", "standard_error", "peers", "samples", "indicator")
 """Keys of job_causes.evidence, in the kernel's order; a number that is not known has no key."""
@@ -278,7 +278,7 @@ ROLE_TABLES: Final = (ROLE_ITERATION, ROLE_EFFECT)
 LIVE_SLOWDOWN: Final = "live_slowdown"
 LIVE_CAUSES: Final = "live_causes"
 LIVE_TABLES: Final = _since(LIVE_SLOWDOWN)
-"""Tables of runs in progress; their rows are preliminary and in no publication, so readers see the latest rows."""
+"""Tables of runs in progress; their rows are preliminary and in no publication: readers see the latest."""
 
 PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
@@ -309,11 +309,11 @@ UNIT_KEY: Final = ("log_date", "job_id", "run_id")
 """Columns that identify a unit of analysis: one run of one job on one log date."""
 
 SLOWER_THAN_BEFORE: Final = 1.1
-"""A unit counts as slower than before if its steps take at least this many times as long as on earlier days."""
+"""A unit is slower than before if its steps take at least this many times as long as on earlier days."""
 
 NEWS_FRACTION: Final = 0.025
-"""A cause that begins or ceases to hold counts as new or gone only if its loss changed by at least this part of
-the recorded time, so that a small change across a threshold is no news."""
+"""A cause that begins or ceases to hold counts as new or gone only if its loss changed by at least this part
+of the recorded time, so that a small change across a threshold is no news."""
 
 STRAGGLING_SLOWDOWN: Final = 1.1
 """A unit straggles if its slowdown is at least this (section 4 of the paper)."""
@@ -321,8 +321,8 @@ STRAGGLING_SLOWDOWN: Final = 1.1
 WHOLE_SHARE: Final = 0.5
 """A unit is worker-driven if M_W is above this, and stage-driven if M_S is at least this."""
 MOST_SIMILAR_CORRELATION: Final = 0.9
-"""A unit is sequence-driven, by sequences of uneven length, if the correlation of forward and backward times is at
-least this."""
+"""A unit is sequence-driven (by sequences of uneven length) if the correlation of forward and backward times
+is at least this."""
 
 SIZE_BOUNDS: Final = (128, 256, 512, 1024, 2048, 4096)
 SIZE_BUCKETS: Final = ("< 128", "128-255", "256-511", "512-1023", "1024-2047", "2048-4095", ">= 4096")
@@ -359,5 +359,5 @@ RUN_OUTCOMES: Final = (
     RUN_KILLED,
     RUN_INTERRUPTED,
 )
-"""Values of pipeline_runs.outcome. The first four are at the positions of their exit statuses; the others mean
-still running, killed, and ended by Ctrl-C."""
+"""Values of pipeline_runs.outcome. The first four are at the positions of their exit statuses; the others
+mean still running, killed, and ended by Ctrl-C."""

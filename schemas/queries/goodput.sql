@@ -1,8 +1,8 @@
--- How effective is training, by each public definition? One row for each: fraction is counted_gpu_hours over
--- of_gpu_hours.
--- The goodput of scheduling, runtime and program multiply to MPG. Here the what-if's ideal replaces a roofline's, and
--- the only time without GPUs is the wait from submission to start: it is null where no event records a submission.
--- All cover units with events, known_fraction of the GPU-hours. udfs/README.md, "Effective time", compares the definitions.
+-- How effective is training, by each public definition? There is one row per definition: fraction is counted_gpu_hours
+-- over of_gpu_hours. The goodputs of scheduling, runtime and program multiply to MPG; here the what-if's ideal replaces
+-- the roofline of its definition. The only time without GPUs that is known is the wait from submission to start, null
+-- if no event records a submission. All rows cover units with events, known_fraction of the GPU-hours. udfs/README.md,
+-- "Effective time", compares the definitions.
 WITH hours AS (
     SELECT
         sum(scheduled_gpu_hours) AS stated,
