@@ -43,7 +43,7 @@ _MOST_NAMED: Final = 5
 
 
 def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
-    """Run the planned work; return the rows per table and the work of each phase."""
+    """Do the work of the plan; return rows written per table, and units, ops, bytes and seconds per phase."""
     if todo.retouched:
         days = sorted({each.unit[0] for each in todo.retouched})
         units = {each.unit for each in todo.retouched}
@@ -124,7 +124,7 @@ def days_between(first: date, last: date) -> list[date]:
 
 
 def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], list[str]]:
-    """Return settings for the target warehouse, days and phases. Raises SettingsError on conflicts."""
+    """Return settings for the target warehouse, days and phases. Raises SettingsError if they conflict."""
     log_dates, phases = days_between(args.first, args.last), args.phases or list(PHASE_NAMES)
     if args.warehouse_new is None:
         return settings, log_dates, phases
@@ -137,7 +137,7 @@ def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], l
 
 
 def dry_run(settings: Settings, args: Arguments) -> None:
-    """Print what a backfill would do, without Spark if DuckDB can read the warehouse."""
+    """Print the plan and the expected time, without Spark if DuckDB can read the warehouse."""
     settings, log_dates, phases = _asked(settings, args)
     with tables_of(settings) as tables:
         todo = plan(tables, settings, log_dates, phases, args.job_id)

@@ -93,7 +93,6 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
 
 
 def _units(warehouse: Warehouse, days: Sequence[date]) -> set[Unit]:
-    """Return the units with results on these days."""
     return set(keys_of(warehouse.rows(TABLES[JOB_SLOWDOWN], days)))
 
 

@@ -1,6 +1,6 @@
 """Convert another tool's logs to rank logs in a landing; `--check` only prints a summary.
 
-`straggler convert FOLDER --check` needs no Spark. A job.json among the files supplies fields that they lack.
+`straggler convert FOLDER --check` needs no Spark. A job.json beside the logs supplies fields that they lack.
 """
 
 import json
@@ -55,7 +55,7 @@ _MOST_RUNS: Final = 5
     AS_JSON,
 )
 def main(args: Arguments) -> int:
-    """Convert the logs of one run of another tool, or print a summary of the logs.
+    """Convert one run's logs from another tool's format to rank logs, or print a summary of the logs.
 
     Exits with 1 if a log cannot be converted. --check also accepts logs that need no conversion, and exits
     with 1 if the run cannot be replayed, as `analyse` does.
@@ -145,7 +145,7 @@ def _given(files: Sequence[Path]) -> dict[str, Any]:
 
 
 def _judged(outcome: Analysis, how: str | None, facts: Mapping[str, object], *unread: str) -> int:
-    """Print how a night would judge the run; return the exit status that `analyse` would have.
+    """Print the status that a night would give the run; return the exit status that `analyse` would have.
 
     how : the format for programs; None prints sentences
     facts : further values to print for programs

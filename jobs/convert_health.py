@@ -59,7 +59,7 @@ def _instant(text: str) -> datetime:
     option("--settings FILE", "settings on top of conf/"),
 )
 def main(args: Arguments) -> int:
-    """Convert another tool's report on the health of hosts.
+    """Convert another tool's report on the health of hosts to lines of health.jsonl.
 
     Exits with 1 if a file is not valid output of the tool that --from names.
     """

@@ -51,7 +51,7 @@ _OWN: Final = """
 
 
 def page(answers: Sequence[tuple[SqlFile, Result]], head: str = _HEAD) -> str:
-    """Return questions, SQL and answers as one Markdown page."""
+    """Return one Markdown page with a question, its SQL and its answer for each recipe."""
     parts = [head]
     for number, (recipe, result) in enumerate(answers, start=1):
         table = io.StringIO()

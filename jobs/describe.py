@@ -90,7 +90,7 @@ def main(args: Arguments) -> None:
 
 def _write_list(form: str | None) -> None:
     found = Result(("name", "kind", "one_row_per", "meaning"), list(listed()))
-    if form is None:  # people read it in a pager too
+    if form is None:  # for people, also in a pager
         fit(
             Result(
                 ("name", "kind", "meaning"), [(name, kind, meaning) for name, kind, _, meaning in found.rows]
@@ -128,7 +128,6 @@ def _lines(entry: Entry) -> list[str]:
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    """Wrap a text to the screen's width."""
     width = max(min(screen_width(sys.stdout), WITHOUT_SCREEN), _NARROWEST)
     return wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
@@ -140,7 +139,6 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 
 def _describe_column(name: str, form: str | None) -> None:
-    """Print what a column means in each table that has it."""
     found = [entry for entry in entries() if entry.column == name]
     if form is not None:
         rows = [(entry.table, *_row(entry)) for entry in found]

@@ -189,7 +189,7 @@ def _asked(args: Arguments) -> tuple[str | Asked, str | Asked]:
     AS_LISTS,
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Print how much slower run B is than run A, and what makes the difference."""
+    """Print how much slower run B is than run A, and which causes, op types, stages and hosts make it so."""
     with ExitStack() as stack:
         readers: list[Reader] = []
         how = SimulationSettings(**settings.simulation.model_dump())

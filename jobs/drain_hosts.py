@@ -44,7 +44,7 @@ def _days(text: str) -> int:
     AS_LISTS,
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
-    """Print which hosts to drain now, largest saving first."""
+    """Print which hosts to drain now, the host with the largest saving first."""
     terms = settings.drain.terms
     if args.days is not None:
         terms = replace(terms, days=args.days)

@@ -74,7 +74,7 @@ def plan(
 
 
 def dry_run(settings: Settings, args: Arguments) -> None:
-    """Print what would expire or be deleted, without Spark if DuckDB can read the warehouse."""
+    """Print rows that would expire and files to delete, without Spark if DuckDB can read the warehouse."""
     _check(settings.paths.warehouse)
     database = opened(settings)
     with closing(DuckDbReader(database)) as reader:

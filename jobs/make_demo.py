@@ -204,5 +204,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
 
 
 if __name__ == "__main__":
-    log_to_terminal(logging.WARNING, "%(levelname)s: %(message)s")  # only tables are printed, and warnings
+    log_to_terminal(
+        logging.WARNING, "%(levelname)s: %(message)s"
+    )  # so that the demo's tables are not mixed with log lines
     sys.exit(main())

@@ -1,6 +1,6 @@
 """Named query: answer a headline question of the paper, or a question of fleet owners, over any period.
 
-`straggler headline straggling --from 2026-01-01 --to 2026-03-31`; --help lists the names.
+For example `straggler headline straggling --from 2026-01-01 --to 2026-03-31`; --help lists the queries.
 """
 
 import sys

@@ -36,7 +36,7 @@ def run(
 
     summary : path of a JSON file to write, with the days and the work that was done
     """
-    days = days_before([log_date], settings.history.look_back_days)  # the night itself does its own day
+    days = days_before([log_date], settings.history.look_back_days)  # the night processes log_date itself
     finished = sorted(Landing(settings.paths.landing, days).finished_days() & set(days))
     if not finished:
         _LOG.warning("no day of %s .. %s is finished in %s", days[0], days[-1], settings.paths.landing)

@@ -1,4 +1,4 @@
-"""Simulate one log date: how long each unit would have taken without stragglers."""
+"""Simulate one log date: compute how long the steps of each unit would have taken without stragglers."""
 
 import sys
 

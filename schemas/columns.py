@@ -175,7 +175,7 @@ def interval(*names: str, unit: str = "fraction") -> tuple[Column, ...]:
 
 
 def in_order(*names: str) -> Expectation:
-    """Return the rule that an interval has two bounds or none, and that the value lies between the bounds."""
+    """Return the rule for columns of `interval`: both ends are null, or the value lies between them."""
     each = (
         f"({name}_low IS NULL) = ({name}_high IS NULL)"
         f" AND ({name}_low IS NULL OR coalesce({name} BETWEEN {name}_low AND {name}_high, false))"

@@ -1,4 +1,4 @@
-"""Assumptions of the view and the command drain: days ahead, cost of a drain, and prior for slow hosts."""
+"""Assumptions of the view drain and its command: days ahead, cost of a drain, and prior for slow hosts."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -22,7 +22,7 @@ NO_VERDICT: Final = ("no", "unknown")
 
 @dataclass(frozen=True)
 class DrainTerms:
-    """Assumptions about draining a host, by the settings.
+    """Assumptions about draining a host, which the section [drain] of the settings states.
 
     days            : number of days within which a drain has to pay off
     restart_minutes : time for which all GPUs of a job stand still

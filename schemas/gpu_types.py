@@ -1,4 +1,4 @@
-"""The table gpu_type_slowdown: the slowdown by mixed GPU types, if logs state the type of each host."""
+"""The table gpu_type_slowdown: the slowdown of jobs on several GPU types, if logs state types of hosts."""
 
 from typing import Final
 

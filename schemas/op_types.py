@@ -11,7 +11,7 @@ BACKWARD_PP_COMM: Final = "backward-pp-comm"
 
 
 class OpType(NamedTuple):
-    """An op type: its name in logs and tables, and what a training loop has to wrap to record it.
+    """An op type: its name in logs and tables, and which calls a training loop has to wrap to record it.
 
     around      : which part of a step the training loop records as this op
     microbatch, model_chunk : whether the op has this field, `-`: no

@@ -56,7 +56,7 @@ class Column:
         return bool(pa.types.is_integer(element) or pa.types.is_floating(element))
 
     def expectations(self) -> tuple[Expectation, ...]:
-        """Return the rules that follow from the column's declaration, as SQL conditions."""
+        """Return the rules that follow from nullability, type, bounds and allowed values of the column."""
         found = []
         if not self.nullable:
             found.append(Expectation(f"{self.name}_not_null", f"{self.name} IS NOT NULL", "never null"))

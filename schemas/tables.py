@@ -1,4 +1,4 @@
-"""All declared tables by name; table.py explains how a table is declared."""
+"""All declared tables by name; table.py has the classes that declare them."""
 
 from typing import Final
 

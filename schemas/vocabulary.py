@@ -289,7 +289,7 @@ TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS, *LIVE_TABL
 
 
 class Phase:
-    """Phases of the nightly run, in the order in which each builds on those before."""
+    """Phases of a night, in the order in which they run: each reads results of earlier phases."""
 
     INGEST: Final = "ingest"
     SIMULATE: Final = "simulate"

@@ -246,7 +246,7 @@ def _health(log_date: date) -> Iterator[dict[str, Any]]:
 
 
 def write_demo(landing: Path, seed: int = 0) -> Fleet:
-    """Write the fleet's logs into a landing folder, and damage some logs. Equal seeds give equal bytes."""
+    """Write the demo's logs into a landing folder, and damage two of them. Equal seeds give equal bytes."""
     fleet = demo_fleet(seed)
     write_fleet(landing, fleet)
     for log_date in map(fleet.log_date, range(DAYS)):

@@ -43,7 +43,7 @@ def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int =
 
 
 def plan_history(jobs: int, days: int, seed: int, first_day: date, ops: int) -> Fleet:
-    """Draw a fleet like the paper's, with about `ops` recorded ops in total.
+    """Draw a fleet with sizes and faults distributed as in the paper, and about `ops` recorded ops in total.
 
     Raises ValueError if `ops` is too small for all units: each records at least ten steps of every worker.
     """

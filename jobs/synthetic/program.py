@@ -48,7 +48,7 @@ def _passes(shape: JobShape) -> list[tuple[int, int]]:
 
 @dataclass(eq=False)
 class ProgramOp:
-    """One op that every dp replica runs in every step.
+    """An op of the program; every dp replica runs it in every step.
 
     waits   : numbers of the ops that must have ended before this op starts
     meeting : ops with the same meeting start moving data at the same time; None for a local op
@@ -92,7 +92,7 @@ def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[int]]:
 
 
 class _Stage:
-    """Issuer of the ops of one stage into its streams."""
+    """Appends the ops of one stage to a program; an op waits for the previous op of its stream."""
 
     def __init__(self, shape: JobShape, pp_rank: int, ops: list[ProgramOp]) -> None:
         self.shape = shape
@@ -132,7 +132,7 @@ class _Stage:
                 self._add_noop("backward-send", max(place - 2, 0))  # before the first gradient exists
             self._compute(place, compute, done[compute.direction])
             if habit != "none" and len(done[compute.direction]) == len(self.order) // 2:
-                self._add_noop(f"{compute.direction}-recv", -1)  # after the last compute that needs one
+                self._add_noop(f"{compute.direction}-recv", -1)  # after the last compute that needs a recv
         self._tail()
 
     def _chunk_in_model(self, compute: Compute) -> int:

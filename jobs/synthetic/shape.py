@@ -1,4 +1,4 @@
-"""Healthy baseline of a generated job: layout, usual times, identity and hosts."""
+"""Classes for a healthy generated job: its layout, usual times, identity and hosts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -22,7 +22,7 @@ Seconds = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Run:
-    """One job that plays a role in a whole.
+    """One run of a whole, in one of its roles.
 
     waits_for : roles that must have ended the same iteration before the run starts it
     waits_for_before : roles besides its own that must have ended the previous iteration

@@ -1,7 +1,7 @@
--- What each op type alone wastes of GPU-hours (section 4.3): as a share of the GPU-hours of the jobs with the op type,
--- and as a share of those of all analysed jobs, which alone compares op types. In the paper computes waste most and
--- communication hardly any. The shares do not add up, because the slowness of one op type can hide behind that of
--- another.
+-- What each op type alone wastes of GPU-hours (section 4.3). One share is of the GPU-hours of the jobs with the op
+-- type, the other of those of all analysed jobs; only the second share may be compared between op types. In the paper
+-- computes waste most and communication hardly any. The shares do not add up, because the slowness of one op type can
+-- hide behind that of another.
 SELECT
     op_type,
     sum(jobs) AS job_days,

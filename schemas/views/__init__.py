@@ -1,4 +1,4 @@
-"""Views, each an .sql template filled in from the vocabulary; the comment at its top is its meaning."""
+"""Views: each is an .sql template of this folder; the comment at its top is its meaning."""
 
 import re
 from datetime import date

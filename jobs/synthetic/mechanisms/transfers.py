@@ -109,7 +109,7 @@ class SlowStorage(Windowed):
         conditions.loading_s[0] += np.where(hit, wait_s, 0.0)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the workers that wait for data."""
+        """Name the workers of the first stage, which wait for data."""
         return {"workers": workers_of(place, 0, self.dp_rank)}
 
 

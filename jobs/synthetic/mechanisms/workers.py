@@ -78,7 +78,8 @@ class WeakGpu(OneWorker):
 class ThermalThrottling(OneWorker):
     """Thermal throttling: the duration factor of one worker rises from 1 towards 1 + depth, and fluctuates.
 
-    rise_steps : recorded steps after which 63 % of the depth is reached
+    depth : duration factor less 1 that the slowness approaches
+    rise_steps : number of recorded steps after which 63 % of the depth is reached
     """
 
     depth: float
