@@ -1,9 +1,10 @@
 -- One row per calendar month, model, size bucket and framework; all figures are sums over units. exposed_gpu_hours are
 -- GPU-hours in which analysed units waited for communication: gpu_hours x exposed_s / actual_step_s, with exposed_s of
--- all communication in exposed_communication; overlap_saved_gpu_hours are the same with overlap_saved_s. They are null
--- if no unit states GPU-hours; exposed_s and known_s are recorded step time instead of GPU-hours. exposed_share is the
--- share of exposed_gpu_hours in the known GPU-hours, and coverage the share of these in all GPU-hours. Units that were
--- not analysed, that recorded no communication, or that an earlier version simulated are not known.
+-- all communication in exposed_communication; overlap_saved_gpu_hours are the same with overlap_saved_s. Both are null
+-- if no unit states GPU-hours; exposed_s and known_s are exposed and known time in seconds of recorded steps.
+-- exposed_share is the share of exposed_gpu_hours in the known GPU-hours, and coverage the share of these in all
+-- GPU-hours. Units that were not analysed, that recorded no communication, or that an earlier version simulated are not
+-- known.
 WITH units AS (
     SELECT
         trunc(job_days.log_date, 'MONTH') AS month,
