@@ -72,10 +72,7 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
 
 
 def _estimate(seconds_of: Sequence[tuple[str, float | None]]) -> str:
-    """Return the rest of the plan's sentence: the sum of these seconds, and the phases whose time is unknown.
-
-    seconds_of : (phase, expected seconds); None if no earlier run of the phase gives a rate
-    """
+    """Return the end of the plan's sentence: the sum of these seconds, and phases without a known time."""
     known = [seconds for _, seconds in seconds_of if seconds is not None]
     if not known:
         return "; no run was measured here yet, so the time is not known" if seconds_of else ""
