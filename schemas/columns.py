@@ -138,7 +138,7 @@ _SHARED: Final[dict[str, Column]] = {
     column.name: column
     for column in _declared(
         """
-        log_date (day): day on which the producers wrote the logs; the partition
+        log_date (day): day on which the producers wrote the logs; tables are partitioned by it
         job_id (text): training job, as the landing's folder names it; text even if the name is a number
         run_id (text): run of the job, as the landing's folder names it; text even if the name is a number
         source_file (text): path relative to the landing's root

@@ -54,10 +54,10 @@ JOBS: Final = Table(
         """
         log_date, job_id, run_id
         dp_size (size?): data-parallel size
-        pp_size (size?): pipeline stages
+        pp_size (size?): number of pipeline stages
         tp_size (size?): tensor-parallel size
         cp_size (size?): context-parallel size (dsp_size in published traces)
-        vpp_size (size?): model chunks per stage (virtual pipeline)
+        vpp_size (size?): number of model chunks per stage; above 1 in a virtual pipeline
         world_size (size?): number of ranks = dp_size x pp_size x tp_size x cp_size
         ep_size (size?): expert-parallel size
         cluster (text?): cluster on which the job ran
@@ -69,7 +69,7 @@ JOBS: Final = Table(
         ended_at (instant?): end of the run
         gpu_hours
         restarts (size?): restarts of the run
-        labels (text -> text?): free labels, as text
+        labels (text -> text?): labels of any name and value from the manifest, as text
         manifest_status (text? of MANIFEST_STATUSES): status of the unit that follows from its manifest, or
             from an unusable log, alone; null: the manifest is valid
         manifest_detail (text?): what is wrong with the manifest or the log; null if manifest_status is

@@ -212,10 +212,10 @@ JOB_BASELINE: Final = Table(
         status (text of REPLAYED_STATUSES): as in job_slowdown
         model (text?): model being trained, from the manifest
         gpu_type (text?): type of the GPUs, from the manifest; all types, if workers are on several
-        dp_size (size >= 1): replicas
-        pp_size (size >= 1): stages
+        dp_size (size >= 1): number of replicas
+        pp_size (size >= 1): number of stages
         cp_size (size >= 1): context-parallel size
-        vpp_size (size >= 1): model chunks per stage
+        vpp_size (size >= 1): number of model chunks per stage
         world_size (size >= 1): ranks of the run
         ideal (text): how ideal durations were chosen
         simulator_version (text): version of the simulator that wrote the row
