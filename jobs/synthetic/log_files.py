@@ -85,14 +85,10 @@ def _lines(rows: pa.RecordBatch, manifest: dict[str, Any]) -> list[bytes]:
         heads.append(f"{before},{json.dumps(known, separators=(',', ':'))[1:-1]}")
     parts: list[Any] = [pa.array(heads, pa.binary())]
     for name in LISTS:
-        parts += [f',"{name}":['.encode(), _joined(rows[name], name), b"]"]
+        values = rows[name].flatten()
+        text = WORDS.take(values) if name == "op" else pc.cast(values, pa.string())
+        offsets = pa.concat_arrays([FROM_THE_START, pc.cumulative_sum(pc.list_value_length(rows[name]))])
+        joined = pc.binary_join(pa.ListArray.from_arrays(offsets, text), ",").cast(pa.binary())
+        parts += [f',"{name}":['.encode(), joined, b"]"]
     lines: list[bytes] = pc.binary_join_element_wise(*parts, b"}\n", b"").to_pylist()
     return lines
-
-
-def _joined(lists: "pa.ListArray[Any]", name: str) -> "pa.Array[Any]":
-    """Return the JSON values of each list, separated by commas."""
-    values = lists.flatten()
-    text = WORDS.take(values) if name == "op" else pc.cast(values, pa.string())
-    offsets = pa.concat_arrays([FROM_THE_START, pc.cumulative_sum(pc.list_value_length(lists))])
-    return pc.binary_join(pa.ListArray.from_arrays(offsets, text), ",").cast(pa.binary())
