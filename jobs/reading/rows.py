@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from polars import DataFrame as PolarsFrame
 
 _SHOWN: Final = 20
-"""Most rows that are shown; of more, the first ones and their number."""
+"""Most rows that a notebook shows of an answer."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,11 +27,11 @@ class Rows:
     arrow: pa.Table
 
     def df(self) -> "DataFrame":
-        """Return the rows as a pandas DataFrame, named as in DuckDB."""
+        """Return the rows as a pandas DataFrame, as `pandas` does; DuckDB's method has this name."""
         return self.pandas()
 
     def pl(self) -> "PolarsFrame":
-        """Return the rows as a polars DataFrame, named as in DuckDB."""
+        """Return the rows as a polars DataFrame, as `polars` does; DuckDB's method has this name."""
         return self.polars()
 
     def pandas(self) -> "DataFrame":

@@ -1,6 +1,6 @@
 """Entry point of the command `straggler`, which stops if another package hides one of this project's.
 
-It imports nothing of the project before it has looked: `jobs` is a name that others have too.
+It looks for them before it imports any of them, because other projects may also have a package `jobs`.
 """
 
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 
 _HERE = Path(__file__).resolve()
 _HOMES = {_HERE.parents[1], _HERE.parents[3]}
-"""Place of the packages: beside this one once installed, above it in a checkout."""
+"""Folders in which to find the packages: the one around this package if installed, the root of a checkout."""
 _PACKAGES = ("jobs", "schemas", "udfs")
 _WRONG_SETTINGS = 2
 
