@@ -85,7 +85,7 @@ class Side:
         }
 
     def lost_s(self, named: Collection[str]) -> dict[str, float]:
-        """Return the time lost per step to each cause; causes that are not `named` count as unexplained. [s]"""
+        """Return the time lost per step to each cause; causes not in `named` count as unexplained. [s]"""
         by_day = []
         for day in self.days:
             rows = [{**row, "is_cause": row["cause"] in named} for row in day.causes]

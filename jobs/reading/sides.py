@@ -180,9 +180,7 @@ def by_ops(a: Sources, b: Sources) -> tuple[Divided | None, str]:
     not_replayed = [
         _note(side.name, day.unit, f"was not replayed: {Status(day.job['status']).words}")
         for side in sides
-        for day in [each for each in side.days if each.replayed_s is None][
-            :1
-        ]  # one day a side
+        for day in [each for each in side.days if each.replayed_s is None][:1]  # one is enough
     ]
     if not_replayed:
         return None, "; ".join(not_replayed)
