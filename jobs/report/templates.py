@@ -123,7 +123,7 @@ def _environment() -> Environment:
 
 
 def of_inline(template: str) -> str:
-    """Return a content security policy that allows, by their hashes, only a page's inline scripts and style."""
+    """Return a content security policy that allows only a page's own inline scripts and styles, by hash."""
     found = [_ALWAYS]
     for tag in ("style", "script"):
         texts = re.findall(rf"<{tag}>(.*?)</{tag}>", template, re.DOTALL)
