@@ -62,15 +62,18 @@ def statements(database: Database, catalog: str, schema: str) -> Iterator[str]:
     if catalog in _SAID:
         yield f"-- {_SAID[catalog]}"
     there = [name for name in TABLES if database.home(name).is_there(name)]
-    yield from (_table(database, catalog, schema, name) for name in there)
+    yield from (_registered(database, catalog, schema, name) for name in there)
+    travels = "FOR VERSION AS OF" if catalog == TRINO else "VERSION AS OF"
     for table in TABLES.values():
-        rows = _version(database, catalog, table.name) if table.name in there else _no_rows(table, catalog)
+        rows = f"SELECT * FROM {_NAMED}{table.name}" if table.name in there else _no_rows(table, catalog)
+        if table.name in there and catalog != GLUE:
+            version = database.home(table.name).version_of(table.name)
+            rows += "" if version is None else f" {travels} {version}"
         yield f"CREATE OR REPLACE VIEW {table.name} AS {rows}"
     yield from _views(catalog)
 
 
-def _table(database: Database, catalog: str, schema: str, name: str) -> str:
-    """Return the SQL statement that registers a Delta table in a catalog."""
+def _registered(database: Database, catalog: str, schema: str, name: str) -> str:
     place, table = f"{database.home(name).root}/{name}", f"{_NAMED}{name}"
     if catalog == SPARK and place.startswith("s3://"):
         place = f"s3a{place.removeprefix('s3')}"
@@ -83,12 +86,6 @@ def _table(database: Database, catalog: str, schema: str, name: str) -> str:
         before = f"{above}." if above else ""
         return f"CALL {before}system.register_table({names}, table_location => {quoted(place)})"
     return f"CREATE TABLE IF NOT EXISTS {table} USING delta LOCATION {quoted(place)}"
-
-
-def _version(database: Database, catalog: str, name: str) -> str:
-    version = None if catalog == GLUE else database.home(name).version_of(name)
-    travels = "FOR VERSION AS OF" if catalog == TRINO else "VERSION AS OF"
-    return f"SELECT * FROM {_NAMED}{name}" + ("" if version is None else f" {travels} {version}")
 
 
 def _no_rows(table: Table, catalog: str) -> str:

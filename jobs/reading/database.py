@@ -184,7 +184,6 @@ def _warehouses(folder: Path) -> list[Path]:
 
 
 def _has_tables(folder: Path) -> bool:
-    """Return whether a folder holds a Delta table with the name of a warehouse's table."""
     for name in TABLES:
         with suppress(OSError):  # of a folder that this user may not read
             if (folder / name / "_delta_log").is_dir():

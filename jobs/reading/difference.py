@@ -124,9 +124,8 @@ def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
     rows: list[_Row] = [(OF_STEP, OF_STEP, a.step_s, b.step_s, bare.difference_s)]
     if a.is_replayed and b.is_replayed:
         rows += [*_by_cause(a, b), *_by_ops(a, b, by_ops), *_by_exposed(a, b)]
-
-    def part(of: str, name: str, a_s: float | None, b_s: float | None, difference_s: float) -> Part:
-        return Part(
+    parts = [
+        Part(
             of=of,
             part=name,
             a_s=a_s,
@@ -138,8 +137,9 @@ def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
             high_s=None if reach_s is None else difference_s + reach_s,
             verdict=_verdict(difference_s, reach_s, a.step_s),
         )
-
-    return Found(a, b, reach_s, [part(*row) for row in rows])
+        for of, name, a_s, b_s, difference_s in rows
+    ]
+    return Found(a, b, reach_s, parts)
 
 
 def _reach_s(a: Side, b: Side, confidence: float) -> float | None:

@@ -172,7 +172,6 @@ def _plain(value: object) -> object:
 
 
 def _advice(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, asked: Question) -> str:
-    """Explain a DuckDB error; for an unknown column suggest the closest one."""
     if ungrouped := _UNGROUPED.search(str(error)):
         name = ungrouped[1]
         return f"{name} must be in GROUP BY, or within an aggregate such as max({name})"

@@ -84,7 +84,6 @@ def _questions() -> Iterator[str]:
 
 @contextmanager
 def _line_editing(complete: Callable[[str], list[str]]) -> Iterator[None]:
-    """Enable editing, completion and history of input lines."""
     history = HISTORY.expanduser()
     with suppress(OSError):  # at the first start there is no file
         readline.read_history_file(history)

@@ -117,7 +117,6 @@ def _read(sql: str) -> exp.Expr:
 
 
 def _check(tree: exp.Expr) -> None:
-    """Raise QuestionError for a statement that does more than read the warehouse."""
     if next(tree.find_all(*_CHANGES), None) is not None:
         raise QuestionError(_ONLY)
     for call in tree.find_all(exp.Anonymous):
@@ -155,7 +154,6 @@ def _named_around(table: exp.Table) -> set[str]:
 
 
 def _first(error: SqlglotError) -> str:
-    """Describe the first SQL error and its position on one line."""
     for each in getattr(error, "errors", ()):
         at = f"line {each['line']}, column {each['col']}, at {each['highlight']!r}"
         said = each["description"]

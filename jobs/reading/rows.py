@@ -26,14 +26,6 @@ class Rows:
 
     arrow: pa.Table
 
-    def df(self) -> "DataFrame":
-        """Return the rows as a pandas DataFrame, as `pandas` does; DuckDB's method has this name."""
-        return self.pandas()
-
-    def pl(self) -> "PolarsFrame":
-        """Return the rows as a polars DataFrame, as `polars` does; DuckDB's method has this name."""
-        return self.polars()
-
     def pandas(self) -> "DataFrame":
         """Return the rows as a pandas DataFrame."""
         try:
@@ -53,6 +45,8 @@ class Rows:
         if not isinstance(found, DataFrame):
             raise TypeError("polars returned no DataFrame")
         return found
+
+    df, pl = pandas, polars  # the names that DuckDB's answers have for these
 
     def __len__(self) -> int:
         return int(self.arrow.num_rows)

@@ -135,7 +135,6 @@ def effect(cause: str, culprit: Row, workers: Sequence[Row] = ()) -> str:
 
 
 def _link(cause: str, culprit: Row, workers: Sequence[Row]) -> str:
-    """Describe which transfers of a culprit are slow, and the workers at their other end, if known."""
     direction, stage, dp_rank = culprit["direction"], culprit["pp_rank"], culprit["dp_rank"]
     if direction == DIRECTION_BOTH and cause == _COMMUNICATION:
         return " in transfers there and back, both together"

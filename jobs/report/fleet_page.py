@@ -181,14 +181,9 @@ def _weeks(tables: FleetTables) -> dict[str, Any]:
     )
     return {
         "rows": [(name, as_text(now[key]), as_text(before[key])) for name, key, as_text in shown],
-        "newly": _listed(sorted(slow - was_slow)),
-        "no_longer": _listed(gone),
+        "newly": wording.listed(sorted(slow - was_slow), _MOST_NAMED) or "none",
+        "no_longer": wording.listed(gone, _MOST_NAMED) or "none",
     }
-
-
-def _listed(names: Sequence[str], most: int = _MOST_NAMED) -> str:
-    more = [f"{len(names) - most} more"] if len(names) > most else []
-    return ", ".join([*names[:most], *more]) or "none"
 
 
 def headline(tables: FleetTables, publication: Publication) -> str:
@@ -255,7 +250,7 @@ def _first(tables: FleetTables, publication: Publication, measure: loss.Measure)
         "advice": cause.advice,
         "host": row["host"],
         "page": publication.hosts.get(row["host"]),
-        "jobs": _listed(row["job_ids"], _MOST_JOBS),
+        "jobs": wording.listed(row["job_ids"], _MOST_JOBS) or "none",
         "verdict": verdicts.get(row["host"], ""),
         "explained_by": row["explained_by"],
         "last_day": row["last_day"],

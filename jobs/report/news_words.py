@@ -7,7 +7,7 @@ from typing import Any, Final
 from jobs.report.cause_words import change_words
 from jobs.report.culprit_words import course, identity
 from jobs.report.loss import why_in_no_figure
-from jobs.report.wording import counted, hours, percent
+from jobs.report.wording import counted, hours, listed, percent
 from schemas.causes import OF_CAUSE
 from schemas.drain import NO_VERDICT
 from schemas.job_changes import OF_STEP
@@ -97,7 +97,7 @@ def with_onsets(row: Mapping[str, Any], culprits: Sequence[Mapping[str, Any]]) -
 
 def news_text(row: Mapping[str, Any]) -> str:
     """Return a sentence on a new or gone cause, from a row of cause_news."""
-    where = f" ({', '.join(_first(row['culprits']))})" if row["culprits"] else ""
+    where = f" ({_listed(row['culprits'])})" if row["culprits"] else ""
     share = percent(row["lost_fraction"])
     known = row["lost_gpu_hours"] is not None
     amount = f"{hours(row['lost_gpu_hours'])} GPU-hours ({share})" if known else f"{share} of the time"
@@ -106,13 +106,7 @@ def news_text(row: Mapping[str, Any]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(_first(names))
-
-
-def _first(names: Sequence[str]) -> list[str]:
-    """Return the first names; if there are more, the last element is their number, as "2 more"."""
-    more = len(names) - _MOST_CULPRITS
-    return [*names[:_MOST_CULPRITS], *([f"{more} more"] if more > 0 else [])]
+    return listed(names, _MOST_CULPRITS)
 
 
 def not_analysed_of(log_date: date) -> str:

@@ -65,6 +65,12 @@ def counted(count: float, one: str) -> str:
     return plural(count, one, number(count))
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Return the first `most` names, and the number of further names."""
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more])
+
+
 def adding_up(parts: Sequence[float], total: float, decimals: int | None = None) -> list[str]:
     """Return numbers as texts, followed by their sum, rounded so that the printed numbers add up exactly.
 

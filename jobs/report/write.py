@@ -120,19 +120,15 @@ def report_root(settings: Settings) -> Iterator[Path]:
     if settings.report_folder is not None:
         yield settings.report_folder
     else:
-        with import_module(_IN_STORE).mirrored(_report_url(settings)) as folder:
+        with import_module(_IN_STORE).mirrored(f"{settings.paths.warehouse}/{REPORT}") as folder:
             yield folder
-
-
-def _report_url(settings: Settings) -> str:
-    return f"{settings.paths.warehouse}/{REPORT}"
 
 
 def _shown(settings: Settings, root: Path, made: Path) -> str:
     """Return the path of a file in the report's folder, or its URL if the report is in a store."""
     if settings.report_folder is not None:
         return str(made)
-    return f"{_report_url(settings)}/{made.relative_to(root).as_posix()}"
+    return f"{settings.paths.warehouse}/{REPORT}/{made.relative_to(root).as_posix()}"
 
 
 def warehouse_name(settings: Settings) -> str:

@@ -94,7 +94,6 @@ class Pages:
         return None if day is None else f"/{day}/{INDEX_NAME}"
 
     def _all_days(self) -> list[date]:
-        """Return the days with rows, the latest first."""
         with self._turn():
             if not self._known():
                 raise NoPageError("no rows yet: run a night first")

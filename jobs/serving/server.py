@@ -36,8 +36,6 @@ _HEADERS: Final = {
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """HTTP handler that answers one request with a page or a line of text."""
-
     server_version, sys_version, timeout = "straggler", "", _SILENCE_S
     _pages: Pages
 
