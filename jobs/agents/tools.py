@@ -49,7 +49,7 @@ _ROOM: Final = 400
 
 
 def reply(rows: Sequence[Mapping[str, Any]], *, first: int = 0, **about: object) -> str:
-    """Return a JSON object of the facts `about` an answer, and of its rows from number `first` on that fit.
+    """Return a JSON object with facts `about` an answer and as many of its rows, from `first` on, as fit.
 
     Null values are left out. A cut text ends with its full length, a cut list with the number of entries left
     out.
@@ -86,7 +86,7 @@ def _short(value: object) -> object:
 
 
 MOST_SECONDS: Final = 60
-"""Most time that a query may take, as by default in `straggler query`. [s]"""
+"""Most time that a query may take, the same as the default of `straggler query`. [s]"""
 
 _MOST_ROWS: Final = 1_000
 """Most rows that a query fetches; a reply may have room for fewer."""
@@ -135,12 +135,12 @@ class Tools:
 
     @_tool
     def fix_first(self, first: int = 0) -> str:
-        """Return what to fix first across the fleet, and the GPU-hours that each fix saves, largest first.
+        """Return the fleet's causes with the GPU-hours lost to each, and those that its fix alone would save.
 
         A slow link has two rows, one for the host at each end. Each row has half of the GPU-hours that
         mending the link saves, and names the host at the other end in link_hosts.
 
-        first: number of the first row to return, from 0; an earlier reply that left out rows says which.
+        first: number of the first row to return, from 0; a reply that leaves out rows says how to go on.
         """
         with self._reader() as reader:
             without = within_limits(reader, lambda: not_in_fix_first(reader), MOST_SECONDS)
@@ -162,8 +162,8 @@ class Tools:
     def why_slow(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> str:
         """Return why one job is slow: slowdown, causes, culprits, time saved by fixes, reasons for doubt.
 
-        run_id, log_date: by default the job's latest day. Fractions are of the recorded step time. The time
-        lost to causes (lost_fraction) adds up over causes; the time that single fixes save
+        run_id, log_date: without them, the job's run on its latest day. Fractions are of the recorded step
+        time. The time lost to causes (lost_fraction) adds up over causes; the time that single fixes save
         (time_saved_fraction) does not.
         """
         with self._reader() as reader:
@@ -252,7 +252,7 @@ class Tools:
 
     @_tool
     def describe(self, name: str | None = None, first: int = 0) -> str:
-        """List all tables, views and named queries; with a name, return a table's columns or a view's SQL."""
+        """List all tables, views and named queries; with a name, the columns of a table or the SQL."""
         if name is None:
             names = [{"name": each, "kind": kind, "meaning": meaning} for each, kind, _, meaning in listed()]
             return reply(names, first=first)
@@ -287,6 +287,6 @@ class Tools:
 
     @contextmanager
     def _reader(self) -> Iterator[DuckDbReader]:
-        """Yield a reader of the publication that is the latest now: nights publish while the server runs."""
+        """Yield a reader of the publication that is the latest now, as nights may publish between calls."""
         with closing(DuckDbReader(opened(self._settings))) as reader:
             yield reader

@@ -37,14 +37,14 @@ from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_uni
 from udfs.what_if import SimulationSettings
 
 SHIPPED: Final = "base"
-"""Name of the settings that the project ships: here the limits on files and the ideal of the simulation."""
+"""Name of the project's own settings; used are the limits on files, and the settings of the simulation."""
 _JOB: Final = "job_days"
 _WATERFALL: Final = "waterfall"
 _DAY_US: Final = 86_400_000_000
 _MOST_FILES: Final = 5
 """Most files that one warning names."""
 _RANKS: Final = {"dp_size": "dp_rank", "pp_size": "pp_rank", "tp_size": "tp_rank", "cp_size": "cp_rank"}
-"""Sizes of a layout in job.json, and for each the column of rank_steps that has ranks below this size."""
+"""Name of each size in job.json, and the column of rank_steps whose values have to be less than that size."""
 
 
 class Analysis(NamedTuple):
@@ -61,7 +61,7 @@ class Analysis(NamedTuple):
 
 
 def analysis(run: Run) -> Analysis:
-    """Read, simulate and diagnose a run; a defect of its logs is no error, but the status of its results."""
+    """Read, simulate and diagnose a run; a defect of its logs raises no error, but becomes its status."""
     settings = load_settings(SHIPPED)
     return analysed(run.unit, read_run(run, Bounds(**settings.landing.model_dump())), has_day=run.has_day)
 
@@ -100,7 +100,7 @@ def recorded_day(rows: pa.Table) -> date | None:
 
 
 def _of_unit(name: str, rows: pa.Table, unit: Unit) -> pa.Table:
-    """Return rows of a table with the unit's key in its columns, if they lack it, in the declared schema."""
+    """Return rows of a table in its declared schema, with the unit's key added if the rows lack it."""
     schema = TABLES[name].arrow_schema
     for column, value in zip(words.UNIT_KEY, unit, strict=True):
         if column not in rows.column_names:
@@ -214,9 +214,8 @@ def _layout(seen: dict[str, int], job: Row, ranks: pa.ChunkedArray) -> dict[str,
 
     A stated size is used unless it is less than its value in `seen`. If the product is not the world size, as
     few stated sizes as possible are replaced by those in `seen`. If that does not help and one size is not
-    stated, this size is the world size divided by the others. Else perhaps only one rank of each
-    tensor-parallel group was recorded: tp_size, if it is not known, is then chosen so that each rank has a
-    place.
+    stated, this size is the world size divided by the others. Else, if tp_size is not known, only one rank of
+    each tensor-parallel group may have been recorded: tp_size is chosen so that every rank has a place.
 
     seen : for each size, the smallest value that fits the ranks in the lines
     job  : the stated sizes

@@ -88,7 +88,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Return BETTER or WORSE, because lower values are better; or UNKNOWN with the reason."""
+        """Return BETTER if values are clearly lower after the date, WORSE if higher; else UNKNOWN and why."""
         found = self.difference
         if found.is_clear:
             return BETTER if (found.effect or 0.0) < 0 else WORSE
@@ -107,9 +107,9 @@ def comparisons(
 ) -> list[Comparison]:
     """Compare values before and after the date of a fix, on the days that it was meant for and on all others.
 
-    Several chosen jobs have a second row, over the jobs with days on both sides. The row of the others shows
-    what changed without the fix. If the fix has a label, chosen days before the date with the label, and
-    chosen days after it without the label, are left out.
+    If the chosen days are of several jobs, a second row compares jobs with days on both sides. The row of the
+    others shows what changed without the fix. If the fix has a label, chosen days before the date with the
+    label, and chosen days after it without the label, are left out.
 
     days : job_id, log_date, value (the lower the better), gpu_hours, is_chosen (the fix was meant for this
            day), has_label (the day carries the label of the fix; None if the fix has no label)

@@ -32,7 +32,7 @@ CATALOGS: Final = (SPARK, UNITY, GLUE, TRINO, DUCKDB)
 _SQL_OF: Final = {SPARK: SPARK, UNITY: SPARK, TRINO: "trino", GLUE: "athena"}
 """SQL dialect of each catalog, as sqlglot names it."""
 _NAMED: Final = "delta_"
-"""Prefix of the names of Delta's tables, at their newest version; views have the plain names."""
+"""Prefix of the Delta tables' names in the catalog; the views have the names without it."""
 _SAID: Final = {
     GLUE: "Athena reads each table at its newest version: while a night publishes, some tables may be newer "
     "than others.",
@@ -98,7 +98,7 @@ def _no_rows(table: Table, catalog: str) -> str:
 
 
 def _views(catalog: str) -> Iterator[str]:
-    """Yield statements that create the warehouse's views, or a comment for a view that has no translation."""
+    """Yield statements that create the views in the catalog's SQL; comments name views that are left out."""
     left_out: set[str] = set()
     for view in VIEWS.values():
         try:

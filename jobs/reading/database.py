@@ -72,7 +72,7 @@ class Database:
         return f"it {'is a table of' if is_table else 'lies in'} the warehouse {outer}"
 
     def stated(self) -> tuple[bytes | None, ...]:
-        """Return the record of the latest publication of each root; records change when a night publishes."""
+        """Return the latest publication's record, of the root and of `ingested`; each night changes them."""
         return self._own.stated(), self._ingested.stated()
 
     def home(self, name: str) -> DeltaTables:
@@ -93,7 +93,7 @@ class Database:
     ) -> duckdb.DuckDBPyConnection:
         """Return a connection that can read these tables and views, and no other files.
 
-        names : a view needs the names of all that it reads beside its own. A table that was never written is
+        names : names of tables and views, also of those that a view reads. A table that was never written is
             empty.
         in_order : as in DuckDbReader
         """
@@ -112,7 +112,7 @@ class Database:
         return connection
 
     def write(self, target: Path, names: Collection[str]) -> None:
-        """Write tables and views to a new DuckDB file, with their meanings as comments in SQL's sense."""
+        """Write tables and views to a new DuckDB file, with the meanings of all columns by COMMENT ON."""
         config = {**ALONE, "storage_compatibility_version": "v1.4.0"}  # clients of that version read it too
         with duckdb.connect(str(target), config=config) as connection:
             connection.execute(WHOLE)

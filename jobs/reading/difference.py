@@ -2,8 +2,9 @@
 
 The parts of one kind, such as all causes, add up to the difference; each kind has a part for the remainder.
 
-The interval of the difference is that of the noise of steps around the course of each run: its level, changes
-of level and drift, which udfs.noise estimates. How much the course itself could vary is not in the interval.
+The interval of the difference covers the noise of steps around the course of each run: the run's level, with
+its changes and drift, as udfs.noise estimates it. That a rerun may take another course is not in the
+interval.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ LAUNCHES: Final = "launch delays, outside the replay"
 ORDER: Final = "order and number of ops"
 SEVERAL: Final = "several types at once"
 NOT_EXPOSED: Final = "all but exposed communication"
-"""Names of the parts that are remainders: of causes, of ops (two), and of exposed communication (two)."""
+"""Names of the parts that are remainders: one for causes, two for ops, two for exposed communication."""
 
 
 _Row = tuple[str, str, float | None, float | None, float]
@@ -93,7 +94,7 @@ class Found:
 
     @property
     def verdict(self) -> str:
-        """Return SLOWER or FASTER, for B beside A; or SAME, CHANCE or TOO_FEW if neither is shown."""
+        """Return whether B is SLOWER or FASTER than A; or SAME, CHANCE or TOO_FEW if neither is shown."""
         return _verdict(self.difference_s, self.reach_s, self.a.step_s)
 
     def exceeds(self, limit: float) -> bool:
@@ -157,7 +158,7 @@ def _reach_s(a: Side, b: Side, confidence: float) -> float | None:
 
 def _by_cause(a: Side, b: Side) -> _Rows:
     """Yield the time lost to each cause on both sides; the remainder is the step time without any loss."""
-    # If a cause holds on one side, its loss counts on both: what other steps lose to it is no difference.
+    # A cause that holds on one side counts on both, else its whole loss there would seem to be a difference.
     named = a.named() | b.named()
     before, after = a.lost_s(named), b.lost_s(named)
     yield from _both(OF_CAUSE, before, after, CAUSES)

@@ -34,11 +34,11 @@ _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT
 
 
 class DuckDbReader:
-    """Engine that answers questions from one warehouse, as of the publication that was latest at the start.
+    """Engine for questions to one warehouse, as of the publication that was latest at its creation.
 
     Tables stay open from one question to the next.
 
-    in_order : answer with one thread, so that equal rows always give equal bits, in files of a report say
+    in_order : answer with one thread, so that equal rows always give equal bits, as reproducible pages need
     """
 
     def __init__(self, database: Database, *, in_order: bool = False) -> None:

@@ -97,7 +97,7 @@ class Figures:
     """
 
     def __init__(self, key: Unit, rows: Callable[[str], Rows]) -> None:
-        """Take a function that returns the unit's rows of a table or view by name, in any order."""
+        """Make the charts of a unit; `rows` returns its rows of a table or view, given the name."""
         self._key, self._job_id, self._rows = key, key.job_id, rows
 
     def __repr__(self) -> str:

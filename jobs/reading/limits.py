@@ -99,7 +99,7 @@ class _Limits:
 
     @contextmanager
     def _memory_limited(self) -> Iterator[None]:
-        """Limit this process to its memory at the beginning of the question and a share of the machine's."""
+        """Limit this process to its memory when the question began, plus what a question may take."""
         if not self._seconds:
             yield
             return

@@ -70,7 +70,7 @@ class OneUnit(ABC):
 
     @abstractmethod
     def _stored(self) -> StoredCauses | None:
-        """Return the unit's stored results, so that causes need no replay; None if there are no results."""
+        """Return the unit's stored results, which what_if uses instead of replaying causes; None without."""
 
     @property
     def causes(self) -> Rows:
@@ -125,9 +125,9 @@ class OneUnit(ABC):
         return _rows_of(Answer, [answer for each in found for answer in each.answers])
 
     def mitigate(self, *layers: int) -> Rows:
-        """Replay the unit with each mitigation: layers moved, sequences balanced, gc planned, and others.
+        """Replay the unit with each mitigation, such as moved layers or planned garbage collection.
 
-        Returns a row for each mitigation that has an answer, as `straggler mitigate` prints them.
+        Returns a row for each mitigation that could be replayed, as `straggler mitigate` prints them.
 
         layers : number of layers of the model, or of each of its chunks; without it, no layers are moved
         Raises LayersError if `layers` do not fit the unit, and the errors of replay_scenarios.
@@ -149,5 +149,5 @@ class OneUnit(ABC):
 
 
 def _rows_of(kind: type[Answer | Mitigation], answers: Sequence[Answer | Mitigation]) -> Rows:
-    """Return one row per answer, with the columns of its kind; the columns alone if there is no answer."""
+    """Return answers as rows with the fields of `kind` as columns; without answers, columns without rows."""
     return Rows(pa.table({each.name: [getattr(one, each.name) for one in answers] for each in fields(kind)}))

@@ -35,7 +35,7 @@ _REFUSED: Final = {
 """Functions that call Java methods by name, take the name of a table from a text, or open a schema's file."""
 _WORDS: Final = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN")
 _LIKE: Final = 0.75
-"""Least similarity, by difflib, of a word and the keyword that it may misspell; that of FORM and FROM."""
+"""Least similarity, by difflib, at which a word may be a misspelt keyword of SQL; FORM and FROM have it."""
 _FEW: Final = 5
 """Most tables that an error names as having a column; if more have it, the error names none."""
 _SETTINGS: Final = re.compile(r"\.? (?:Use TRY\(|If necessary set \").*")

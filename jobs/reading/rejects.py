@@ -11,7 +11,7 @@ _SHOWN: Final = 3
 
 
 def reject_texts(read: ReadRun) -> Iterator[str]:
-    """Yield how many lines and files were rejected for which reasons, then the first rejects.
+    """Yield sentences: how many lines and files were rejected for which reasons, and then the first rejects.
 
     A reject in a file that has no lines, such as one of a binary format, is a row: one step of one rank.
     """

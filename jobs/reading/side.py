@@ -18,7 +18,7 @@ from udfs.noise import Noise, noise_of
 Row = Mapping[str, Any]
 
 MANY_DAYS: Final = 5
-"""Least number of days at which each day is one block of noise: steps of a day resemble each other most."""
+"""Fewest days for which noise is measured between days, because steps of one day resemble each other."""
 
 
 class Day(NamedTuple):
@@ -52,7 +52,7 @@ class Side:
 
     @property
     def is_by_day(self) -> bool:
-        """Return whether each day counts as one block, which it does from MANY_DAYS days on."""
+        """Return whether noise is measured between days instead of between blocks of steps."""
         return len(self.days) >= MANY_DAYS
 
     @property
@@ -107,7 +107,7 @@ class Side:
         return {name: self.mean([of_day.get(name, 0.0) for of_day in by_day]) for name in names}
 
     def noise(self) -> Noise | None:
-        """Return the noise of the mean step time around its changes of level; None with too few steps. [s]"""
+        """Return the noise of the mean step time, without changes of level; None with too few steps. [s]"""
         if self.is_by_day:
             of_days = np.array([day.actual_s.mean() for day in self.days])
             return noise_of(of_days, len(of_days))

@@ -76,7 +76,7 @@ def simulated(found: Analysis, *, has_day: bool) -> tuple[pa.Table, dict[str, An
 
 
 def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Sources:
-    """Read the stored results of the named units.
+    """Return a side, made of the stored results of the units that `of` names.
 
     Raises NoSuchUnitError if there is no such unit, QuestionError if none was simulated.
     """
@@ -175,7 +175,7 @@ def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps], not_simulat
 
 
 def by_ops(a: Sources, b: Sources) -> tuple[Divided | None, str]:
-    """Return the difference by ops, stages and hosts, and ""; or None and why the ops cannot be compared."""
+    """Return the difference by op types, stages and hosts, and ""; or None and why ops cannot be compared."""
     sides = (a.side, b.side)
     not_replayed = [
         _note(side.name, day.unit, f"was not replayed: {Status(day.job['status']).words}")

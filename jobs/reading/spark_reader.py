@@ -44,7 +44,7 @@ _ASKING: Final = "asking Spark"
 
 
 class SparkReader:
-    """Engine that answers questions from one warehouse, as of the publication that was latest at the start.
+    """Engine for questions to one warehouse, as of the publication that was latest at its creation.
 
     Its temporary views belong to the session, so that another reader in the same session replaces them.
     """
@@ -83,7 +83,7 @@ class SparkReader:
             return frame.toArrow()
 
     def prepare(self, questions: Collection[str]) -> None:
-        """Do nothing, because views are registered once, for the first question that names any."""
+        """Do nothing, because each question registers the tables and views that it reads."""
 
     def stop(self) -> None:
         """Cancel the question that another thread is asking."""

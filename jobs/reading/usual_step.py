@@ -11,7 +11,7 @@ from udfs.two_runs import ReadRun
 MOST_LANES: Final = 16
 """Most workers of a step that are drawn: all of a small job, else those of one dp rank."""
 _LOOKED_AT: Final = 4
-"""Number of steps by which the dp rank that computes longest is chosen."""
+"""Number of first steps in which compute times are summed, to find the dp rank that computes longest."""
 _COMPUTES: Final = ("forward-compute", "backward-compute")
 
 

@@ -20,7 +20,7 @@ _SHOWN: Final = 8
 """Most culprits of a cause that a page lists."""
 _PAUSE: Final = "pause"
 _TOGETHER: Final = 0.5
-"""Pauses coincide if a step with a pause of any culprit has one of more than this part of all culprits."""
+"""Pauses coincide if more than this part of the culprits pause, in the mean of steps in which any pauses."""
 
 
 def short(row: Row) -> dict[str, object]:

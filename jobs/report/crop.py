@@ -14,7 +14,7 @@ from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, OP_TYPES, RANK_STEPS, UNIT_KEY
 
 _MOST_OPS: Final = 60
-"""Most ops of the culprit's slow step that are drawn; other lanes end as long after their first op."""
+"""Most ops that are drawn of the culprit's slow step; the other lanes show an equal length of time."""
 _WIDTH: Final = 1000.0
 _KINDS: Final = {"forward-compute": "forward", "backward-compute": "backward", "data-load": "load"}
 """Class in report.css, and so the colour, of op types other than transfers."""

@@ -8,7 +8,7 @@ from jobs.report.crop import kind_of
 
 _WIDTH: Final = 1000.0
 _LEAST_WIDTH: Final = 0.3
-"""Least width of an op that is drawn, where the lane has _WIDTH: a narrower one could not be seen."""
+"""Least width of an op that is drawn, in units of _WIDTH: a narrower one could not be seen."""
 
 
 class Step(NamedTuple):

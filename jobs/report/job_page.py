@@ -20,7 +20,7 @@ from schemas.unit import Unit
 from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, Status
 
 _LEAST_WASTE: Final = 0.01
-"""Least waste of which parts are shown: they are divided by the waste, and noise if it is small."""
+"""Least waste of which parts are shown, because parts of a smaller waste are mostly noise."""
 _SLOWEST: Final = 10
 """Most workers whose hosts are listed."""
 
@@ -255,7 +255,7 @@ def _slowest(tables: UnitTables, pages: Mapping[str, str]) -> list[dict[str, obj
 
 
 def _record(host: str | None, hosts: Mapping[str, Row]) -> str:
-    """Describe in how many jobs of the period a host was slow. hosts : rows of the named query, by host"""
+    """Return in how many jobs of the period a host was slow; `hosts` has rows of the named query hosts."""
     if host is None:
         return wording.MISSING
     if host not in hosts:

@@ -53,7 +53,7 @@ def _file_name(*ids: str) -> str:
 
 
 def command(name: str, warehouse: str) -> str:
-    """Return the beginning of a straggler command, with the warehouse if needed."""
+    """Return the beginning of a straggler command, with --warehouse unless `warehouse` is empty."""
     return f"straggler {name}" + (f" --warehouse {_quoted(warehouse)}" if warehouse else "")
 
 
@@ -78,7 +78,7 @@ def timeline_command(unit: Unit, warehouse: str) -> str:
 
 
 def effect_on_host(host: str, day: date, warehouse: str) -> str:
-    """Return the command that compares the waste on a host before and after a day, as of a repair."""
+    """Return the command that compares the waste on a host before and after a day, such as a repair's."""
     return f"{command('fix-effect', warehouse)} --date {day} --host={_quoted(host)}"
 
 

@@ -38,7 +38,7 @@ def measure_of(tables: FleetTables) -> Measure:
 def amount(lost: float | None, of: float | None, measure: Measure) -> str:
     """Return a loss in words: in GPU-hours, or as a fraction of the time.
 
-    lost, of : the loss and the whole, by the columns that `measure` names
+    lost, of : values of the columns of the loss and of the whole, which `measure` names
     """
     if measure is HOURS or lost is None:
         return f"{wording.hours(lost)} GPU-hours" if measure is HOURS else wording.MISSING
@@ -54,7 +54,10 @@ def of_unit(fraction: float | None, gpu_hours: float | None) -> str:
 
 
 def interval(row: Mapping[str, Any], fraction: str) -> str:
-    """Return the ends of the 90 % interval of a loss or saving; empty if there is no interval."""
+    """Return the ends of the 90 % interval of a loss or saving; empty if there is no interval.
+
+    fraction : column of the loss or saving, such as lost_fraction
+    """
     hours = HOURS_OF[fraction]
     if row.get(f"{hours}_low") is not None:
         return f"{wording.hours(row[f'{hours}_low'])} to {wording.hours(row[f'{hours}_high'])}"
@@ -85,9 +88,9 @@ def unexplained(causes: Sequence[Row], steps: int) -> str:
 
 
 def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: int) -> str:
-    """Return a sentence on causes that make up most of the unexplained loss, as others hide them; or "".
+    """Return sentences on causes that were measured, make up most of the unexplained loss, but do not hold.
 
-    Such a cause has more time attributed than its fix alone saves, because another cause takes its place.
+    Their fixes alone save less than is attributed to them, because other causes hide them.
     """
     hidden = [
         row
@@ -115,7 +118,7 @@ def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: in
 
 
 def _after_others(causes: Sequence[Row], hidden: Row) -> str:
-    """Return a clause on what a fix saves after the fixes of the causes that hold; empty if it is not more.
+    """Return a clause on what a fix saves after the fixes of the causes that hold; empty if that is no more.
 
     If only two fixes change each other's saving, the attributed fraction is the mean of what a fix saves
     before and after the other, so that the latter is known. With more fixes, only the attributed fraction is
@@ -176,7 +179,7 @@ def why_in_no_figure(job: Mapping[str, Any]) -> str:
 
 
 def not_used(job: Row) -> list[str]:
-    """Return claims of a job's manifest or logs that are not used, other than claims of GPU-hours."""
+    """Return the claims of a job's manifest or logs that are not believed, except those of GPU-hours."""
     return [each for each in job.get("refused_claims") or () if not each.startswith(_HOURS)]
 
 
@@ -246,7 +249,7 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
 
 
 def _printed(chain: Sequence[tuple[float, bool]], least: float) -> list[str]:
-    """Return amounts as texts with equal decimals, so that each total is the previous one less the changes.
+    """Return amounts as texts with equal decimals; each printed total is the previous one less the changes.
 
     chain : amounts, and whether each is a total. least : smaller changes are not shown
     """

@@ -203,7 +203,7 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
 
 
 def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return a column of the view drain, and prefixes of columns: expected saving, its bounds, cost and days.
+    """Return the view drain's column of the expected saving, and the prefixes of its bounds and of its cost.
 
     They are those of the host alone, or of all hosts together that are to be drained with it.
     """

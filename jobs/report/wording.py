@@ -1,4 +1,4 @@
-"""Numbers and times as people read them, with units, and words for hosts; words.js has the same rules."""
+"""Numbers and times as people read them, by the same rules as words.js, and words for hosts."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -136,7 +136,7 @@ def recurrence(row: Mapping[str, Any]) -> str:
     """Return a verdict on a host: whether causes name it, and whether it is slow in more jobs than by chance.
 
     In brackets is an upper bound of the probability that chance alone makes any of the tested hosts slow in
-    as many jobs. If the bound is 1, the number of jobs is no evidence; in a single job nothing recurs.
+    as many jobs. If the bound is 1, the number of jobs is no evidence.
     """
     likely = row["p_value"] * row["hosts_asked_about"]
     chance = "less than 0.1 %" if likely < 0.001 else percent(likely)

@@ -30,7 +30,7 @@ from jobs.warehouse.reader import AnswerError, keys_of
 from schemas.unit import Unit
 
 _MOST_WAITING: Final = 8
-"""Most requests at a time, the one whose page is being made and those that wait for their turn."""
+"""Most requests at a time: one whose page is being made, and others that wait for it; more are refused."""
 _MOST_DAYS: Final = 4
 """Most days whose fleet tables are cached."""
 _MOST_KEPT: Final = 64_000_000
@@ -129,7 +129,7 @@ class Pages:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Wait until no other page is made, open a newer publication, and limit the time of the queries.
+        """Let one request at a time use the reader, of the latest publication and within the time limit.
 
         Raises BusyError if too many requests wait, or if the queries take longer than _MOST_SECONDS.
         """

@@ -145,7 +145,7 @@ class Unit(OneUnit):
 
     @property
     def slowdown(self) -> float | None:
-        """Return replayed time over ideal time; None for a unit without a replay."""
+        """Return the replayed time divided by the ideal time; None for a unit without a replay."""
         found: float | None = self._result("slowdown")
         return found
 

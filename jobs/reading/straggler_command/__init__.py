@@ -1,6 +1,6 @@
 """Entry point of the command `straggler`, which stops if another package hides one of this project's.
 
-It looks for them before it imports any of them, because other projects may also have a package `jobs`.
+It checks this before it imports any of these packages, because other projects may also have a package `jobs`.
 """
 
 import sys
@@ -16,7 +16,7 @@ _WRONG_SETTINGS = 2
 
 
 def hidden() -> str | None:
-    """Name the package that hides one of this project's packages, and its path; None if none does."""
+    """Return an error message if a package from elsewhere hides one of this project's; None if none does."""
     for name in _PACKAGES:
         spec = find_spec(name)
         places = [] if spec is None else [*(spec.submodule_search_locations or [spec.origin or ""])]
