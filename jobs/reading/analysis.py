@@ -186,9 +186,9 @@ def other_day(run: Run, found: Analysis) -> Iterator[str]:
 def manifest_template(found: Analysis) -> Iterator[str]:
     """Yield a sentence and a job.json that fits a run's lines, if the run has none or its layout is wrong.
 
-    Each size is the one that the run's job.json states or the one that its lines suggest, see _layout; lines
-    count too that were rejected because their ranks do not fit the layout. Yields nothing if there are no
-    such lines, or if job.json states these sizes already, because then another of its fields is wrong.
+    Each size is the one that the run's job.json states or the one that its lines suggest, see _layout. Lines
+    that were rejected because their ranks do not fit the layout count, too. Yields nothing if the
+    run has neither, or if job.json states these sizes already, because then another of its fields is wrong.
     """
     unit, rows, job = found.unit, found.read.rows, found.read.account.job or {}
     texts = found.read.rejects.filter(pc.field("reason") == Reason.RANK_OUT_OF_RANGE)["text"]

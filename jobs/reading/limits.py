@@ -28,7 +28,6 @@ _GRACE_S: Final = 1.0
 """Time that an engine may take to stop: some of its steps check for an interrupt only at their end. [s]"""
 _AGAIN_S: Final = 0.1
 """Time between two interrupts, which are repeated as one before the engine begins has no effect. [s]"""
-_GB: Final = 1e9
 _HEAP: Final = "spark.driver.memory"
 _HEAP_SIZE: Final = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
 _UNITS: Final = {"k": 2**10, "": 2**20, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -93,7 +92,7 @@ class _Limits:
         self._taken_s += time.monotonic() - started_s
         is_said = isinstance(asked.error, OutOfMemoryError)
         if not is_said and (isinstance(asked.error, MemoryError) or "memory" in str(asked.error).lower()):
-            allowed = f"a question may take {self._most / _GB:.1f} GB (--timeout 0 lifts that too)"
+            allowed = f"a question may take {self._most / 1e9:.1f} GB (--timeout 0 lifts that too)"
             raise OutOfMemoryError(f"out of memory: {allowed}") from None
         return asked.result()
 
@@ -148,7 +147,7 @@ class _Asked(threading.Thread, Generic[Found]):
     def run(self) -> None:
         try:
             self._found = self._ask()
-        except BaseException as error:  # noqa: BLE001 - `result` raises it again
+        except BaseException as error:  # noqa: BLE001 - raised again by `result`
             self.error = error
         finally:
             self.is_done.set()

@@ -51,8 +51,8 @@ def replay_fixes(
     """Replay a unit with each cause fixed, and with the ops of each predicate made ideal or scaled.
 
     rank_steps, manifest, factor : as udfs.custom_scenario.replay_scenarios takes them
-    stored : the unit's results in the warehouse, which answer for causes, as they may have been revised by
-             other days and jobs; None: replay the causes
+    stored : the unit's results in the warehouse; they answer for causes, because a night may have revised
+             them by other days and jobs. None: replay the causes
     Raises QuestionError for a factor beside a cause and for a predicate that no op matches, and the errors of
     replay_scenarios.
     """

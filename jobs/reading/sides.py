@@ -33,7 +33,6 @@ from udfs.what_if import SimulationSettings
 
 MOST_OPS: Final = 20_000_000
 """Most recorded ops of both sides together that are compared one by one; more may not fit into memory."""
-_KEY: Final = ", ".join(UNIT_KEY)
 _TABLES: Final = (JOB_SLOWDOWN, STEP_SLOWDOWN, JOB_CAUSES, EXPOSED_COMMUNICATION)
 
 ReadOps = Callable[[], ReadRun]
@@ -83,7 +82,8 @@ def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Source
     units = _units(reader, of)
     are_meant = on_units([unit.log_date for unit in units], units)
     found = {name: rows_by_unit(reader.rows(f"SELECT * FROM {name} WHERE {are_meant}")) for name in _TABLES}
-    manifests = rows_by_unit(reader.rows(f"SELECT {_KEY}, step_times FROM {JOBS} WHERE {are_meant}"))
+    columns = ", ".join((*UNIT_KEY, "step_times"))
+    manifests = rows_by_unit(reader.rows(f"SELECT {columns} FROM {JOBS} WHERE {are_meant}"))
     kept = [unit for unit in units if unit in found[JOB_SLOWDOWN]]
     if not kept:
         raise QuestionError(f"{of.text}: no results: straggler simulate --log-date {units[0].log_date}")

@@ -182,7 +182,11 @@ def _as_plain(frame: DataFrame) -> tuple[DataFrame, Result]:
 
 
 def _values(row: Row) -> tuple[object, ...]:
-    return tuple(map(_plain, row.asDict(recursive=True).values()))
+    # Spark returns times in structs and lists in this process's local time.
+    return tuple(
+        times_as_text(value, are_local=True) if isinstance(value, list | dict) else value
+        for value in row.asDict(recursive=True).values()
+    )
 
 
 def _first_cause(error: Exception) -> Exception:
@@ -193,8 +197,3 @@ def _first_cause(error: Exception) -> Exception:
     while (cause := thrown.getCause()) is not None:
         thrown = cause
     return AnswerError(thrown.getMessage() or thrown.toString())
-
-
-def _plain(value: object) -> object:
-    """Convert times in structs and lists to text in UTC; Spark returns them in this process's local time."""
-    return times_as_text(value, are_local=True) if isinstance(value, list | dict) else value

@@ -19,7 +19,6 @@ from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS, RANK_STEPS, UNIT_
 from udfs.errors import NoSuchStepError, NothingToReplayError, TraceError
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA
 
-_KEY: Final = ", ".join(UNIT_KEY)
 _ON_DAYS: Final = re.compile(r"(?P<of>.+)@(?P<first>[^@.]+)(?:\.\.(?P<last>[^@.]+))?")
 
 
@@ -85,7 +84,8 @@ def find_unit(reader: Reader, job_id: str, run_id: str | None = None, day: date 
 
 def units_of(reader: Reader, job_id: str) -> list[Unit]:
     """Return the units of a job, sorted by day."""
-    rows = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
+    key = ", ".join(UNIT_KEY)
+    rows = reader.rows(f"SELECT DISTINCT {key} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
     return sorted(Unit(**row) for row in rows.to_pylist())
 
 

@@ -60,11 +60,8 @@ def cause_list(tables: UnitTables) -> CauseList:
         rows = [{"cause": row["cause"], column: each, **row} for row, each in zip(rows, amounts, strict=True)]
     columns = [*rows[0]] if rows else []
     listed = [[row.get(name, "") for name in columns] for row in rows]
-    are_numbers = [name not in _TEXTS for name in columns]
+    are_numbers = [name not in {"cause", "culprits", "what to do"} for name in columns]
     return CauseList(_ADDS_UP if is_known else _SAVES, columns, listed, are_numbers, workers)
-
-
-_TEXTS: Final = ("cause", "culprits", "what to do")
 
 
 def _fix(

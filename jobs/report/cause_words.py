@@ -18,7 +18,6 @@ from schemas.vocabulary import CAUSE_EVIDENCE, MITIGATIONS
 
 _SHOWN: Final = 8
 """Most culprits of a cause that a page lists."""
-_PAUSE: Final = "pause"
 _TOGETHER: Final = 0.5
 """Pauses coincide if more than this part of the culprits pause, in the mean of steps in which any pauses."""
 
@@ -82,7 +81,7 @@ def _advice(row: Row, workers: Sequence[Row]) -> str:
     named = [worker for each in row["culprits"] for worker in (members(each) or (each,))]
     places = {(each["dp_rank"], each["pp_rank"]) for each in named}
     slowdowns = [each["step_slowdowns"] for each in workers if (each["dp_rank"], each["pp_rank"]) in places]
-    if row["cause"] != _PAUSE or len(slowdowns) < 2 or None in slowdowns:
+    if row["cause"] != "pause" or len(slowdowns) < 2 or None in slowdowns:
         return usual
     excess = np.array(slowdowns) - 1.0
     is_struck = excess > excess.max(axis=1, keepdims=True) / 2
@@ -209,7 +208,6 @@ def change_words(row: Row, whose: str = "") -> str:
 
 _SHOWN_CHECKS: Final = 3
 """Most failed checks that a page lists for a culprit; those that chance explains least come first."""
-_DAY: Final = "%Y-%m-%d %H:%M UTC"
 
 
 def explanations(tables: UnitTables, cause: str, number: int) -> list[str]:
@@ -222,17 +220,16 @@ def explanations(tables: UnitTables, cause: str, number: int) -> list[str]:
         for row in tables.further.get(CAUSE_EVIDENCE, ())
         if row["explains"] and (row["cause"], row["culprit"]) == (cause, number)
     ]
-    return [_sentence(row) for row in sorted(rows, key=lambda row: row["chance"])[:_SHOWN_CHECKS]]
-
-
-def _sentence(row: Row) -> str:
-    device = "" if row["device"] == NO_DEVICE else f" {row['device']}"
-    begin = f"{wording.minute(row['first_at']):{_DAY}}"
-    since = f"since before {begin}" if row["began_before"] else f"since {begin}"
-    slow, other = (
-        f"{row[f'{name}_host_days_with']} of {row[f'{name}_host_days']}" for name in ("slow", "other")
-    )
-    return (
-        f"{row['host']}, {row['component']}{device}: {row['check_name']} ({row['severity']}) {since}; fails "
-        f"on {slow} host-days that are slow and {other} that are not"
-    )
+    texts = []
+    for row in sorted(rows, key=lambda row: row["chance"])[:_SHOWN_CHECKS]:
+        device = "" if row["device"] == NO_DEVICE else f" {row['device']}"
+        begin = f"{wording.minute(row['first_at']):%Y-%m-%d %H:%M UTC}"
+        since = f"since before {begin}" if row["began_before"] else f"since {begin}"
+        slow, other = (
+            f"{row[f'{name}_host_days_with']} of {row[f'{name}_host_days']}" for name in ("slow", "other")
+        )
+        texts.append(
+            f"{row['host']}, {row['component']}{device}: {row['check_name']} ({row['severity']}) {since}; "
+            f"fails on {slow} host-days that are slow and {other} that are not"
+        )
+    return texts

@@ -20,7 +20,6 @@ _KINDS: Final = {"forward-compute": "forward", "backward-compute": "backward", "
 """Class in report.css, and so the colour, of op types other than transfers."""
 _WAITS: Final = ("send", "recv")
 """Suffixes of the op types that are transfers; their times include waits for the other end."""
-_OF_TRANSFERS: Final = "communication"
 
 
 class Crop(NamedTuple):
@@ -57,7 +56,7 @@ def crop_of(tables: UnitTables) -> Crop | None:
         if peers and len(by_step) > 1:
             peer = min(peers, key=lambda each: (each["slowdown"], each["rank"]))
             slow, usual = (choose(by_step, key=lambda step: (by_step[step], -step)) for choose in (max, min))
-            return Crop(culprit, peer, slow, usual, row["cause"] == _OF_TRANSFERS)
+            return Crop(culprit, peer, slow, usual, has_transfers=row["cause"] == "communication")
     return None
 
 

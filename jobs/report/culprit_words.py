@@ -16,7 +16,6 @@ _PEER: Final = {
     "backward-recv": ("backward transfers from", 1),
 }
 """Transfers between stages: in words, and the other end's stage minus the own stage."""
-_COMMUNICATION: Final = "communication"
 _UNEVEN_STAGES: Final = "stage_imbalance"
 """Cause whose effects are relative to the mean of all stages, those of its culprits included."""
 _DIRECTIONS: Final[dict[str | None, str]] = {
@@ -136,7 +135,7 @@ def effect(cause: str, culprit: Row, workers: Sequence[Row] = ()) -> str:
 
 def _link(cause: str, culprit: Row, workers: Sequence[Row]) -> str:
     direction, stage, dp_rank = culprit["direction"], culprit["pp_rank"], culprit["dp_rank"]
-    if direction == DIRECTION_BOTH and cause == _COMMUNICATION:
+    if direction == DIRECTION_BOTH and cause == "communication":
         return " in transfers there and back, both together"
     if direction not in OP_TYPES:
         return ""

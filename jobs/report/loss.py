@@ -120,9 +120,9 @@ def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: in
 def _after_others(causes: Sequence[Row], hidden: Row) -> str:
     """Return a clause on what a fix saves after the fixes of the causes that hold; empty if that is no more.
 
-    If only two fixes change each other's saving, the attributed fraction is the mean of what a fix saves
-    before and after the other, so that the latter is known. With more fixes, only the attributed fraction is
-    known.
+    If only two fixes change each other's saving, a fix's attributed fraction is the mean of its savings
+    before and after the other fix, from which the saving after it follows. With more fixes, only the
+    attributed fraction is known.
     """
     held = [row for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
     alone, part = hidden["time_saved_fraction"], hidden["attributed_fraction"]

@@ -203,7 +203,9 @@ def exposed_section(tables: UnitTables) -> Section | None:
     if not of_job:
         return None
     of_types = [row for row in rows if row["scope"] == Scope.OP_TYPE]
-    waits, returns = (_time_of_unit(tables.job, of_job[0][name]) for name in ("exposed_s", "overlap_saved_s"))
+    hours, step_s = tables.job["gpu_hours"], tables.job["actual_step_s"]
+    shares = [of_job[0][name] / step_s for name in ("exposed_s", "overlap_saved_s")]
+    waits, returns = (loss.of_unit(each, None if hours is None else hours * each) for each in shares)
     return Section(
         "communication",
         "Communication that lengthens steps",
@@ -220,12 +222,6 @@ def exposed_section(tables: UnitTables) -> Section | None:
             for row in (*of_job, *sorted(of_types, key=lambda row: -float(row["exposed_s"])))
         ],
     )
-
-
-def _time_of_unit(job: Row, time_s: float) -> str:
-    """Return seconds per step as a fraction of the unit's time, with GPU-hours if the unit states them."""
-    share = time_s / job["actual_step_s"]
-    return loss.of_unit(share, None if job["gpu_hours"] is None else job["gpu_hours"] * share)
 
 
 def mitigations(tables: UnitTables) -> Section | None:
