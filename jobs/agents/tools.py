@@ -135,7 +135,7 @@ class Tools:
 
     @_tool
     def fix_first(self, first: int = 0) -> str:
-        """Return the fleet's causes with the GPU-hours lost to each, and those that its fix alone would save.
+        """Return what to fix first: the fleet's causes, with the GPU-hours lost and those that a fix saves.
 
         A slow link has two rows, one for the host at each end. Each row has half of the GPU-hours that
         mending the link saves, and names the host at the other end in link_hosts.

@@ -120,7 +120,8 @@ def comparisons(
     hours = [day["gpu_hours"] for day in after if day["gpu_hours"] is not None]
     gpu_hours = sum(hours) if hours else None
     if len({day["job_id"] for day in days if day["is_chosen"]}) == 1:
-        by_unit = compare(_values(before), _values(after), confidence)
+        values_before, values_after = ([day["value"] for day in side] for side in (before, after))
+        by_unit = compare(values_before, values_after, confidence)
         found = [Comparison("chosen", UNITS, by_unit, gpu_hours)]
     else:
         first, second = _means(before), _means(after)
@@ -156,10 +157,6 @@ def _sides(days: Sequence[Row], fixed_on: date) -> tuple[list[Row], list[Row], l
         if has_label is False if are_all_chosen else not day["is_chosen"]:
             sides[2 + is_after].append(day)
     return sides
-
-
-def _values(days: Sequence[Row]) -> list[float]:
-    return [day["value"] for day in days]
 
 
 def _values_of_jobs(days: Sequence[Row]) -> dict[str, list[float]]:

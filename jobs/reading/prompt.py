@@ -14,8 +14,6 @@ from schemas.tables import TABLES
 
 HISTORY: Final = Path("~/.straggler_history")
 _HISTORY_LINES: Final = 1000
-_FIRST: Final = "sql> "
-_NEXT: Final = "...> "
 _WORDS: Final = (
     *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "AND", "DESC"),
     *("count(*)", "round(", "sum(", "avg(", "median(", "SHOW TABLES", "DESCRIBE"),
@@ -66,7 +64,7 @@ def _questions() -> Iterator[str]:
     typed: list[str] = []
     while True:
         try:
-            line = input(_NEXT if typed else _FIRST)
+            line = input("...> " if typed else "sql> ")
         except KeyboardInterrupt:
             typed.clear()
             complain("")
