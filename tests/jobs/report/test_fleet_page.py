@@ -189,7 +189,7 @@ def test_hosts_to_drain_stand_with_what_that_returns_and_costs() -> None:
         assert line in page.text
         assert (f"drain {shown['host']} :" in page.text) == shown["is_worth_it"]
     none = fleet_page(asked({}, LAST), publication(asked({}, LAST)))
-    assert "No job has lately lost time to a host that it still uses." in Page(none).text
+    assert "No job has lost time to a host lately." in Page(none).text
     unproven = (
         "No cause is new or gone, and no job's step time is proven to have changed. A proof needs at least 3"
     )
