@@ -122,7 +122,9 @@ def _units(reader: Reader, of: Asked) -> list[Unit]:
     ]
     if not fitting:
         listed = ", ".join(f"run {unit.run_id} on {unit.log_date}" for unit in units[-5:])
-        raise NoSuchUnitError(f"{of.text}: job {of.job_id} has no {_meant(of)}; its last are {listed}")
+        raise NoSuchUnitError(
+            f"{of.text}: job {of.job_id} has no {_meant(of)}; the last that it has are {listed}"
+        )
     return fitting
 
 

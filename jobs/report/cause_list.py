@@ -13,7 +13,9 @@ ALL_LOST: Final = "all that is lost"
 """First cell of the last row, which is the sum of the rows above it."""
 _MOST_CULPRITS: Final = 3
 """Most culprits in the cell of a cause; the job's page and job_causes have more."""
-_ADDS_UP: Final = "Causes: what is lost to each, which adds up, and what its fix alone saves, which does not:"
+_ADDS_UP: Final = (
+    "Causes: the time lost to each, which adds up, and the time that its fix alone saves, which does not:"
+)
 _SAVES: Final = "Causes, and the time that each fix alone saves, which does not add up:"
 
 

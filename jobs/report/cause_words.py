@@ -131,7 +131,7 @@ def _evidence(row: Row) -> str:
         if "{share}" in indicator and found["indicator"] > 1:
             parts.append(wording.BEYOND_ALL)
     if row["flag_reason"] == JUDGED_BY_HISTORY:
-        parts.append(f"this day alone would have said {wording.percent(found['revised_from'])}")
+        parts.append(f"this day's logs alone would have given {wording.percent(found['revised_from'])}")
     return "; ".join(parts) or "the replay alone"
 
 

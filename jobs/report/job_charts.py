@@ -171,7 +171,8 @@ def name_pattern(slowdown: Floats) -> Pattern:
         # Also count other workers that are about as hot as the last of the needed ones.
         alike = int((hottest >= _ALIKE * hottest[needed - 1]).sum())
         return Pattern(
-            HOT_CELLS, f"{alike} of {cells.size} workers make up most of it; the hottest is hot {often}."
+            HOT_CELLS,
+            f"{alike} of {cells.size} workers make up most of the slowness; the hottest is hot {often}.",
         )
     return _spread(excess, cells)
 
@@ -200,7 +201,7 @@ def _spread(excess: Floats, cells: Floats) -> Pattern:
     if of_steps >= _MOST * float((excess**2).sum()) and by_step.max() >= _HOT:
         return _together(excess, by_step >= _HOT)
     hot = float((excess >= _HOT).mean())
-    text = f"A worker is slow in {percent(hot)} of its steps, not the same ones each time.{leaning}"
+    text = f"Workers are slow in {percent(hot)} of their steps on average, but not all in the same.{leaning}"
     return Pattern(ALL_OVER if hot >= 0.5 else SCATTERED, text)
 
 

@@ -214,7 +214,7 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
     steps = job["steps"] + job["steps_dropped"]
     whole = f"{wording.percent(job['steps'] / steps)} of the recorded ones"
     whole += "; the others lack a worker" if job["steps_dropped"] else ""
-    other = "left out, as their times are of another day than the log date; kept if all lines are"
+    other = "left out, as their times are of another day than the log date; kept if this holds for all lines"
     return [
         ("status", Status(job["status"]).words, job["status_detail"] or ""),
         ("steps replayed", wording.number(job["steps"]), whole),

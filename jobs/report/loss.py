@@ -137,7 +137,7 @@ def _after_others(causes: Sequence[Row], hidden: Row) -> str:
         return f"{said}: {wording.percent(2 * part - alone)}"
     return (
         f"{said}: its part of what all fixes save together is {wording.percent(part)}, which is a share, not "
-        "what its fix then returns"
+        "what its fix then saves"
     )
 
 

@@ -134,7 +134,7 @@ _STATES: Final = {
     "slow_1_day": "slow on one day, its last",
     "slow_2_or_3_days": "slow for {row[days_slow_in_row]} days in a row",
     "slow_longer": "slow for {row[days_slow_in_row]} days in a row",
-    "quiet_after_one": "not slow on its last day, last on {row[last_slow]}",
+    "quiet_after_one": "not slow on its last day, last slow on {row[last_slow]}",
     "quiet_after_more": "not slow on its last day, slow in {row[spells]} spells before",
 }
 """Words for the states of the view drain."""
@@ -198,7 +198,7 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
     return (
         f"{certainly} {who}: {hours(row[expected])} GPU-hours expected back in "
         f"{counted(days, 'day')} ({_interval(row, bounds)}), at a cost of {hours(cost)}; "
-        f"{state(row)}; no if {stays} slow for less than {until:.1f} days"
+        f"{state(row)}; not worth it if {stays} slow for less than {until:.1f} days"
     )
 
 
@@ -233,7 +233,7 @@ def state(row: Mapping[str, Any]) -> str:
         slow += f"; slow in one job with {_listed(others)}: {alone}"
     if beside := [host for host in row["beside_hosts"] or () if host not in others]:
         slow += (
-            f"; in the last 7 days slow in one job with {_listed(beside)}: what is "
+            f"; in the last 7 days slow in one job with {_listed(beside)}: the saving that is "
             "expected is its part, and draining it alone may save less (straggler what-if)"
         )
     if not row["link_hosts"]:
@@ -241,8 +241,8 @@ def state(row: Mapping[str, Any]) -> str:
     both = f", {hours(row['link_gpu_hours'])} GPU-hours" if row["link_gpu_hours"] is not None else ""
     return (
         f"{slow}; one end of the slow link to {', '.join(row['link_hosts'])}: drain one end first. If the "
-        "fault is at the other, that saves nothing: what is expected is its own part; "
-        f"all ends together save all{both}"
+        "fault is at another end, that saves nothing: the saving that is expected is the part of this end; "
+        f"draining all ends saves all{both}"
     )
 
 

@@ -396,7 +396,7 @@ def test_two_slow_hosts_of_one_cause_are_drained_together() -> None:
     said = drain_texts([row.asDict() for row in rows], 7, 5)
     assert len(said) == 2
     assert f"probably drain a together with b: {a.together_gpu_hours:.1f} GPU-hours" in said[1]
-    assert "no if they stay slow for less than" in said[1]
+    assert "not worth it if they stay slow for less than" in said[1]
     assert drain_row(a.asDict())["verdict"] == "probably, together with b"
 
 

@@ -381,7 +381,7 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
 @pytest.mark.parametrize(
     ("trace", "pattern", "returned", "slowdown"),
     [
-        ("SE", ("hot all over", "not the same ones each time"), "24.7 %", "1.54"),
+        ("SE", ("hot all over", "but not all in the same"), "24.7 %", "1.54"),
         ("ST", ("hot row", "Stage 3 (of 0 to 3) is slow in all replicas, in every step."), "13.3 %", "1.18"),
     ],
 )
