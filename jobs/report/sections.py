@@ -100,8 +100,8 @@ def whole(tables: UnitTables) -> Section | None:
     says = f"This run is part of {part_of}, as its {tables.job['role'] or 'unnamed role'}."
     if not tables.further.get(ROLE_STEP):
         says += (
-            " The figures of the whole leave it out, because its manifest states no role, or no iterations of "
-            "its steps, or its log has no absolute times of this day (t0_us)."
+            " The figures of the whole leave it out, because its manifest states no role, or no iterations "
+            "of its steps, or its log has no absolute times of this day (t0_us)."
         )
     answered = [row for row in tables.roles if row["whole_s"] is not None]
     return Section(
