@@ -248,8 +248,8 @@ def _named(texts: pa.ChunkedArray, rank: str) -> pa.ChunkedArray:
 def _one_more(*numbers: pa.ChunkedArray) -> int:
     """Return the largest number plus one: the size of a dimension with these ranks; 1 without numbers.
 
-    A number that only one line has is taken as a slip, unless the next lower number occurs too, or all
-    numbers would be slips.
+    A number that occurs in only one line counts as an error, unless the number minus one occurs too, or all
+    numbers would be errors.
     """
     found = np.concatenate([each.drop_null().to_numpy() for each in numbers])
     values, lines = np.unique(found, return_counts=True)

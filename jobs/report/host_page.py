@@ -17,7 +17,7 @@ MOST_HOSTS: Final = 200
 def hosts_with_pages(fixes: Sequence[Row], hosts: Sequence[Row]) -> list[str]:
     """Return the hosts that get a page.
 
-    fixes, hosts : rows of these tables of FleetTables, sorted as there.
+    fixes, hosts : rows of the tables `fixes` and `hosts` of FleetTables, in their order.
     """
     named = [row["host"] for row in (*fixes, *hosts) if row["host"] is not None]
     return [*dict.fromkeys(named)][:MOST_HOSTS]

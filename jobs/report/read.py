@@ -87,7 +87,7 @@ def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
 def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[UnitTables]:
     """Read the rows for the pages of these units.
 
-    hosts : this table of FleetTables, for the records of hosts.
+    hosts : the table `hosts` of FleetTables, for the records of hosts.
     Raises QuestionError for a unit without results, as it was ingested but not simulated.
     """
     if not units:

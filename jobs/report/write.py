@@ -59,7 +59,8 @@ def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path
     chosen = straggling_units(fleet, log_date, settings.report.job_pages)
     pages = {job_page_path(*unit) for unit in chosen}
     earlier = {path for path in files.existing_pages(root) if path < f"{log_date}/"}
-    quality = quality_from(root, log_date, Path(docs_path(reader.root, log_date, Phase.PUBLISH)))
+    docs = Path(docs_path(reader.root, log_date, Phase.PUBLISH))
+    quality = Path(os.path.relpath(docs, root / str(log_date))).as_posix() if docs.is_file() else ""
     hosts = dict.fromkeys(fleet.host_units["host"].to_pylist())
     name = warehouse_name(settings)
     publication = publication_of(fleet, log_date, earlier | pages, hosts, name, quality)
@@ -190,8 +191,3 @@ def contents(fleet: FleetTables, units: Sequence[UnitTables], publication: Publi
         INDEX_NAME: fleet_page(fleet, publication),
         HEADLINE_NAME: headline(fleet, publication).encode(),
     }
-
-
-def quality_from(root: Path, day: date, page: Path) -> str:
-    """Return the path from a day's publication to a page of the data docs; empty if there is no page."""
-    return Path(os.path.relpath(page, root / str(day))).as_posix() if page.is_file() else ""
