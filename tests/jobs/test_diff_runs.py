@@ -225,7 +225,7 @@ def test_a_day_that_is_not_simulated_is_named(call: Ask, warehouse: str, tmp_pat
         ),
         (
             ["llm", "--date", "2026-01-05"],
-            "llm before 2026-01-05: job llm has no run on the 7 days from 2025-12-29 to 2026-01-04; its",
+            "llm before 2026-01-05: job llm has no run on the 7 days from 2025-12-29 to 2026-01-04; the last",
         ),
         (
             ["llm/r5", "--date", "2026-01-07", "--days", "1"],
