@@ -130,8 +130,8 @@ def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
         ),
         Section(
             "A fault begins",
-            'Faults of a class cost at least this percentage of the step. "Found" means that a change is '
-            "reported within a day of the true one.",
+            'The column "class" has the least cost of a fault, in per cent of the step. "Found" means that a '
+            "change is reported within a day of the true one.",
             faulty.groupby("class", as_index=False).agg(**columns),
         ),
         Section("Steady jobs with a change", "", quiet[quiet.changes != ""]),

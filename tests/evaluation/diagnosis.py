@@ -152,9 +152,9 @@ def _scores(found: Evaluated) -> list[Section]:
         Section(
             "Classes",
             "The table shows errors of the saved fraction over all causes and jobs of a class. A cause is "
-            "labelled if its predicted saving is at least 2.5 %, and true if its true saving is. "
-            '"All detectable" excludes jobs in which a communication fault struck in all steps and hit whole '
-            "collectives of the dp ranks, or the only link (pp = 2, dp = 1).",
+            "labelled if its predicted saving is at least 2.5 %, and true if its true saving is at least "
+            '2.5 %. "All detectable" excludes jobs in which a communication fault struck in all steps and '
+            "hit whole collectives of the dp ranks, or the only link (pp = 2, dp = 1).",
             score.by_class(found.answers),
         ),
         Section("Causes", "", score.by_cause(found.answers)),

@@ -156,7 +156,7 @@ def _tables(pairs: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
         Section("Equal runs", SIZES, sized.groupby("other GPUs", as_index=False).agg(**of_equal)),
         Section(
             "A fault more, by its true cost",
-            "Faults of a class cost at least this percentage of the step of the first run (A).",
+            'The column "class" has the least cost of a fault, in per cent of the step of the first run (A).',
             by_class,
         ),
         Section("Equal runs that differ", "", pairs[pairs.differs]),
