@@ -12,10 +12,10 @@ from udfs.kernel.selection import median_of_all
 ALONE: Final = -1
 
 CACHED: Final = 64
-"""Most schedules of which the pairs are kept."""
+"""Most schedules whose pairs are cached."""
 
 CONSTANT: Final = 1e-12
-"""Times that differ by less than this share of the largest do not vary: the rest is rounding."""
+"""If the root of the summed squared deviations is below this share of the longest time, it is rounding."""
 
 
 def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forwards: int) -> Ints:

@@ -28,8 +28,8 @@ def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
     """Compute the role tables of all groups of runs on some days.
 
     role_steps : rows of role_step of these days
-    runs       : their units with part_of: columns log_date, job_id, run_id, part_of, role, gpu_hours, and
-                 lost_fraction, all that its causes lose; null where it was not analysed
+    runs       : the days' units with part_of: columns log_date, job_id, run_id, part_of, role, gpu_hours, and
+                 lost_fraction, which is summed over the unit's causes, or null if it was not analysed
     """
     found: dict[str, list[Row]] = {ROLE_ITERATION: [], ROLE_EFFECT: []}
     steps = dict(_by_whole(role_steps))
@@ -74,7 +74,10 @@ def _grouped(rows: Iterable[Row], key: Callable[[Row], Group]) -> dict[Group, li
 
 
 def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
-    """Count the runs of each role, and its iterations."""
+    """Return by role the number of its runs, of runs without steps, and of iterations.
+
+    steps : rows of role_step whose role is that of their run
+    """
     with_steps = {Unit.of(step) for step in steps}
     runs = Counter(role_of.values())
     left_out = Counter(role for unit, role in role_of.items() if unit not in with_steps)
@@ -189,7 +192,7 @@ def whole_of(
 
 
 def _part(steps: Sequence[Row], first_us: int) -> tuple[float, float, float, float]:
-    """Return a run's first start, last end and busy time in an iteration [s], and its ideal/actual time."""
+    """Return a run's first start, last end and busy time in an iteration [s], and ideal over actual time."""
     start_us, end_us = min(step["start_us"] for step in steps), max(step["end_us"] for step in steps)
     actual_s = sum(step["actual_step_s"] for step in steps)
     ideal = sum(step["ideal_step_s"] for step in steps) / actual_s if actual_s else 1.0  # nothing to save

@@ -1,8 +1,8 @@
 """Group recorded rows into blocks of steps that have one dependency graph.
 
-If all steps and dp ranks of a job did the same in the same order, they form one block with the dp ranks as
-lanes. Steps that did something else form separate blocks; a step in which the dp ranks disagree with each
-other gets a graph in which every (stage, dp_rank) has separate ops. No step is forced into another's graph.
+If all steps and dp ranks of a job ran the same ops in the same order, they form one block with the dp ranks
+as lanes. Steps with other ops or another order form separate blocks. A step in which dp ranks disagree gets a
+graph in which every (stage, dp_rank) has separate ops. No step is forced into the graph of another step.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Trace(NamedTuple):
     blocks  : together they hold every step once.
     pairs_s : per stage forward and backward times of the same microbatch, float64, shape (pair, step,
               dp_rank); nan in the backward times of incomplete pairs. [s]
-    compute_ns : float64, shape (stage, step, dp_rank); what all computes of a worker take. [ns]
+    compute_ns : float64, shape (stage, step, dp_rank); time of all computes of a worker. [ns]
     """
 
     blocks: list[StepBlock]
@@ -58,7 +58,7 @@ Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
 """Graphs of a job that were built already, by their cells."""
 
 CACHED_GRAPHS: Final = 64
-"""Most graphs that are cached: a job runs for many days, and resembles others."""
+"""Most graphs that are cached, because a job runs for many days and other jobs have the same graph."""
 
 MOST_CACHED_OPS: Final = 4096
 """Most ops of a graph that is cached."""
@@ -67,7 +67,7 @@ MOST_CACHED_OPS: Final = 4096
 class Laid(NamedTuple):
     """Rows of all stages, for any choice of the transfers that block.
 
-    stages : per stage.
+    stages : per stage, its rows, grouped by op counts.
     """
 
     stages: list[list[LaidRows]]
