@@ -39,7 +39,7 @@ IDEALS: Final[Mapping[str, Ideal]] = MappingProxyType(
 def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = IDEALS[PAPER_IDEAL]) -> Floats:
     """Compute each op type's ideal: a mean or median over steps, chunks, dp ranks and microbatches. [s]
 
-    blocks  : graph and replayed durations, float64, shape (op, step, dp_rank), of steps alike. [s]
+    blocks  : graph and replayed durations, float64, shape (op, step, dp_rank), of steps with one graph. [s]
     returns : float64, shape (stage, op type); nan where a type was never recorded. [s]
     """
     pp_size = 1 + max(max(graph.stages) for graph, _ in blocks)
