@@ -108,10 +108,10 @@ HARMONICS: Final = 8
 """Number of amplitudes that are stored, from the step's own period on."""
 
 STILL: Final = 1e-9
-"""A share that swings by less is constant: the rest is rounding."""
+"""A share whose largest amplitude is below this is constant; what is left is rounding."""
 
 LEAST_STEPS: Final = 4
-"""A line fits fewer steps exactly."""
+"""Fewest steps of which the scatter around a fitted line says something."""
 
 IN_BEAT: Final = 1 / 8
 """If starts of steps scatter more around equal spacing, in periods of the dominant component, no phase is
