@@ -155,5 +155,4 @@ def _label(host: str, here: npt.NDArray[np.str_], before: npt.NDArray[np.str_]) 
 
 
 def _total_s(run: ReadRun) -> float:
-    """Return the sum of the replayed step times. [s]"""
     return float(sum(step_times(block.graph, block.duration_s).sum() for block in run.recorded.blocks))

@@ -67,7 +67,6 @@ def simulate_job(
 
 
 def _refused(refused: Refused, facts: Row, settings: SimulationSettings) -> dict[str, pa.Table]:
-    """Return the result tables of a unit that cannot be replayed."""
     return empty_results(job_row(facts, settings.text, refused.status, refused.detail) | refused.left_out)
 
 

@@ -146,7 +146,7 @@ def cause_evidence(
             before = known[first_day - timedelta(days=1)]
             spans = _near(pa.concat_tables([before.spans, known[first_day].spans]), beside).to_pylist()
             since = [each for each in culprits if each.first_day == first_day]
-            found += _of_day(list(_on_day(first_day, spans)), since, failures)
+            found += _of_day(_on_day(first_day, spans), since, failures)
     return pa.Table.from_pylist(found, CAUSE_EVIDENCE.arrow_schema)
 
 

@@ -77,7 +77,6 @@ def shares(block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> 
 
 @once_per_graph
 def _computing_ops(graph: OpGraph) -> Ints:
-    """Return the numbers of the ops during which a worker computes."""
     return np.flatnonzero(np.isin(graph.op_types, COMPUTING))
 
 

@@ -259,7 +259,6 @@ class _Replayed(NamedTuple):
 
 
 def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioTimes:
-    """Join scenario times of all blocks in the order of steps."""
     if len(found) == 1:
         return found[0]
     order = np.argsort(np.concatenate([block.steps for block in blocks]))

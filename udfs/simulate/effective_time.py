@@ -100,8 +100,15 @@ def _shown(course: Course, window: Span, status: str, times: StepTimes) -> tuple
     """Return the work in a window, and the seconds of each known part except outages."""
     # Step times can be divided if the replay matches the log, or misses only late starts.
     is_late = status == Status.HIGH_DISCREPANCY and times.actual_s >= times.simulated_s
-    is_trusted = status == Status.ANALYSED or is_late
-    work = _work(course, window, times.actual_s) if is_trusted else Work()
+    work = Work()
+    if status == Status.ANALYSED or is_late:
+        pairs = zip(course.attempts, course.kept_below(), strict=True)
+        done = [
+            _of_attempt(attempt, kept_below, window, times.actual_s)
+            for attempt, kept_below in pairs
+            if attempt.steps
+        ]
+        work = Work(*(math.fsum(column) for column in zip(*done, strict=True))) if done else work
     steps = work.kept_s / times.actual_s
     return work, {
         "productive": steps * times.ideal_s,
@@ -114,7 +121,6 @@ def _shown(course: Course, window: Span, status: str, times: StepTimes) -> tuple
 
 
 def _stalled_s(attempt: Attempt, kind: str, window: Span) -> float:
-    """Return how long training stood still because of one kind of event. [s]"""
     return _length_s(attempt.stalls.get(kind, ()), window)
 
 
@@ -124,12 +130,6 @@ def _queued(course: Course, window: Span, gpus: int) -> float | None:
         return None
     ended = (span for span in course.queues if window.begin_s <= span.end_s < window.end_s)
     return math.fsum(span.length_s for span in ended) * gpus / _HOUR_S
-
-
-def _work(course: Course, window: Span, step_s: float) -> Work:
-    pairs = zip(course.attempts, course.kept_below(), strict=True)
-    done = [_of_attempt(attempt, below, window, step_s) for attempt, below in pairs if attempt.steps]
-    return Work(*(math.fsum(column) for column in zip(*done, strict=True))) if done else Work()
 
 
 def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float) -> Work:

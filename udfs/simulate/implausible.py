@@ -288,7 +288,6 @@ def _exchanged(replica: Sequence[StageRows], one: int, other: int) -> list[Stage
 
 
 def _row(stage: StageRows, row: int) -> StageRows:
-    """Return one row of a stage as StageRows."""
     first, end = stage.first_op[row : row + 2].tolist()
     lists = [values[first:end] for values in stage[1:6]]
     return StageRows._make([np.array([0, end - first]), *lists, stage.zero_us[row : row + 1]])

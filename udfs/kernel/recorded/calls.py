@@ -1,6 +1,7 @@
 """Transfers issued in one call, for which the log shows only when the last of them was done."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -145,7 +146,8 @@ def _usual(blocks: Sequence[CallTimes], op_type: int) -> float:
     """Return the median of a type's known transfers, else of the slower ones in calls, else 0. [s]"""
     known, slower = [], []
     for graph, duration_s, unknown in blocks:
-        for op in _with_peer(graph, op_type):
+        ends = (ops for members, _ in graph.meetings for ops in members if graph.op_types[ops[0]] == op_type)
+        for op in chain.from_iterable(ends):
             own_s = duration_s[op]
             if op not in unknown:
                 known.append(own_s.reshape(-1))
@@ -155,13 +157,3 @@ def _usual(blocks: Sequence[CallTimes], op_type: int) -> float:
             slower.append(own_s[is_slower])
     joined = (np.concatenate([np.empty(0), *parts]) for parts in (known, slower))
     return median_of_all(next((each for each in joined if each.size), np.zeros(1)))
-
-
-def _with_peer(graph: OpGraph, op_type: int) -> list[int]:
-    return [
-        op
-        for members, _ in graph.meetings
-        for ops in members
-        if graph.op_types[ops[0]] == op_type
-        for op in ops
-    ]

@@ -76,22 +76,20 @@ def _parts(op_type: int, blocks: Sequence[StepBlock]) -> list[_Part]:
 
 def _are_early(parts: Sequence[_Part], clock: Callable[[StepBlock], Ints]) -> bool:
     """Return whether enough sends end before their recv begins, even without the step with most of these."""
-    early = [_early(part, clock) for part in parts]
+    early: list[Mask] = []
+    for part in parts:
+        block, sends, recvs = part
+        by_s = block.start_s[recvs] - part.end_s(sends)
+        is_early: Mask = by_s > NO_OP_TOLERANCE_S
+        if is_early.any():
+            is_early &= on_one_clock(block.graph, clock(block), sends, recvs) | (by_s > APART_S)
+        early.append(is_early)
     if not any(each.any() for each in early):
         return False
     steps = np.concatenate([part.block.steps for part in parts])
     by_step = np.bincount(steps, np.concatenate([each.sum(axis=(0, 2)) for each in early]))
     most = by_step.max() if len(np.unique(steps)) > FEW_STEPS else 0.0
     return bool(by_step.sum() - most > EARLY * sum(each.size for each in early))
-
-
-def _early(part: _Part, clock: Callable[[StepBlock], Ints]) -> Mask:
-    block, sends, recvs = part
-    by_s = block.start_s[recvs] - part.end_s(sends)
-    is_early: Mask = by_s > NO_OP_TOLERANCE_S
-    if is_early.any():
-        is_early &= on_one_clock(block.graph, clock(block), sends, recvs) | (by_s > APART_S)
-    return is_early
 
 
 def _wait(parts: Sequence[_Part]) -> bool:

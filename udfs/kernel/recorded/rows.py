@@ -180,13 +180,21 @@ class _DenseRows(NamedTuple):
         microbatch = self._common(self.recorded.microbatch, places.computes)
         chunks = self._common(self.recorded.chunk, places.has_chunk)
         self._refuse_doubles(microbatch, chunks)
-        order = self._start_order(times.start_s, places.computes)
-        loads = self._loaded_for(places, Passes(microbatch[places.forwards], chunks[places.forwards]))
+        # Sorted by start, equal starts as recorded.
+        order, dp_order = (
+            common_order(self.positions(ops), times.start_s[ops])
+            for ops in (places.computes, places.dp_stream)
+        )
+        loads = np.empty((0, 1), dtype=np.int64)
+        if self.counts[ot.DATA_LOAD]:
+            values = (self.recorded.microbatch, self.recorded.chunk)
+            of_loads = Passes(*(common(self.take(each, places.loads)) for each in values))
+            loads = loaded_for(of_loads, Passes(microbatch[places.forwards], chunks[places.forwards]))
         no_ops = common(no_op_transfers(self.counts, *times))
         turns = WorkerTurns(self.counts, *times, no_ops, self.positions)
         parts = Parts(
             order,
-            self._start_order(times.start_s, places.dp_stream) + places.dp_stream.start,
+            dp_order + places.dp_stream.start,
             chunks,
             loads,
             run_in_turn(*times, places, order, loads),
@@ -196,17 +204,6 @@ class _DenseRows(NamedTuple):
         is_one = all(part.shape[1] == 1 for part in parts)
         program = parts.program(self.counts, 0) if is_one else None
         return LaidRows(self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns)
-
-    def _loaded_for(self, places: Places, forwards: Passes) -> Ints:
-        """Find the forward-compute that waits for each data-load; shape (load, row) or (load, 1)."""
-        if not self.counts[ot.DATA_LOAD]:
-            return np.empty((0, 1), dtype=np.int64)
-        of_loads = (self.recorded.microbatch, self.recorded.chunk)
-        return loaded_for(Passes(*(common(self.take(each, places.loads)) for each in of_loads)), forwards)
-
-    def _start_order(self, start_s: Floats, ops: slice) -> Ints:
-        """Sort ops by start, equal starts as recorded; shape (op, row), or (op, 1) if all rows agree."""
-        return common_order(self.positions(ops), start_s[ops])
 
     def _refuse_doubles(self, microbatch: Int32s, chunk: Int32s) -> None:
         """Raise TraceDefectError if two computes of a direction have the same microbatch and chunk."""
