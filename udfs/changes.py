@@ -325,6 +325,6 @@ def job_changes(points: Sequence[Point], log_dates: Iterable[date], days: int) -
 
 
 def _lists(table: pa.Table, column: str, how: str) -> dict[Unit, list[Any]]:
-    """Return a column's values for each unit as a list; `how` is "list" if in the order of rows."""
+    """Return a column's values by unit; how : "list" in the order of rows, "distinct" without repeats."""
     grouped = pa.TableGroupBy(table, UNIT_KEY, use_threads=False).aggregate([(column, how)])
     return {Unit.of(row): row[f"{column}_{how}"] for row in grouped.to_pylist()}

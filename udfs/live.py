@@ -49,7 +49,7 @@ def _began(rows: pa.Table, step: int | None) -> datetime | None:
     at_us = None if step is None else pc.min(rows.filter(pc.equal(rows["step"], step))["t0_us"]).as_py()
     try:
         return datetime.fromtimestamp(at_us / 1e6, UTC) if at_us else None
-    except (OverflowError, ValueError, OSError):  # beyond the year 9999, as the platform says it
+    except (OverflowError, ValueError, OSError):  # beyond the year 9999; platforms raise different errors
         return None
 
 
@@ -58,7 +58,7 @@ def causes_after(window: Row, causes: Iterable[Row], before: Sequence[Row]) -> l
 
     window, causes : the window's row of live_slowdown, and its rows of job_causes
     before  : the run's rows of live_causes before this window
-    returns : is_warned is false in the rows of causes that begin or end in this window
+    returns : all rows; is_warned is false for causes that begin or end in this window
     """
     if window["status"] != Status.ANALYSED:
         return list(before)

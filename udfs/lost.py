@@ -1,4 +1,4 @@
-"""The time that a unit loses, divided among its causes; tables, pages and commands state it in this way."""
+"""Divide the time that a unit loses among its causes, in one way for tables, pages and commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
@@ -12,7 +12,7 @@ def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
     """Return the share of T_actual that each row of a unit's job_causes loses, in the order of the rows.
 
     causes  : all rows of one unit; of each its cause, is_cause, attributed_fraction and time_saved_fraction.
-    returns : none is negative. Their sum is the share that all fixes together save (0 if that is negative),
+    returns : shares from 0 on. Their sum is the share that all fixes together save (0 if that is negative),
               plus time_saved_fraction of `unexplained`, which no fix saves. A cause that holds gets its
               attributed_fraction, scaled down if the causes that hold exceed what all fixes save. Other
               causes get 0, and `unexplained` gets the rest.

@@ -14,18 +14,18 @@ LEAST_BLOCKS: Final = 3
 LEAST_STRETCH: Final = 0.1
 """Length of the shortest level, as a part of the run; shorter deviations are noise."""
 SURE: Final = 0.9995
-"""A change of level counts if noise alone stays below it with this probability, at one given place."""
+"""A change of level counts if noise alone gives a smaller one with this probability, at one given place."""
 MOST_CARRIED: Final = 0.9
 """Largest correlation of neighbouring values that counts as noise; a larger one would be a course."""
 _PLACES: Final = 100
-"""Places at which changes are sought first."""
+"""Number of places at which changes of level are sought in the first pass."""
 
 
 class Noise(NamedTuple):
     """Standard error of a mean by noise, in the unit of the values, with degrees of freedom.
 
-    levels   : position of the first value, and mean, of each level of the course; one level if it is steady,
-               and three thirds if it drifts.
+    levels   : position of the first value, and mean, of each level of the course. A steady course has one
+               level; if the course drifts, its thirds count as levels.
     is_drift : whether the course is a drift.
     """
 

@@ -40,8 +40,8 @@ def stage_rows(table: pa.Table, rows: Ints, zero_us: Floats) -> list[StageRows]:
 
     rows    : int, shape (stage, row); positions in the table.
     zero_us : float64, shape (stage, row); zero of the row's times minus zero of the step. [us]
-    raises  : UnknownOpError for an op without a code, TraceError for lists that do not belong together and
-              times that are not numbers.
+    raises  : UnknownOpError for an op without a code, TraceError for lists of a row that differ in length and
+              for times that are not finite.
     """
     if rows.size == table.num_rows and (np.diff(rows.ravel()) == 1).all():
         flat = _flatten(table)

@@ -30,7 +30,7 @@ from udfs.simulate.rank_rows import ReplayedRows
 from udfs.what_if import SimulationSettings, garbage_collection_paused
 
 MOST_GROUPS: Final = 16
-"""Stages, or hosts, that have a separate part: those whose ops change most."""
+"""Most stages, or hosts, that get a separate part; those whose ops change most are taken."""
 OTHERS: Final = "all others"
 _UNKNOWN: Final = "host not logged"
 

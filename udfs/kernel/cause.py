@@ -20,7 +20,8 @@ COUNT: Final = 9
 FIXABLE: Final = range(UNEXPLAINED)
 """Causes that have a fix to replay."""
 IN_SECONDS: Final = (PAUSE, COMMUNICATION, LAUNCH_DELAY, DATA_LOADING)
-"""Causes with the effect of a culprit in seconds per affected step; of others it is a share of usual time."""
+"""Causes whose culprits have an effect in seconds per affected step; for others it is a share of usual
+time."""
 
 NO_FLAG: Final = 0
 FEW_STEPS: Final = 1

@@ -1,7 +1,7 @@
 """Op types as integers, in the order of `schemas.vocabulary.OP_TYPES`.
 
-The kernel knows no strings and imports nothing of the project, so that it can be taken over alone;
-a test compares the two lists.
+The kernel has no strings and imports nothing of the project, so that it can be used without the project; a
+test compares the two lists.
 """
 
 from typing import Final

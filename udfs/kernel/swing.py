@@ -110,7 +110,7 @@ STILL: Final = 1e-9
 """A share whose largest amplitude is below this is constant; what is left is rounding."""
 
 LEAST_STEPS: Final = 4
-"""Fewest steps of which the scatter around a fitted line says something."""
+"""Fewest steps to which a line is fitted; through fewer steps a line always fits well."""
 
 IN_BEAT: Final = 1 / 8
 """If starts of steps scatter more around equal spacing, in periods of the dominant component, no phase is

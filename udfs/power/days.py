@@ -1,6 +1,6 @@
 """Power tables of some days: megawatts of each unit, their sum over the fleet, and units in phase.
 
-udfs/README.md, "Power", has the conditions. Arrays over units; no loop over pairs.
+udfs/README.md, "Power", has the conditions. Arrays have an axis of units, and no loop visits single pairs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -169,7 +169,7 @@ def _pairs(rows: list[Row]) -> tuple[int, list[Row]]:
 
 
 MOST_APART: Final = 1 / 8
-"""If peaks are this part of a period apart, they still add up to 92 % of their sum in phase."""
+"""Largest phase difference of units in phase, in periods; equal swings then add up to 92 % of their sum."""
 MOST_DRIFT: Final = 1 / 4
 """Largest change of the phase difference over the common time, in periods; half of it lies on either side of
 the middle, at which the phase difference is measured."""

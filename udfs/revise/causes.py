@@ -34,7 +34,8 @@ COMMUNICATION: Final = "communication"
 
 WANT_OF_PEERS: Final = ("few_peers", "slow_worker_or_stage_imbalance")
 WANT_OF_A_NORM: Final = ("no_usual_transfer",)
-"""Flags of rows about which history may decide, in either direction."""
+"""Flags of rows that a comparison with other runs may revise; their causes may then hold, or no longer
+hold."""
 
 _WORKER: Final = ("pp_rank", "dp_rank", "rank", "host")
 
@@ -128,7 +129,7 @@ def _beside(rows: Iterable[Row]) -> float:
 
 
 def _is_open(row: Row, flags: Sequence[str]) -> bool:
-    """Return whether other runs may revise a row, which has no flag, or one of the given flags."""
+    """Return whether other runs may revise a row: only if it has no flag, or one of the given flags."""
     return row["flag_reason"] is None or row["flag_reason"] in flags
 
 

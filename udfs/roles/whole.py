@@ -68,8 +68,8 @@ class Whole(NamedTuple):
 class Waits(NamedTuple):
     """Masks that say which role waits for which; bool, shape (role waited for, role that waits).
 
-    within : for the other role's same iteration
-    before : for the other role's previous iteration
+    within : the role waits for the same iteration of the other role
+    before : the role waits for the previous iteration of the other role
     """
 
     within: Mask

@@ -67,7 +67,7 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
     now_s, stall_s, between_s = float(np.median(gaps_s)), float(np.mean(stalls_s)), work_s / failures
     best_s = daly(stall_s, between_s)
     starts_s = [span.length_s for span in course.startups], late_s
-    # Attempts beyond one per failure did not start because of a failure; no interval saves their starts.
+    # Starts that no failure caused take the same time with any interval.
     first_s = sum(sum(each_s[: max(len(each_s) - failures, 0)]) for each_s in starts_s)
     idle_s = sum(map(sum, starts_s)) - first_s + sum(span.length_s for span in course.outages)
     times_s = [

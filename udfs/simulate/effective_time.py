@@ -98,7 +98,7 @@ def shown_gpu_hours(facts: Mapping[str, Any], job: Mapping[str, Any], times: Ste
 
 def _shown(course: Course, window: Span, status: str, times: StepTimes) -> tuple[Work, dict[str, float]]:
     """Return the work in a window, and the seconds of each known part except outages."""
-    # Step times can be divided if the replay matches the log, or misses only late starts.
+    # Steps can be divided into parts if the replay matches the log, or leaves out only late starts.
     is_late = status == Status.HIGH_DISCREPANCY and times.actual_s >= times.simulated_s
     work = Work()
     if status == Status.ANALYSED or is_late:

@@ -178,7 +178,7 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str 
     gaps_us = np.diff(begin_us)[::2]
     gap_us, took_us = median_of_all(gaps_us) if begin_us else 0.0, float(np.median(span_us))
     least, most = IN_MILLISECONDS
-    is_near = bool(pairs) and 0.0 <= gap_us < took_us / LONGEST_IN_GAPS  # 0: several begin in one second
+    is_near = bool(pairs) and 0.0 <= gap_us < took_us / LONGEST_IN_GAPS  # 0 if several begin in one second
     is_close = is_near and gap_us > 0.0
     said = None
     if is_near and T0_IN_S[0] <= middle < T0_IN_S[1]:

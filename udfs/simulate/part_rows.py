@@ -98,7 +98,7 @@ def exposed_columns(found: Sequence[Exposed]) -> dict[str, list[object]]:
 
 _DAY_S: Final = 86_400.0
 _LAST_US: Final = 2**53
-"""In the year 2255; later times are not exact as float64, and those much later overflow. [us]"""
+"""A Unix time in the year 2255; later times are not exact as float64, and those much later overflow. [us]"""
 
 
 def role_step_columns(

@@ -26,7 +26,7 @@ from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.worker_groups import worker_racks, worker_types
 
 SIMULATOR_VERSION: Final = "1.12.0"
-"""Raised when a result of the same trace changes by more than rounding."""
+"""Version of the simulator; it is increased if the same trace gives other results, by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""What Spark calls to simulate: it takes batches of many units, and returns serialised result tables.
+"""Functions that Spark calls to simulate batches of many units, and that return serialised result tables.
 
 Results of small units share a batch, so that thousands of tiny jobs do not cost thousands of calls between
 Spark and Python. The JVM gets results as bytes, because converting them to Spark's rows and back would take

@@ -1,6 +1,6 @@
 """The dependency graph of one step (model, section 2); all steps with the same programs share it.
 
-Built once and replayed with (scenario, step, dp_rank) as lanes. Plain integers throughout.
+It is built once, of plain integers, and replayed with (scenario, step, dp_rank) as lanes.
 """
 
 from bisect import bisect_right
@@ -142,7 +142,7 @@ A plain tuple, because a graph has thousands of them and every job makes them an
 
 
 class Meetings(NamedTuple):
-    """Groups of ops that start together (rendezvous), all of one kind and in consecutive places.
+    """Rendezvous of one kind, that is, groups of ops that start together.
 
     members   : for each member of a rendezvous its ops, one per rendezvous; all equally long.
     across_dp : whether they meet on all dp lanes.

@@ -238,7 +238,7 @@ def _may_gain(sample: Sample) -> bool:
 class _Replays(NamedTuple):
     """Replayed and recorded step times of some blocks of steps, float64, shape (step,). [s]
 
-    negative_s : at least by how much ops of negative duration shorten a path; not negative.
+    negative_s : upper bound of the time by which ops of negative duration shorten a path; at least 0.
     """
 
     replayed_s: Floats

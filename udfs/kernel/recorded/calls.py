@@ -51,7 +51,8 @@ def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict
     its transfers outside such calls in the same step; otherwise each in turn. So the same transfers are
     chosen at both of their ends.
 
-    end_s, duration_s : float64, shape (op, step, dp); recorded, and transfers in a rendezvous. [s]
+    end_s      : float64, shape (op, step, dp); recorded ends. [s]
+    duration_s : float64, shape (op, step, dp); durations, in a rendezvous transfer times. [s]
     """
     calls: list[_Call] = []
     for cell, base in zip(graph.cells, graph.first_op, strict=False):
@@ -109,7 +110,7 @@ def _slowest(times_s: Sequence[Floats | None], otherwise: Ints) -> Ints:
     otherwise : number to return where no member clearly takes longest, shape (step, dp).
     """
     known_s = np.array([np.full(otherwise.shape, np.nan) if each is None else each for each in times_s])
-    ordered_s = np.sort(known_s, axis=0)  # nan last: then nothing is clear
+    ordered_s = np.sort(known_s, axis=0)  # nan is sorted last, and then no member is clear
     is_clear = ordered_s[-1] > CLEARLY * np.maximum(ordered_s[-2], 0.0)
     return np.where(is_clear, np.argmax(np.nan_to_num(known_s), axis=0), otherwise)
 

@@ -94,8 +94,8 @@ def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int
 def no_op_transfers(counts: tuple[int, ...], start_s: Floats, duration_s: Floats) -> Mask:
     """Mask transfers that never moved data (model, section 2, kind a).
 
-    A recv that starts after the last compute of its direction has started, or a send that ends before the
-    first compute of its direction has ended.
+    These are recvs that start after the last compute of their direction has started, and sends that end
+    before the first compute of their direction has ended.
 
     counts              : ops of each type.
     start_s, duration_s : float64, shape (op, lane), ops by (type, start). [s]

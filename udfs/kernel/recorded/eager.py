@@ -16,7 +16,7 @@ from udfs.kernel.selection import median_of_all
 RECVS: Final = (ot.FORWARD_RECV, ot.BACKWARD_RECV)
 
 EARLY: Final = 0.005
-"""Of an eager type, at least this share of the sends ends before its recv begins."""
+"""At least this share of the sends of an eager type ends before its recv begins."""
 
 MOST: Final = 0.5
 """At least this share of the sends of an eager type does not wait, if its recv begins late enough to show

@@ -16,10 +16,10 @@ STEPS: Final = 8
 
 SCATTERED: Final = 5.0
 LEAST_S: Final = 1e-3
-"""A link is suspected if its scatter exceeds the usual one by this factor, and by at least this [s]."""
+"""A link is suspected if its scatter exceeds both SCATTERED times the usual scatter and LEAST_S. [s]"""
 
 BETTER: Final = 0.3
-"""After an exchange, the scatter of both links is at most this part of the scatter before."""
+"""If swapped records are swapped back, both ranks scatter less than this part of what either did before."""
 
 FEW_RANKS: Final = 4
 """Up to this number of dp ranks, two swapped ranks would change the usual scatter; LEAST_S alone then

@@ -181,7 +181,7 @@ def spans(steps: int, ops: int, ops_together: int) -> list[tuple[int, int]]:
 class _Reading(NamedTuple):
     """State of the first pass over a job.
 
-    at_hand : the rows of all steps under the range of all steps, if they are converted at once; else empty.
+    at_hand : rows by range of steps; it holds the range of all steps if these are converted at once.
     """
 
     rows: JobRows

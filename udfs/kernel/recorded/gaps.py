@@ -15,8 +15,8 @@ from udfs.kernel.arrays import Floats
 from udfs.kernel.graph.graph import Layout, OpGraph
 
 LEAST_LONGER: Final = 0.02
-"""A gap is sought if the mean step, and in steps that, take longer than their replay by this share of
-T_actual."""
+"""Gaps are sought if the mean step takes longer than its replay by this share of the mean T_actual, and in
+the steps that do."""
 
 
 class Gap(NamedTuple):

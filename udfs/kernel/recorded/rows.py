@@ -27,13 +27,13 @@ NS_IN_US: Final = 1e3
 class StageRows(NamedTuple):
     """Recorded rows of one stage, ordered by (step, dp_rank); ops in recorded order.
 
-    first_op    : int, shape (row + 1,); where the ops of each row begin.
+    first_op    : int, shape (row + 1,); position of each row's first op, followed by the end of the last row.
     op_type     : int8, shape (op,).
     start_us    : float64, shape (op,); from the row's own zero. [us]
     duration_us : float64, shape (op,). [us]
     microbatch  : int32, shape (op,); meaningful for computes and data-loads.
     chunk       : int32, shape (op,); model chunk within the stage, of computes, loads and the dp stream.
-    zero_us     : float64, shape (row,); the row's zero from the step's zero. [us]
+    zero_us     : float64, shape (row,); zero of the row's times minus zero of the step. [us]
     """
 
     first_op: Ints

@@ -1,4 +1,4 @@
-"""What recorded times alone show of blocking transfers: overlaps, and ops that begin when a wait ends."""
+"""Signs of blocking in recorded times: no overlaps with other work, and ops that begin when a wait ends."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -39,7 +39,7 @@ def types_that_may(blocks: Sequence[StepBlock], eager: Sequence[int] = ()) -> tu
 def _may_block(
     op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Floats], *, is_eager: bool
 ) -> bool:
-    """Return whether a type has transfers, of which hardly any overlaps other work of its worker.
+    """Return whether a type of transfers was recorded, and hardly any overlaps other work of its worker.
 
     ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
     """

@@ -134,7 +134,7 @@ def build_trace(
 
     stages : one per stage, rows ordered by (step, dp_rank), every step complete.
     steps  : number of steps.
-    graphs : of other steps of the same job; new ones are added.
+    graphs : graphs of other steps of the same job, to which new graphs are added.
     raises : TraceDefectError.
     """
     laid = lay_out(stages, layout, steps)

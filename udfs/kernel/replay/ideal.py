@@ -1,4 +1,4 @@
-"""Ideal durations: one value per op type for all that is recorded (model, sections 5 and 7)."""
+"""Ideal durations: one value per op type, computed from all recorded ops (model, sections 5 and 7)."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

@@ -20,10 +20,11 @@ class ScenarioTimes(NamedTuple):
     recorded         : shape (step,); T, every op as recorded.
     ideal            : shape (step,); T_ideal, the same for every step of one graph.
     last_stage_ideal : shape (step,); all but the last stage as recorded; T without a pipeline.
-    by_type          : type group -> shape (step,); it alone as recorded, all else ideal.
-    by_stage         : shape (stage, step).
-    by_dp_rank       : shape (dp_rank, step).
-    by_worker        : shape (stage, dp_rank, step); exact.
+    by_type          : type group -> shape (step,); the type group alone as recorded, all else ideal.
+    by_stage         : shape (stage, step); each stage alone as recorded, all else ideal.
+    by_dp_rank       : shape (dp_rank, step); each dp rank alone as recorded, all else ideal.
+    by_worker        : shape (stage, dp_rank, step); each worker alone as recorded, without the paper's
+                       shortcut.
     """
 
     recorded: Floats
