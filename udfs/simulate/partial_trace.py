@@ -90,9 +90,8 @@ def bounds(
     """Compute a lower and an upper bound of a slowdown without transfers.
 
     The upper bound is the step time with all gaps filled, over the ideal step time if transfers take no time.
-    The
-    lower bound is the least ratio for any kind of transfers: of no time; or as long as the least gaps, and on
-    separate streams, waited for one by one, or waited for in pairs as one call.
+    The lower bound is the least ratio for any kind of transfers: of no time; or as long as the least gaps,
+    and on separate streams, waited for one by one, or waited for in pairs as one call.
 
     least_us : from least_gaps_us, on one clock. [us]
     raises   : TraceDefectError if the ops contradict each other or take no time.
