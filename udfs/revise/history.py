@@ -6,7 +6,7 @@ heavy. Other runs of the same model decide: the work moves with the stage, and s
 
 from collections.abc import Collection, Mapping, Sequence
 from statistics import median_low
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from schemas.vocabulary import OP_TYPES
 from udfs.kernel.op_type import AVERAGED, COMPUTE
@@ -101,6 +101,11 @@ class SlowTransfers(NamedTuple):
     factor: float
     usual_s: Mapping[str, float]
     runs: int
+
+
+def kind_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
+    """Return a unit's model, or its job without a model, and the columns `names`; row : of job_baseline."""
+    return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in names))
 
 
 def comparable(unit: Run, runs: Sequence[Run]) -> list[Run]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
-from udfs.revise.history import SAME_OPS
+from udfs.revise.history import SAME_OPS, kind_of
 
 Row = dict[str, Any]
 
@@ -38,7 +38,7 @@ def with_slower(slowdowns: pa.Table, baselines: pa.Table, earlier: pa.Table, day
     own = baselines.select(columns).to_pylist()
     past: _Past = defaultdict(lambda: defaultdict(list))
     for row in sorted([*own, *earlier.select(columns).to_pylist()], key=Unit.of, reverse=True):
-        past[_kind(row)][row["log_date"]].append(row)
+        past[kind_of(row, _KIND)][row["log_date"]].append(row)
         past[row["job_id"], row["run_id"]][row["log_date"]].append(row)
     found = {Unit.of(row): _ratio(row, past, days) for row in own}
     units = zip(*(slowdowns.column(name).to_pylist() for name in UNIT_KEY), strict=True)
@@ -52,12 +52,8 @@ def _ratio(unit: Row, past: _Past, days: int) -> float | None:
         return chain.from_iterable(by_day.get(day, ()) for day in dates)
 
     ops, most = unit["ops_per_step"], SAME_OPS * unit["ops_per_step"]
-    alike = (row for row in before(past[_kind(unit)]) if abs(row["ops_per_step"] - ops) <= most)
+    alike = (row for row in before(past[kind_of(unit, _KIND)]) if abs(row["ops_per_step"] - ops) <= most)
     of_run = before(past[unit["job_id"], unit["run_id"]])
     compared = [*islice(alike, _MOST_RUNS)] or [*islice(of_run, _MOST_RUNS)]
     usual_s = median_low(row["actual_step_s"] for row in compared) if compared else 0.0
     return unit["actual_step_s"] / usual_s if usual_s > 0.0 else None
-
-
-def _kind(row: Row) -> tuple[Any, ...]:
-    return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _KIND))

@@ -24,7 +24,7 @@ from schemas.vocabulary import JOB_BASELINE, JOB_CAUSES, JOB_SLOWDOWN, UNIT_KEY,
 from udfs.intervals import in_gpu_hours
 from udfs.lost import lost_columns
 from udfs.revise.causes import History, Measured, Revised, Row, revise, with_usual_transfers
-from udfs.revise.history import Run, SlowHost, Stage
+from udfs.revise.history import Run, SlowHost, Stage, kind_of
 from udfs.revise.rows_of_units import RowsOfUnits
 
 RUNS_A_DAY: Final = 8
@@ -36,7 +36,7 @@ MOST_RUNS: Final = 32
 REVISED_FROM: Final = (JOB_BASELINE, JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)
 """Tables that a revision reads of every unit; none has a row per op or per step."""
 
-# Ideal durations of another layout, ideal or simulator are not comparable.
+# Units are compared only if these agree, because ideal durations depend on them.
 _KIND: Final = (
     *("gpu_type", "dp_size", "pp_size", "cp_size", "vpp_size", "world_size"),
     *("ideal", "simulator_version"),
@@ -143,7 +143,7 @@ class _Known:
             for each in row["slow_hosts"] or ():
                 self._slow[each["host"]].append(_Slow(row["log_date"], row["job_id"], each["effect"]))
             if row["status"] == Status.ANALYSED:
-                by_day[_kind(row), row["log_date"]].append(row)
+                by_day[kind_of(row, _KIND), row["log_date"]].append(row)
         self._runs: defaultdict[_Key, list[tuple[Unit, Run]]] = defaultdict(list)
         for (kind, _), rows in sorted(by_day.items(), key=lambda each: each[0][1], reverse=True):
             some = sorted(rows, key=Unit.of)[:RUNS_A_DAY]
@@ -155,7 +155,8 @@ class _Known:
         Units of its own day do not count, because its rows would then depend on which of them came late.
         """
         own_day, job_id = baseline["log_date"], baseline["job_id"]
-        runs = [each for key, each in self._runs[_kind(baseline)] if self._counts(key.log_date, own_day)]
+        alike = self._runs[kind_of(baseline, _KIND)]
+        runs = [each for key, each in alike if self._counts(key.log_date, own_day)]
         slow: dict[str, SlowHost] = {}
         for host in run.hosts:
             others = [each for each in self._slow.get(host, ()) if each.job_id != job_id]
@@ -209,11 +210,6 @@ def _run(row: Row) -> Run:
         ],
         op_types_s={each["op_type"]: each["ideal_duration_s"] for each in row["op_types"] or ()},
     )
-
-
-def _kind(row: Row) -> _Key:
-    """Return the model and layout of a unit; units are compared only if these are equal."""
-    return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _KIND))
 
 
 def _rows(table: pa.Table, *columns: str) -> list[Row]:

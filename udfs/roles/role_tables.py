@@ -47,9 +47,14 @@ def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
             found[ROLE_ITERATION] += [whole | row for row in of_iterations]
             effects = {role: row | answers.get(role, {}) for role, row in effects.items()}
         hours = [unit["gpu_hours"] for unit in units if unit["gpu_hours"] is not None]
-        found[ROLE_EFFECT] += [
-            _with_hours(whole | row, sum(hours) if hours else None) for row in effects.values()
-        ]
+        gpu_hours = sum(hours) if hours else None
+        for effect in effects.values():
+            row = whole | effect | {"gpu_hours": gpu_hours}
+            for name in ("if_fixed", "if_ideal", "if_twice_as_fast"):
+                fraction = row.get(f"saved_fraction_{name}")
+                saved = None if gpu_hours is None or fraction is None else gpu_hours * fraction
+                row[f"saved_gpu_hours_{name}"] = saved
+            found[ROLE_EFFECT].append(row)
     return {name: pa.Table.from_pylist(rows, TABLES[name].arrow_schema) for name, rows in found.items()}
 
 
@@ -91,16 +96,6 @@ def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
         }
         for role in sorted(runs)
     }
-
-
-def _with_hours(effect: Row, gpu_hours: float | None) -> Row:
-    """Add the saved fractions as GPU-hours of all runs of the group together. [GPU h]"""
-    row = effect | {"gpu_hours": gpu_hours}
-    for name in ("if_fixed", "if_ideal", "if_twice_as_fast"):
-        fraction = row.get(f"saved_fraction_{name}")
-        saved = None if gpu_hours is None or fraction is None else gpu_hours * fraction
-        row[f"saved_gpu_hours_{name}"] = saved
-    return row
 
 
 def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[list[Row], dict[str, Row]]:

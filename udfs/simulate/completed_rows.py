@@ -46,9 +46,8 @@ class CompletedRows(ReplayedRows):
 
     has_gaps : whether each compute is extended to begin as soon as its worker is free and its input exists,
                so that a replay takes as long as the recorded step.
-    one_by_one : whether workers wait for the two transfers between computes one after the other, in an order
-                 in
-               which no two workers wait for each other; otherwise for both in one call. This matters only for
+    one_by_one : whether workers wait for the two transfers between computes one after the other, ordered so
+               that no two workers wait for each other; otherwise both are one call. This matters only for
                transfers that block by the layout.
     """
 

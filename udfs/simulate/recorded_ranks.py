@@ -25,8 +25,7 @@ def some_ranks_results(
 
     rank_steps : rows of a unit without a complete step
     returns : None if all workers recorded ops, though in different steps, or if the log's tool records all
-              ranks,
-        so that rows are missing.
+        ranks, so that rows are missing.
     """
     rows = rank_steps.filter(pa.array(list_lengths(rank_steps) > 0))
     workers = np.unique(np.stack([rows.column(name).to_numpy() for name in ("dp_rank", "pp_rank")]), axis=1)
