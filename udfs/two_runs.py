@@ -136,7 +136,10 @@ def _hosts(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> tuple[list[In
     for run in second:
         workers = WorkerRows.of(run.rows)
         here = _host_names(workers)
-        labels = [_label(host, here, before) for host in (*workers.hosts, _UNKNOWN)]
+        labels = []
+        for host in (*workers.hosts, _UNKNOWN):
+            was = {str(each) for each in before[here == host]} - {_UNKNOWN}
+            labels.append(f"{host} (was {was.pop()})" if len(was) == 1 and was != {host} else host)
         number = np.array([names.setdefault(label, len(names)) for label in labels])
         columns = (BlockColumns(block, run.rows.steps, workers) for block in run.recorded.blocks)
         groups += [number[each("host").values] for each in columns]
@@ -146,12 +149,6 @@ def _hosts(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> tuple[list[In
 def _host_names(workers: WorkerRows) -> npt.NDArray[np.str_]:
     """Return the host of each worker in the first step, shape (stage, dp_rank)."""
     return np.array([*workers.hosts, _UNKNOWN])[workers.host[:, 0]]
-
-
-def _label(host: str, here: npt.NDArray[np.str_], before: npt.NDArray[np.str_]) -> str:
-    """Return the name of a host, and of the host that was in its place before."""
-    was = {str(each) for each in before[here == host]} - {_UNKNOWN}
-    return f"{host} (was {was.pop()})" if len(was) == 1 and was != {host} else host
 
 
 def _total_s(run: ReadRun) -> float:

@@ -82,18 +82,13 @@ def ascending(values: Floats, *axes: int) -> Floats:
 
     Sorting a short axis that is contiguous in memory is faster than selecting along one that is not.
     """
-    ordered = values.transpose(_axes_last(values.ndim, axes)).copy(order="C")
+    others = (axis for axis in range(values.ndim) if axis not in axes)
+    ordered = values.transpose(*others, *axes).copy(order="C")
     if len(axes) > 1:
         joined = prod(ordered.shape[-len(axes) :])  # reshape cannot infer it if another axis is empty
         ordered = ordered.reshape(*ordered.shape[: -len(axes)], joined)
     ordered.sort(axis=-1)
     return ordered
-
-
-@cache
-def _axes_last(axes: int, moved: tuple[int, ...]) -> tuple[int, ...]:
-    """Return an order of the axes in which the given ones come last."""
-    return (*(axis for axis in range(axes) if axis not in moved), *moved)
 
 
 @cache

@@ -230,7 +230,7 @@ def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | No
     stages = rows.stages(at, at + 1)
     alone = layout._replace(dp_size=1, blocking=None)
     looked_at = evenly(layout.dp_size, REPLICAS)
-    replicas = {dp_rank: [_row(each, dp_rank) for each in stages] for dp_rank in looked_at}
+    replicas = {dp: [each.some([slice(dp, dp + 1)]) for each in stages] for dp in looked_at}
     odd = {dp: replica for dp, replica in replicas.items() if _odd(replica, alone) >= ODD}
     found = set[tuple[int, int]]()
     for replica in list(odd.values())[:SEARCHED]:
@@ -285,12 +285,6 @@ def _exchanged(replica: Sequence[StageRows], one: int, other: int) -> list[Stage
     places = list(replica)
     places[one], places[other] = places[other], places[one]
     return places
-
-
-def _row(stage: StageRows, row: int) -> StageRows:
-    first, end = stage.first_op[row : row + 2].tolist()
-    lists = [values[first:end] for values in stage[1:6]]
-    return StageRows._make([np.array([0, end - first]), *lists, stage.zero_us[row : row + 1]])
 
 
 def _odd(replica: Sequence[StageRows], layout: Layout) -> float:

@@ -226,19 +226,12 @@ def collectives(draft: Draft) -> list[Meetings]:
         if cell.stage in ends:
             key = (ot.EMBEDDING_GRADS_ALL_REDUCE, -1, cell.dp_rank)
             who_meets.setdefault(key, []).append(ops[ot.EMBEDDING_GRADS_ALL_REDUCE])
-    return [
-        Meetings(members, across_dp=op_type in ot.MEETS_ACROSS_DP)
-        for (op_type, *_), ranges in who_meets.items()
-        for members in _equally_long(ranges)
-    ]
-
-
-def _equally_long(ranges: list[range]) -> list[tuple[range, ...]]:
-    """Divide ranges that may differ in length into groups of equally long parts; op k of all parts meet."""
-    found = []
-    first = 0
-    for last in sorted({len(ops) for ops in ranges}):
-        if last > first:
-            found.append(tuple(ops[first:last] for ops in ranges if len(ops) >= last))
-        first = last
-    return found
+    meetings = []
+    for (op_type, *_), ranges in who_meets.items():
+        # Ranges may differ in length: in each stretch of ordinals, all ranges that reach so far meet.
+        first = 0
+        for last in sorted({len(ops) for ops in ranges} - {0}):
+            members = tuple(ops[first:last] for ops in ranges if len(ops) >= last)
+            meetings.append(Meetings(members, across_dp=op_type in ot.MEETS_ACROSS_DP))
+            first = last
+    return meetings

@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from udfs.kernel.arrays import Floats
 from udfs.kernel.recorded.ends import Ends, links, sampled
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median_of_all, medians_along, ranked
@@ -53,24 +52,17 @@ def exchanged(block: StepBlock, ends: Ends) -> list[Exchanged]:
     for number in np.flatnonzero((scatters_s > limit_s).any(axis=1)).tolist():
         link, scatter_s = own[number], scatters_s[number]
         sends_s, recvs_s = (first_s[ops[places[number]]] for ops in (link.sends, link.recvs))
+        last = len(sends_s) - 1
         ambiguous = np.flatnonzero(scatter_s > limit_s).tolist()
         for one, other in combinations(ambiguous, 2) if len(ambiguous) <= MOST_SCATTERED else ():
             pair = [one, other]
-            crossed_s = _scatter_s(recvs_s[..., pair[::-1]] - sends_s[..., pair])
-            if (crossed_s < BETTER * scatter_s[pair].min()).all():
+            # Interquartile ranges of single steps, because clocks drift and may be set between steps.
+            apart_s = recvs_s[..., pair[::-1]] - sends_s[..., pair]
+            low_s, high_s = ranked(apart_s, (last // 4, last - last // 4))
+            if (medians_along(high_s - low_s, 0) < BETTER * scatter_s[pair].min()).all():
                 found.update((stage, one, other) for stage in {link.stage, link.following})
     # Each pair of ranks is reported for the stage on which it was found most often, the first of several.
     named: dict[tuple[int, ...], Exchanged] = {}
     for key in sorted(found, key=lambda key: (-found[key], key)):
         named.setdefault(key[1:], key)
     return sorted(named.values())
-
-
-def _scatter_s(apart_s: Floats) -> Floats:
-    """Return the interquartile range over the transfers of a step, median over steps; shape (dp_rank,). [s]
-
-    Each range is of one step, because clocks drift, and may be set, between steps.
-    """
-    last = len(apart_s) - 1
-    low, high = ranked(apart_s, (last // 4, last - last // 4))
-    return medians_along(high - low, 0)
