@@ -266,7 +266,7 @@ def _cause(before: Sequence[Point], after: Sequence[Point], difference_s: float)
 
 
 def also_changed(before: Point, after: Point) -> Iterator[str]:
-    """Yield a description of each run, fact or host that differs between two days of the job."""
+    """Yield a description of each setting, label, run or host that differs between two days of the job."""
     if before.unit.run_id != after.unit.run_id:
         yield f"run {before.unit.run_id} -> {after.unit.run_id}"
     for name in (*before.facts, *(name for name in after.facts if name not in before.facts)):

@@ -58,7 +58,7 @@ class Answers:
 
     steps, ops     : how many were replayed.
     actual_step_s, simulated_step_s, ideal_step_s : T_actual, T and T_ideal, means over steps. [s]
-    slowdown       : S (Eq. 1), nothing changed.
+    slowdown       : S (Eq. 1) of the unchanged replay.
     ideal          : how the ideal durations were chosen.
     answers        : one for each predicate; if there are several, then one for ALL_TOGETHER.
     """

@@ -43,8 +43,8 @@ class Interval(NamedTuple):
 def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
     """Find the best checkpoint interval of a run.
 
-    None if the events show fewer than two failures or no interval, or if the best interval would save more
-    than the run lost, because its failures were then not random, for example in a loop of crashes.
+    None if the events show fewer than two failures, or no interval. Also None if the best interval would save
+    more than the run lost: its failures were then not random, as in a loop of crashes.
 
     events : rows of run_events in the order of the log.
     """

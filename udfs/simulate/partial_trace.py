@@ -90,8 +90,8 @@ def bounds(
     """Compute a lower and an upper bound of a slowdown without transfers.
 
     The upper bound is the step time with all gaps filled, over the ideal step time if transfers take no time.
-    The lower bound is the least ratio for any kind of transfers: of no time; or as long as the least gaps,
-    and on separate streams, waited for one by one, or waited for in pairs as one call.
+    The lower bound is the smallest ratio for four kinds of transfers. They take no time; or they take as long
+    as the least gaps, and run on separate streams, are waited for one by one, or are waited for in pairs.
 
     least_us : from least_gaps_us, on one clock. [us]
     raises   : TraceDefectError if the ops contradict each other or take no time.

@@ -1,4 +1,4 @@
-"""Computes of a unit: which compute makes the input of which, gaps between computes, and slow computes."""
+"""Computes of a unit, the computes that make their inputs, gaps between the two, and slow computes."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple

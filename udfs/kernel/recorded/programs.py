@@ -13,7 +13,7 @@ from udfs.kernel.recorded.worker_order import WorkerOrder, WorkerTurns
 
 
 class Places(NamedTuple):
-    """Slices that hold each kind of a row's ops, which are ordered by (type, start).
+    """Slices of a row's ops, ordered by (type, start), one for each kind of ops.
 
     forwards, computes, dp_stream, loads : consecutive ops.
     """

@@ -96,8 +96,8 @@ def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
 
     graph : with dp ranks as lanes.
     """
-    first_of_type, first_of_stage = _first_appearances(graph)
-    first_meeting = _first_meeting(graph) if layout.dp_size > 1 else len(graph.nodes)
+    first_of_type, first_of_stage, first_meeting = _first_nodes(graph)
+    first_meeting = first_meeting if layout.dp_size > 1 else len(graph.nodes)
     starts: list[tuple[int, int, str, int]] = [(-1, 0, "everything", 0)]
     if layout.pp_size > 1:
         starts.append((-1, 1, "last_stage_ideal", 0))
@@ -133,19 +133,15 @@ def rows_with_lanes(firsts: Sequence[int], nodes: int) -> tuple[int, ...]:
     return tuple(np.searchsorted(firsts, np.arange(nodes), side="right").tolist())
 
 
-def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the first node that has each type group, and the first node of each stage."""
+def _first_nodes(graph: OpGraph) -> tuple[dict[int, int], dict[int, int], int]:
+    """Return the first node of each type group, of each stage, and at which dp ranks meet after other ops."""
     first_of_type: dict[int, int] = {}
     first_of_stage: dict[int, int] = {}
-    op_types, stages = graph.op_types, graph.stages
-    for position, (ops, *_) in enumerate(graph.nodes):
+    first_meeting, op_types, stages = len(graph.nodes), graph.op_types, graph.stages
+    for position, (ops, across_dp, sources, *_) in enumerate(graph.nodes):
+        if across_dp and sources:
+            first_meeting = min(first_meeting, position)
         for op in ops:
             first_of_type.setdefault(TYPE_GROUP[op_types[op]], position)
             first_of_stage.setdefault(stages[op], position)
-    return first_of_type, first_of_stage
-
-
-def _first_meeting(graph: OpGraph) -> int:
-    """Return the first node at which dp ranks meet after they waited for other ops."""
-    positions = (at for at, (_, across_dp, sources, *_) in enumerate(graph.nodes) if across_dp and sources)
-    return next(positions, len(graph.nodes))
+    return first_of_type, first_of_stage, first_meeting
