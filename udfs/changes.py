@@ -120,7 +120,7 @@ def change_points(values: Floats, errors: Floats, spread: float, smallest: float
 
 
 def _price(days: int) -> float:
-    """Return how much a change must reduce the squared errors to count, by number of days in the series."""
+    """Return by how much a change must reduce the squared errors of a series of this many days to count."""
     return PENALTY + 2 * log(days)
 
 

@@ -128,7 +128,7 @@ def _pairs(rows: ReplayedRows, layout: Layout) -> _Pairs:
 def _heard(
     rows: ReplayedRows, layout: Layout, ops_together: int, pairs: _Pairs
 ) -> tuple[list[HeardSteps], Floats]:
-    """Return clock differences that computes and collectives show, and step times by the workers' own clocks."""
+    """Return clock differences by computes and by collectives, and step times by the workers' own clocks."""
     found: list[HeardSteps] = []
     spans_s: list[Floats] = []
     by_step = rows.clock.transpose(1, 0, 2).reshape(rows.number_of_steps, -1)

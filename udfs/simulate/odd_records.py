@@ -41,7 +41,8 @@ UNITS: Final = (3.0, 6.0)
 
 YEAR_US: Final = 366 * DAY_US
 NEAR: Final = 0.5
-"""If a rank differs from others by a power of ten in UNITS +/- this, its unit differs: no rank is so slow."""
+"""A rank has another unit if its powers of ten against others are this near to one in UNITS; no rank is so
+slow."""
 
 LEAST_RATIO: Final = 10 ** (min(UNITS) - NEAR)
 """If the longest op takes less than this multiple of the shortest, all ranks have one unit."""

@@ -18,8 +18,7 @@ A send whose recv ran on the same clock is the exception: it was buffered, and k
 """
 
 NO_OP_TOLERANCE_S: Final = 50e-6
-"""A transfer is a recorded no-op only if it misses its computes by more than this [s], a bound on
-rounding."""
+"""Least time by which a recorded no-op misses its computes; smaller differences may be rounding. [s]"""
 
 SENDS: Final = (ot.FORWARD_SEND, ot.BACKWARD_SEND)
 

@@ -20,7 +20,7 @@ the steps that do."""
 
 
 class Gap(NamedTuple):
-    """A worker and an op type before which nothing runs, in steps that take longer than their replay.
+    """The worker whose pauses before computes explain most of the time that replays leave out.
 
     stage, dp_rank : worker whose pauses are longest in total.
     op_type        : most frequent op type of the compute that follows its longest pause of a step.

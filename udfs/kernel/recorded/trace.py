@@ -58,7 +58,7 @@ Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
 """Graphs of a job that were built already, by their cells."""
 
 CACHED_GRAPHS: Final = 64
-"""Most graphs that are cached, because a job runs for many days and other jobs have the same graph."""
+"""Most graphs that are cached for the other days of a job, and for other jobs with the same graph."""
 
 MOST_CACHED_OPS: Final = 4096
 """Most ops of a graph that is cached."""

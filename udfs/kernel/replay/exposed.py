@@ -48,7 +48,7 @@ def scenarios_of(graph: OpGraph) -> list[Kind]:
 
 
 class _Sums(NamedTuple):
-    """Which ops are summed in each scenario, and over which of the sums the maximum is taken.
+    """Ops whose durations are summed, and for each scenario the sums of which the largest counts.
 
     runs    : ops of one type on one worker.
     parts   : for each sum, the positions of its runs.
