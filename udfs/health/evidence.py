@@ -117,7 +117,7 @@ def cause_evidence(
 ) -> pa.Table:
     """Return the rows of cause_evidence for the given days.
 
-    health : returns the rows of host_health of one day; these are many, and few are near a culprit
+    health : function that returns the rows of host_health of one day, so that only few days are in memory
     causes, hosts : the tables job_causes and host_day of these days and of the `days` days before each
     """
     named = Named(causes)

@@ -107,7 +107,7 @@ def with_usual_transfers(
     if found.usual_s:
         (new,) = (each for each in replayed if each["cause"] == COMMUNICATION)
         if new["time_saved_fraction"] - row["time_saved_fraction"] >= LEAST_CLAIM:
-            # The saving of all fixes together has changed only by that of communication.
+            # Only the saving of communication changes the saving of all fixes together.
             others = fsum(each["attributed_fraction"] for each in rows if each is not row)
             together = min(fsum(each["attributed_fraction"] for each in replayed), 1.0 - _beside(rows))
             changes = {name: new[name] for name in ("time_saved_fraction", "culprits")}

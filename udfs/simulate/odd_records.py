@@ -41,8 +41,8 @@ UNITS: Final = (3.0, 6.0)
 
 YEAR_US: Final = 366 * DAY_US
 NEAR: Final = 0.5
-"""A rank has another unit if its powers of ten against others are this near to one in UNITS; no rank is so
-slow."""
+"""A rank has another unit if its ops take 10^x times as long as others', and |x| is this near to one of
+UNITS."""
 
 LEAST_RATIO: Final = 10 ** (min(UNITS) - NEAR)
 """If the longest op takes less than this multiple of the shortest, all ranks have one unit."""
