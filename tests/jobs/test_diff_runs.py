@@ -154,7 +154,7 @@ def test_the_course_of_a_side_is_said_where_it_is_not_steady(
         for number, each in enumerate(days_s)
     ]
     assert list(course("A", Side("a side", days))) == [
-        f"{each} The interval holds for this course." for each in said
+        f"{each} The interval takes these changes into account." for each in said
     ]
 
 

@@ -1,1 +1,1 @@
-"""Estimation of host clocks from the trace itself: two clocks record the end of the same event."""
+"""Estimate the clocks of hosts from the trace, in which two hosts record the end of the same event."""

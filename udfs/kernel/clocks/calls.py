@@ -1,4 +1,4 @@
-"""Groups of transfers that a worker issued as one call, which returns when its last transfer ends."""
+"""Find transfers that a worker issued as one call, which returns when its last transfer ends."""
 
 import numpy as np
 
@@ -13,11 +13,13 @@ from udfs.kernel.selection import evenly
 def calls(block: StepBlock) -> Ints:
     """Return for each op the first op of the call that issued it, which is itself if alone. Shape (op,).
 
-    Looks at transfers with a peer. The first step of the first dp rank decides: two start and end within a
-    tenth of a microsecond by accident where nothing takes any time, and hardly elsewhere. Streams may start
-    theirs together, when a compute ends; but such transfers return one by one.
+    Transfers with a peer belong to one call of a worker if their starts, and their ends, differ by at most
+    0.1 us in the first step of the first dp rank. Separate transfers hardly start and end together by chance,
+    unless they take no time. Streams may start separate transfers together when a compute ends, but these
+    transfers end at different times.
     """
-    ops, cell = _transfers(block.graph)
+    ops = np.sort(_met(block.graph)[0])
+    cell = np.searchsorted(block.graph.first_op, ops, side="right")
     start_s = block.start_s[ops, 0, 0]
     end_s = start_s + block.duration_s[ops, 0, 0]
     order = np.lexsort((end_s, np.round(start_s / SAME_S), cell))
@@ -30,13 +32,6 @@ def calls(block: StepBlock) -> Ints:
 
 
 @once_per_graph
-def _transfers(graph: OpGraph) -> tuple[Ints, Ints]:
-    """Return the transfers that have a peer, in ascending order, and the cell of each transfer."""
-    ops = np.sort(_met(graph)[0])
-    return ops, np.searchsorted(graph.first_op, ops, side="right")
-
-
-@once_per_graph
 def _met(graph: OpGraph) -> tuple[Ints, Ints]:
     """Return the transfer ops of all links, and the peer of each."""
     none = np.empty(0, dtype=np.int64)
@@ -45,10 +40,15 @@ def _met(graph: OpGraph) -> tuple[Ints, Ints]:
 
 
 def lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
-    """Return the places of each link's sampled transfers that did not wait for others of their call.
+    """Return, for each link, positions of up to SAMPLED transfers whose recorded ends depend on one peer.
 
-    One that was issued as one call with transfers of other peers returns with the last of these. Behind them
-    those whose both ends were issued alone; the same list where all are.
+    A call with transfers of several peers returns with the last of them, so that the recorded ends of its
+    transfers depend on several peers.
+
+    call    : as returned by `calls`.
+    returns : two lists. The first has transfers of which each end's call exchanges data with a single call of
+              one peer. The second has those that were issued alone at both ends; it is the same object as the
+              first if both have equal positions.
     """
     if (call == np.arange(graph.size)).all():
         return sampled(graph), sampled(graph)
@@ -63,6 +63,6 @@ def lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
 
 
 def _where(link: Link, is_chosen: Mask) -> Ints:
-    """Return which of a link's sampled transfers are chosen at both ends."""
+    """Return positions of up to SAMPLED of the link's transfers that are chosen at both ends."""
     at = np.flatnonzero(is_chosen[link.sends] & is_chosen[link.recvs])
     return at[list(evenly(len(at), SAMPLED))] if len(at) > SAMPLED else at

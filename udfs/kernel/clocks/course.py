@@ -1,4 +1,4 @@
-"""How a clock goes over the steps: its offset, drift and jumps, and its scatter around these."""
+"""Fit an offset, a drift and jumps to each clock over the steps, and measure its scatter around the fit."""
 
 from typing import Final, NamedTuple
 
@@ -8,40 +8,43 @@ from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.clocks.ties import MAD_TO_SIGMA, RESOLUTION_S, bends_s, middle_of_known
 
 MOST_STEPS: Final = 12
-"""A clock that was set more often is followed step by step."""
+"""Most jumps that are fitted to one clock."""
 
 SUDDEN: Final = 7.0
-"""A jump is this much larger than the standard error of the difference of its two sides."""
+"""A jump is fitted if its size exceeds this multiple of its standard error."""
 
 SURE: Final = 6.0
-"""A single step this many standard deviations away from the course is due to the clock, not chance."""
+"""If a single step is this many standard deviations away from the fit, the clock is off in that step."""
 
 SHORTEST: Final = 2
-"""Least steps of the job on each side of a jump; a single one is followed step by step."""
+"""Least number of steps on each side of a fitted jump."""
 
 FEW: Final = 8
-"""With fewer steps, noise and clock cannot be separated: each offset is used as estimated."""
+"""With fewer steps, noise and clocks cannot be separated, and the estimates of single steps are used."""
 
 NOT_DRIFT: Final = 1e-6
-"""A leap counts only if, after removing a drift, this part of it remains."""
+"""A jump is considered only where a drift, fitted with it, explains less than 1 - NOT_DRIFT of it."""
 
 MOST_DRIFT: Final = 1e-3
-"""Largest drift of a real clock; a larger one is a jump so near to an end that a line fits it. [s/s]"""
+"""Largest drift of a real clock. A larger fitted drift is a jump near the first or last step. [s/s]"""
 
 UNLIKE: Final = 3.0
 ENOUGH_CLOCKS: Final = 5
+"""From this number of clocks on, no clock's scatter is taken to exceed UNLIKE times the median clock's."""
+
 ROUNDS: Final = 5
 POLISHES: Final = 8
 FAR: Final = 3.0
+"""ROUNDS and POLISHES are numbers of fits in which steps FAR standard deviations off have half the weight."""
 
 
 class Course(NamedTuple):
-    """Courses over the steps of clocks that can be compared with each other; float64.
+    """Offset, drift and jumps of clocks over the steps, as fitted; float64.
 
-    ahead_s   : shape (clock, step); the course where it holds, the step's own estimate where it does not. [s]
-    drift     : shape (clock,); against the mean of the part. [s/s]
-    scatter_s : shape (clock,); standard deviation of single steps about the course. [s]
-    is_leap   : bool, shape (clock, step - 1); where a clock was set, between a step and the next.
+    ahead_s   : shape (clock, step); the fitted offset, or with fewer than FEW steps the given one. [s]
+    drift     : shape (clock,); relative to the mean of the connected clocks. [s/s]
+    scatter_s : shape (clock,); standard deviation of single steps about the fit. [s]
+    is_leap   : bool, shape (clock, step - 1); whether a clock jumps between a step and the next.
     """
 
     ahead_s: Floats
@@ -53,8 +56,8 @@ class Course(NamedTuple):
 def course(ahead_s: Floats, time_s: Floats) -> Course:
     """Fit offset, drift and jumps to each clock.
 
-    ahead_s : float64, shape (clock, step); nan if unknown. [s]
-    time_s  : float64, shape (step,); when each step began. [s]
+    ahead_s : float64, shape (clock, step); how far a clock is ahead, nan if unknown. [s]
+    time_s  : float64, shape (step,); start of each step. [s]
     """
     known = np.isfinite(ahead_s)
     clocks, steps = ahead_s.shape
@@ -89,13 +92,15 @@ def course(ahead_s: Floats, time_s: Floats) -> Course:
 
 
 def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
-    """Return clock offsets after removal of the motion that most connected clocks share; same shape. [s]
+    """Return clock offsets without the movement that most connected clocks share; same shape. [s]
 
-    A clock that is set moves the mean, so that all the others seem to be set a little the other way. What
-    most clocks do beside their drift, step by step, is the mean's doing; that is taken away. So is the drift
-    that most have: of the mean's leap it is what a line fits, and no clock can be seen to drift alone.
+    Offsets are relative to the mean of the connected clocks. If one clock jumps, the mean moves, and all
+    other clocks seem to jump a little in the opposite direction. Therefore the median deviation of connected
+    clocks from their drifts is subtracted in each step. Their median drift is subtracted too, because a line
+    fits a part of the mean's jump, and a drift that all clocks share cannot be measured.
 
     ahead_s : float64, shape (clock, step); nan if unknown. [s]
+    part    : int, shape (clock,); connected clocks have the same number.
     """
     if ahead_s.shape[1] < FEW:
         return ahead_s
@@ -120,9 +125,10 @@ def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
 
 
 def _scatter(ahead_s: Floats, time_s: Floats) -> Floats:
-    """Return the standard deviation of single steps, hardly affected by drift and few jumps; (clock,). [s]
+    """Return each clock's standard deviation of single steps, which drift and few jumps hardly change. [s]
 
-    Clocks are read alike, so that none scatters many times as much as the others: that would be jumps.
+    All clocks are read in the same way. A clock with many times the scatter of the others therefore has many
+    jumps, and its scatter is limited to UNLIKE times the median clock's. Shape (clock,).
     """
     scatter = np.full(len(ahead_s), RESOLUTION_S)
     if ahead_s.shape[1] > 2:
@@ -134,7 +140,7 @@ def _scatter(ahead_s: Floats, time_s: Floats) -> Floats:
 
 
 def _calm(values: Floats, known: Mask) -> Floats:
-    """Return the running median of three steps, so that no single outlier looks like a jump."""
+    """Return the running median of three steps, in which a single outlier cannot look like a jump."""
     before, after = np.roll(values, 1, axis=1), np.roll(values, -1, axis=1)
     before[:, 0], after[:, -1] = values[:, 0], values[:, -1]
     calm = np.maximum(np.minimum(before, values), np.minimum(np.maximum(before, values), after))
@@ -143,7 +149,11 @@ def _calm(values: Floats, known: Mask) -> Floats:
 
 
 def _fit(values: Floats, time_s: Floats, segment: Ints, weight: Floats) -> tuple[Floats, Floats]:
-    """Fit a level per segment and a drift per clock by weighted least squares; return fit and drift."""
+    """Fit one level per segment and one drift per clock by weighted least squares.
+
+    segment : int, shape (clock, step); number of the segment between jumps, from 0 for each clock.
+    returns : the fit, shape (clock, step), and the drift, shape (clock,).
+    """
     clocks, width = len(values), int(segment.max(initial=0)) + 1
     place = (segment + width * np.arange(clocks)[:, None]).ravel()
 
@@ -161,7 +171,7 @@ def _fit(values: Floats, time_s: Floats, segment: Ints, weight: Floats) -> tuple
 
 
 def _middles(values: Floats, segment: Ints, known: Mask) -> Floats:
-    """Return at each step of a clock the median of the segment with the step; same shape as values."""
+    """Return for each clock and step the median of the step's segment, shape (clock, step)."""
     levels = np.zeros_like(values)
     for level, value, own, is_known in zip(levels, values, segment, known, strict=True):
         for number in np.unique(own[is_known]).tolist():
@@ -170,10 +180,13 @@ def _middles(values: Floats, segment: Ints, known: Mask) -> Floats:
 
 
 def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: Floats, known: Mask) -> Mask:
-    """Split segments in place where their largest jump is significant; return which clocks were split.
+    """Split segments in place at each clock's largest jump beyond SUDDEN; return which clocks were split.
 
-    A leap is judged beside the drift that would be fitted with it: between two bursts of steps a drift
-    explains nearly all of a leap, and only the rest within the bursts is evidence.
+    A jump is fitted together with a drift. In a gap between two recorded bursts of steps, a drift explains
+    nearly all of a jump, and only the rest counts as evidence of the jump.
+
+    rest     : residuals of the present fit, shape (row, step). [s]
+    segment  : of all clocks, shape (clock, step); rows belong to `clocks`.
     """
     steps = rest.shape[1]
     here = segment[clocks]
@@ -184,7 +197,7 @@ def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: F
     row, at = np.arange(len(rest))[:, None], np.arange(steps)
 
     def sums(values: Floats) -> tuple[Floats, Floats]:
-        """Return at each step the sum over its segment before it, and from it to the segment's end."""
+        """Return for each step the sum over the segment's earlier steps, and over the step and later ones."""
         total = np.concatenate([np.zeros((len(rest), 1)), np.cumsum(values, axis=1)], axis=1)
         return total[:, :-1] - total[row, first], total[row, last] - total[:, :-1]
 
@@ -210,6 +223,6 @@ def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: F
 
 
 def _spread(off: Floats, known: Mask) -> Floats:
-    """Return the standard deviation around the course, by a median; shape (clock,). [s]"""
+    """Return each clock's standard deviation, from the median of absolute residuals `off`; (clock,). [s]"""
     middle_s = middle_of_known(np.where(known, off, np.nan).T)
     return np.maximum(np.nan_to_num(middle_s) * MAD_TO_SIGMA, RESOLUTION_S)

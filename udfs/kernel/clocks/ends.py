@@ -1,7 +1,8 @@
-"""Differences of clocks by step, measured by when ops end in the log (udfs/README.md, clocks).
+"""Clock differences in each step, from recorded ends of transfers and collectives (udfs/README.md, clocks).
 
-Both ends of a transfer, and all members of a collective, end at the same instant; each says what its clock
-read then. The differences are the clocks', beside what a transfer takes and how ends scatter.
+The send and the recv of a transfer are assumed to end at the same instant, and so are all members of a
+collective. Each worker records that instant by its own clock. The recorded ends therefore differ by the clock
+difference, the time that data take after the send has ended, and noise.
 """
 
 from typing import Final, NamedTuple, TypeAlias
@@ -16,27 +17,32 @@ from udfs.kernel.recorded.ends import Apart, Ends, ends_apart, links, sampled
 from udfs.kernel.selection import median, medians_along
 
 TIGHT_S: Final = 2e-4
-"""Transfers whose ends agree this closely need no second estimate. [s]"""
+"""Up to this error bound, a clock difference is not estimated again from the shortest transfers. [s]"""
 
 MOST_OF: Final = 0.5
-"""Of sends that wait ends differ by less than this part of a transfer, of those that do not by more."""
+"""Sends wait for their recvs if the ends of both differ by less than this share of the shortest transfer."""
 
 ONE_WAY_S: Final = 5e-3
-"""Largest error of a link with one direction: there a transfer looks like a clock. [s]"""
+"""Error added for links with transfers in one direction, whose duration looks like a clock difference. [s]"""
 
 Key: TypeAlias = tuple[int, int, int]
-"""(LINK, stage, next stage) or (op type, stage or -1 for several, which of such groups)."""
+"""Kind of a difference: (LINK, stage, next stage), or of a collective (op type, stage, number).
+
+The stage of a collective is -1 if it spans several. The number distinguishes groups of one type and stage.
+"""
 
 LINK: Final = -1
 
 
 class Heard(NamedTuple):
-    """Differences of clocks that links or collectives of one kind show; nan if unknown.
+    """Clock differences that links, or collectives, of one kind show; nan if unknown.
 
-    one     : int, shape (row,) or empty; workers, stage * dp_size + dp_rank, at the first end of a link.
-    other   : int, shape (row,); workers at the second end, or members of a collective.
-    apart_s : float64, shape (row, step); how far `other` is ahead of `one`, or of the group's median. [s]
-    doubt_s : same shape; how far that may be off for other reasons than noise. [s]
+    one     : int, shape (row,); workers, stage * dp_size + dp_rank, at a link's first stage. Empty for
+              collectives.
+    other   : int, shape (row,); workers at the link's second stage, or members of the collective.
+    apart_s : float64, shape (row, step); how far the clock of `other` is ahead of that of `one`, or of the
+              collective's median member. [s]
+    doubt_s : same shape; bound on the error of apart_s that is not noise. [s]
     """
 
     one: Ints
@@ -46,17 +52,17 @@ class Heard(NamedTuple):
 
 
 def heard(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Measure by recorded ends how far apart the clocks of workers are that communicate.
+    """Measure, from recorded ends, the clock differences between workers that communicate.
 
-    clock   : int, shape (stage * dp_size + dp_rank,); equal numbers are one clock.
-    call    : as of calls().
-    returns : by kind; rows in the order of dp ranks, within a collective by (stage, dp_rank).
+    clock   : int, shape (worker,); number of the clock that worker stage * dp_size + dp_rank uses.
+    call    : as returned by `calls`.
+    returns : differences by kind; rows are ordered by dp rank, or in a collective by (stage, dp_rank).
     """
     return _links(ends, layout, clock, call) | _collectives(ends, layout, clock)
 
 
 def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
-    """Return the number of the worker of each lane of an op."""
+    """Return the workers, stage * dp_size + dp_rank, that run an op, one for each of its lanes."""
     first = graph.stages[op] * layout.dp_size
     if graph.has_dp_lanes:
         return np.arange(first, first + layout.dp_size)
@@ -64,7 +70,10 @@ def _workers(graph: OpGraph, op: int, layout: Layout) -> Ints:
 
 
 class _Way(NamedTuple):
-    """Links between two stages, in one or both directions, and the workers at their ends."""
+    """Links between two stages, in one or both directions, and the workers at both ends.
+
+    both : positions of one or two links in `links(graph)`.
+    """
 
     both: tuple[int, ...]
     one: Ints
@@ -85,7 +94,7 @@ def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
 
 
 def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Measure differences of clocks by links: the part of end differences whose sign depends on direction."""
+    """Measure clock differences by links: half the difference of the forward and backward end differences."""
     graph = ends.graph
     ways = [way for way in _ways(graph, layout) if (clock[way.one] != clock[way.other]).any()]
     if not ways:
@@ -103,13 +112,23 @@ def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Hea
 
 
 def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
-    """Return how far the receiving worker's clock is ahead, and its error; shape (way, step, lane). [s]"""
+    """Return how far a receiver's clock is ahead of the sender's, and an error bound; (way, step, lane). [s]
+
+    Receiver and sender are those of the first link of a way.
+    """
     places, alone = lone_transfers(ends.graph, call)
     is_usual = places is sampled(ends.graph)
     apart = ends.apart if is_usual else ends_apart(ends.end_s, links(ends.graph), places)
     apart_s, doubt_s = _halves(ways, apart)
     if alone is not places:
-        _put_alone(ends, ways, alone, (apart_s, doubt_s))
+        # Calls of two workers return at the same instant only if their sends wait for the recvs. Sends do not
+        # wait where the ends of transfers that were issued alone differ by more than MOST_OF of the shortest
+        # transfer; only these transfers are used there.
+        own_s, own_doubt_s = _halves(ways, ends_apart(ends.end_s, links(ends.graph), alone))
+        is_far = own_doubt_s > TIGHT_S
+        if is_far.any():
+            is_far &= own_doubt_s > MOST_OF * _halves(ways, _least_apart(ends, ways))[1]
+            apart_s[is_far], doubt_s[is_far] = own_s[is_far], own_doubt_s[is_far]
     has_none = np.array([not all(len(places[number]) for number in way.both) for way in ways])
     is_loose = (doubt_s > TIGHT_S) | has_none[:, None, None]
     some = np.flatnonzero(is_loose.any(axis=(1, 2)))
@@ -122,23 +141,11 @@ def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
     return apart_s, doubt_s
 
 
-def _put_alone(ends: Ends, ways: list[_Way], alone: list[Ints], found: tuple[Floats, Floats]) -> None:
-    """Replace, in place, differences by calls whose sends do not wait with those by lone transfers.
-
-    Such calls return together only if sends wait until the data are there. Transfers that were issued alone
-    say whether they do: else ends differ by most of what the fastest takes.
-    """
-    own_s, own_doubt_s = _halves(ways, ends_apart(ends.end_s, links(ends.graph), alone))
-    is_loose = own_doubt_s > TIGHT_S
-    if is_loose.any():
-        _, least_doubt_s = _halves(ways, _least_apart(ends, ways))
-        is_fooled = is_loose & (own_doubt_s > MOST_OF * least_doubt_s)
-        for room, own in zip(found, (own_s, own_doubt_s), strict=True):
-            room[is_fooled] = own[is_fooled]
-
-
 def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
-    """Return limits of clock differences by the shortest time from a send's start to its recv's end. [s]"""
+    """Return for each link the shortest recorded time from a send's start to its recv's end, without spread.
+
+    Data do not arrive before they are sent, so the receiver's clock is ahead by at most this time. [s]
+    """
     apart = Apart(*np.zeros((2, len(links(ends.graph)), *ends.end_s.shape[1:])))
     for number in {number for way in ways for number in way.both}:
         apart.middle[number] = ends.least_s(number)
@@ -146,7 +153,10 @@ def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
 
 
 def _halves(ways: list[_Way], apart: Apart) -> tuple[Floats, Floats]:
-    """Split end differences: clocks cause the antisymmetric half, and the symmetric half limits the error."""
+    """Return clock differences and error bounds from end differences f (forward) and b (backward). [s]
+
+    The clock difference is (f - b) / 2, and the error is at most (f + b) / 2, plus half the spread of ends.
+    """
     one, other = np.array([(way.both[0], way.both[-1]) for way in ways]).T
     is_one_way = (one == other)[:, None, None]
     forward, backward = apart.middle[one], apart.middle[other]
@@ -157,11 +167,12 @@ def _halves(ways: list[_Way], apart: Apart) -> tuple[Floats, Floats]:
 
 
 class _Group(NamedTuple):
-    """Collectives of one op type; stage is -1 if they span several stages.
+    """Collectives of one op type with the same members; stage is -1 if these are in several stages.
 
     ops     : int, shape (instance, member).
-    workers : int, shape (worker,); of an instance.
-    ways    : connections in both directions between workers, whose places it has; none within a stage.
+    workers : int, shape (worker,); members, as stage * dp_size + dp_rank.
+    ways    : links in both directions between members, which are given as positions in `workers`; empty if
+              all members are in one stage.
     """
 
     op_type: int
@@ -173,7 +184,7 @@ class _Group(NamedTuple):
 
 @once_per_graph
 def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
-    """Return all collectives of a graph by kind."""
+    """Return the groups of collectives of a graph."""
     groups = []
     for members, _ in graph.meetings:
         op_type = graph.op_types[members[0][0]]
@@ -181,21 +192,19 @@ def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
             workers = np.concatenate([_workers(graph, ops[0], layout) for ops in members])
             stages = {graph.stages[ops[0]] for ops in members}
             stage = stages.pop() if len(stages) == 1 else -1
-            ways = _between(_ways(graph, layout), workers, layout) if stage < 0 else []
+            ways = []
+            if stage < 0:
+                place = np.full(layout.pp_size * layout.dp_size, -1)
+                place[workers] = np.arange(len(workers))
+                two_way = [way for way in _ways(graph, layout) if len(way.both) > 1]
+                placed = [_Way(way.both, place[way.one], place[way.other]) for way in two_way]
+                ways = [way for way in placed if min(way.one.min(), way.other.min()) >= 0]
             groups.append(_Group(op_type, stage, np.array(members).T, workers, ways))
     return groups
 
 
-def _between(ways: list[_Way], workers: Ints, layout: Layout) -> list[_Way]:
-    """Return the two-way links between some workers, which are numbered by their place among these."""
-    place = np.full(layout.pp_size * layout.dp_size, -1)
-    place[workers] = np.arange(len(workers))
-    placed = [_Way(way.both, place[way.one], place[way.other]) for way in ways if len(way.both) > 1]
-    return [way for way in placed if min(way.one.min(), way.other.min()) >= 0]
-
-
 def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
-    """Measure differences of clocks by collectives: each member's end minus the median of all ends."""
+    """Measure clock differences by collectives: each member's end minus the median end of all members."""
     groups = [
         group
         for group in _groups(ends.graph, layout)
@@ -203,7 +212,7 @@ def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
     ]
     found: dict[Key, Heard] = {}
     for group, apart_s in zip(groups, _from_middle(groups, ends.end_s), strict=True):
-        # Groups beyond those that all members have are fewer, and of another kind.
+        # An op type has several groups on a stage if only some members take part in all of its instances.
         number = 0
         while (group.op_type, group.stage, number) in found:
             number += 1
@@ -214,11 +223,13 @@ def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
 
 
 def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
-    """Return by how much data would arrive before they are sent, if clocks were as a collective shows. [s]
+    """Return by how much data would arrive before they are sent if a collective's differences were right. [s]
 
-    A process that always wakes up late from a collective looks like a clock that is ahead.
+    The result bounds the error of these differences: a process that always returns late from a collective
+    looks like a clock that is ahead.
 
-    apart_s : shape (step, worker); returns: the most of each worker's links, same shape.
+    apart_s : shape (step, worker). [s]
+    returns : same shape; the largest of the amounts on each worker's links, at least 0.
     """
     doubt_s = np.zeros_like(apart_s)
     for (forward, backward), one, other in group.ways:
@@ -230,7 +241,10 @@ def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
 
 
 def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:
-    """Return each member's end minus the median of the group, median over all calls; (step, worker). [s]"""
+    """Return, for each group, each member's end minus the median end of its instance; (step, worker). [s]
+
+    If a step has several instances, the result is the median over these.
+    """
     shapes = [group.ops.shape for group in groups]
     found = dict[int, Floats]()
     for instances, members in set(shapes):

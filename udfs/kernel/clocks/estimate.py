@@ -20,30 +20,27 @@ from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median_of_all, medians_along
 
 BEYOND: Final = 4.0
-"""An offset is significant from this many standard errors on."""
+"""An offset is significant if it exceeds its doubt by this number of standard errors."""
 
 TOO_VAGUE: Final = 0.005
-"""Clocks that differ and are known less accurately than this part of a step could change the slowdown by as
-much."""
-
+"""If clocks differ, and their error exceeds this share of a step, the slowdown may be wrong by that share."""
 
 LEAST_STEPS: Final = 4
-"""With fewer steps, noise looks like clocks."""
+"""With fewer steps, noise and clock differences cannot be separated, and clocks are not corrected."""
 
 FEW_STEPS: Final = 5
 GROSS_S: Final = 10e-3
-"""With this few steps, noise may still look like clocks: only offsets that make transfers impossible count.
-[s]"""
+"""With fewer steps than FEW_STEPS, offsets up to this may be noise, and are not corrected. [s]"""
 
 LEAST_FLOOR_S: Final = 50e-6
-"""Least offset, however short steps are: a transfer's own ends differ by as much. [s]"""
+"""Offsets up to this are never corrected, because the two ends of one transfer differ by as much. [s]"""
 
 
 class Limits(NamedTuple):
-    """Limits of clock offsets; up to the smaller of the two limits, offsets are not corrected.
+    """Two limits for the mean offset of a clock over the steps; offsets below the smaller are not corrected.
 
-    floor_s        : mean offset of a clock over the steps. [s]
-    floor_fraction : the same, as a share of the step time.
+    floor_s        : limit in seconds. [s]
+    floor_fraction : limit as a share of the step time.
     """
 
     floor_s: float
@@ -57,15 +54,17 @@ class Clocks(NamedTuple):
     """The estimated clocks of a job, and whether they are corrected.
 
     ahead_s      : float64, shape (clock, step); how far each is ahead of the median clock of its part. [s]
-    error_s      : float64, shape (clock,); standard error of that. [s]
-    drift        : float64, shape (clock,); against the median clock of its part. [s/s]
-    jumps        : int, shape (clock,); times that it was set.
-    jump_s       : float64, shape (clock,); the largest of them. [s]
-    part         : int, shape (clock,); clocks with equal numbers are joined by transfers or collectives.
-    residual_s   : median disagreement of ends that should agree, once clocks are corrected. [s]
-    is_corrected : whether any offset is beyond its uncertainty and the floor.
-    is_known     : whether the clocks are joined, and close enough or well enough known.
-    unsteady_s   : how far they are off from step to step, if that is far more than ends disagree. [s]
+    error_s      : float64, shape (clock,); error of ahead_s by noise and doubt together. [s]
+    drift        : float64, shape (clock,); relative to the median clock of the part. [s/s]
+    jumps        : int, shape (clock,); number of jumps.
+    jump_s       : float64, shape (clock,); the clock's largest jump, negative if backward. [s]
+    part         : int, shape (clock,); equal for clocks that transfers or collectives connect.
+    residual_s   : median absolute residual of clock differences after the least squares fit. [s]
+    is_corrected : whether some clock's mean offset exceeds both its uncertainty and the floor.
+    is_known     : whether all clocks are connected, and either agree up to the floor or are known to
+                   TOO_VAGUE of a step.
+    unsteady_s   : largest scatter of a clock over steps, or 0 if no scatter exceeds BEYOND times both the
+                   clock's doubt and residual_s. [s]
     """
 
     ahead_s: Floats
@@ -81,12 +80,12 @@ class Clocks(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """Number of groups of clocks between which there is no transfer and no collective."""
+        """Number of groups of clocks that no transfer and no collective connects with each other."""
         return len(np.unique(self.part))
 
     @property
     def skew_s(self) -> float:
-        """How far times on two clocks may still be wrong; infinite if some clocks have no connection. [s]"""
+        """Error of clock differences after the correction; infinite if some clocks are not connected. [s]"""
         if self.parts > 1:
             return inf
         return self.unsteady_s if self.is_known else float(self.error_s.max())
@@ -97,10 +96,10 @@ def estimate(
 ) -> Clocks:
     """Estimate offset, drift and jumps of every clock of a job, and whether to correct the clocks.
 
-    found  : what was heard in all steps.
+    found  : measured clock differences of all steps.
     clocks : number of clocks.
-    time_s : float64, shape (step,); when each step began. [s]
-    step_s : usual time of a step. [s]
+    time_s : float64, shape (step,); start of each step. [s]
+    step_s : median step time. [s]
     """
     floor_s = max(min(limits.floor_s, limits.floor_fraction * step_s), LEAST_FLOOR_S)
     if len(time_s) < FEW_STEPS:
@@ -121,10 +120,10 @@ def estimate(
         ahead_s = _from_median(followed_s, joined.part)
         drift = _from_median(fitted.drift[:, None], joined.part)[:, 0]
         leap_s = _leaps(ahead_s - drift[:, None] * (time_s - time_s[0]), fitted)
-        if len(time_s) >= FEW:  # in fewer, a clock that is set scatters as much as it leaps
+        if len(time_s) >= FEW:  # with fewer steps no jump is fitted, and jumps would enlarge the scatter
             noise_s = np.maximum(fitted.scatter_s / np.sqrt(len(time_s)), noise_s)
         mean_s = np.abs(ahead_s).mean(axis=1)
-        # Errors are against the mean of a part, as clocks were solved for: a median may be fooled itself.
+        # Tested relative to the part's mean, as fitted, because the median clock has an error of its own.
         is_sure = np.abs(_from_mean(followed_s, joined.part)).mean(axis=1) > BEYOND * noise_s + joined.doubt_s
         is_corrected = bool((is_sure & (mean_s > floor_s)).any())
         error_s = np.hypot(noise_s, joined.doubt_s)
@@ -146,9 +145,12 @@ def estimate(
 
 
 def _leaps(level_s: Floats, fitted: Course) -> Floats:
-    """Return by how much each clock jumps beyond its drift, 0 elsewhere; shape (clock, step - 1). [s]
+    """Return the jump of each clock between steps, 0 where it does not jump; shape (clock, step - 1). [s]
 
-    Against the mean of all, every clock leaps a little where one is set: against the median that is nothing.
+    Jumps are measured relative to the median clock. Relative to the mean, every clock would jump a little if
+    one clock does.
+
+    level_s : offsets relative to the median clock, without drift, shape (clock, step). [s]
     """
     leap_s = np.where(fitted.is_leap, np.diff(level_s, axis=1), 0.0)
     least_s = np.maximum(SURE * fitted.scatter_s, LEAST_FLOOR_S)[:, None]
@@ -156,7 +158,7 @@ def _leaps(level_s: Floats, fitted: Course) -> Floats:
 
 
 def _followed(joined: Joined, fitted: Course) -> Floats:
-    """Return the fitted course, or the step's own estimate if it is clearly different; (clock, step). [s]"""
+    """Return fitted offsets, replaced by the step's own estimate where that differs significantly. [s]"""
     chance_s = SURE * np.maximum(fitted.scatter_s, joined.noise_s)[:, None] + RESOLUTION_S
     is_own = np.abs(joined.ahead_s - fitted.ahead_s) > chance_s
     return np.where(is_own, joined.ahead_s, fitted.ahead_s)
@@ -179,21 +181,24 @@ def _from_median(ahead_s: Floats, part: Ints) -> Floats:
 
 
 class Listener:
-    """Collects the differences of clocks that a job's blocks of steps show.
+    """Collects the clock differences that a job's blocks of steps show, and estimates the clocks from them.
 
-    clock  : int, shape (stage, step, dp_rank); the clock of each row, numbered from 0.
-    time_s : float64, shape (step,); when each step began. [s]
+    clock  : int, shape (stage, step, dp_rank); number of the clock that a worker uses in a step, from 0.
+    time_s : float64, shape (step,); start of each step. [s]
     """
 
     def __init__(self, clock: Ints, time_s: Floats, layout: Layout, limits: Limits) -> None:
         self.clock, self.time_s, self.layout, self.limits = clock, time_s, layout, limits
         self._found: list[HeardSteps] = []
         self._spans_s: list[Floats] = []
-        # By the graph's identity: the first steps that have it decide, however many are laid out together.
+        # By id of a graph: the calls in its first block, so that results do not depend on the size of blocks.
         self._calls: dict[int, tuple[OpGraph, Ints]] = {}
 
     def hear(self, block: StepBlock, ends: Ends, first_step: int = 0) -> None:
-        """Add the differences of clocks that a block of steps shows; first_step : place of its first step."""
+        """Add the clock differences that a block of steps shows.
+
+        first_step : number that is added to block.steps to get positions among the job's steps.
+        """
         steps = first_step + block.steps
         self._spans_s.append((ends.last_s - ends.first_s).max(axis=(0, 2)))
         if id(block.graph) not in self._calls:
@@ -206,16 +211,16 @@ class Listener:
             self._found.append(HeardSteps(steps[members], own, heard(some_ends, self.layout, own, call)))
 
     def clocks(self) -> Clocks:
-        """Estimate the clocks from all blocks that were added so far."""
+        """Estimate the clocks from all blocks added so far."""
         step_s = median_of_all(np.concatenate(self._spans_s))
         return estimate(self._found, int(self.clock.max()) + 1, self.time_s, step_s, self.limits)
 
 
 def by_one_clock(block: StepBlock, clock: Ints, clocks: Clocks | None, first_step: int = 0) -> StepBlock:
-    """Return the block with starts by one clock; it is a copy if any start changes.
+    """Return the block with all starts converted to one clock; the block itself if clocks are not corrected.
 
-    clock      : as of Listener.
-    first_step : from which the block's steps count.
+    clock      : as in Listener.
+    first_step : number that is added to block.steps to get positions among the job's steps.
     """
     if clocks is None or not clocks.is_corrected:
         return block

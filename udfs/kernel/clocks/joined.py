@@ -1,4 +1,4 @@
-"""Offsets of clocks by least squares from the differences between pairs of clocks (ties)."""
+"""Compute clock offsets in each step by weighted least squares from differences between pairs of clocks."""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ from udfs.kernel.clocks.ties import RESOLUTION_S, Ties, middle_of_known, scatter
 from udfs.kernel.selection import medians_along
 
 DENSE: Final = 128
-"""Up to this many unknowns are solved directly, more by conjugate gradients."""
+"""Systems of up to this number of unknowns are solved directly, larger ones by conjugate gradients."""
 
 ROUNDS: Final = 200
 ENOUGH: Final = 1e-9
@@ -17,21 +17,22 @@ ENOUGH: Final = 1e-9
 
 SECOND_THOUGHTS: Final = 3
 CONTRADICTION: Final = 4.0
-"""If the other ties contradict a tie by more than this many of its standard errors, its doubt grows by the
-difference."""
+"""If a tie differs from the fitted offsets by more than CONTRADICTION of its standard errors, the difference
+is added to its doubt. Fit and comparison are repeated up to SECOND_THOUGHTS times."""
 
 UNLIKE_OTHER_STEPS: Final = 8.0
-"""Ties disagree in a step if one is off by this multiple of its median over all steps."""
+"""A tie is off in a step if its residual exceeds this multiple of its median absolute residual over steps."""
 
 
 class Joined(NamedTuple):
-    """Offsets of clocks by least squares, step by step, and their errors.
+    """Clock offsets in each step by least squares, and their errors.
 
-    ahead_s    : float64, shape (clock, step); how far ahead of the mean of its part; nan: unknown. [s]
-    part       : int, shape (clock,); clocks with equal numbers are joined.
-    residual_s : float64, shape (tie, step); what of a tie the clocks do not explain. [s]
-    noise_s    : float64, shape (clock,); standard error of the mean over steps by noise. [s]
-    doubt_s    : float64, shape (clock,); how far that may be off for other reasons. [s]
+    ahead_s    : float64, shape (clock, step); how far a clock is ahead of the mean of all clocks that ties
+                 connect to it; nan if unknown. [s]
+    part       : int, shape (clock,); equal for clocks that ties connect, directly or through other clocks.
+    residual_s : float64, shape (tie, step); a tie's clock difference minus that of the fitted offsets. [s]
+    noise_s    : float64, shape (clock,); standard error, due to noise, of the offset's mean over steps. [s]
+    doubt_s    : float64, shape (clock,); bound on that mean's error for reasons other than noise. [s]
     """
 
     ahead_s: Floats
@@ -42,11 +43,11 @@ class Joined(NamedTuple):
 
 
 class _System(NamedTuple):
-    """Normal equations for offsets of clocks from ties, before the ties have weights.
+    """Normal equations for clock offsets from ties, except for the ties' weights.
 
-    places : int, shape (4 * tie,); where weights are added in a matrix of the nodes.
-    held   : float64, shape (node, node); 1 for clocks of one part, whose mean is zero, which changes no
-             difference; empty of more nodes than are solved for at once.
+    places : int, shape (4 * tie,); positions in the flat normal matrix to which a tie's weight is added.
+    held   : float64, shape (node, node); 1 for two clocks of one part, which fixes the mean of the part's
+             offsets at zero and changes no difference. Both are empty for more than DENSE nodes.
     """
 
     places: Ints
@@ -75,21 +76,45 @@ class _System(NamedTuple):
 def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
     """Compute the clock offsets that fit all ties best by least squares, with mean zero in each part.
 
-    A tie counts by what it scatters, averaged over steps, and by its doubt; one that the others contradict in
-    all steps alike is doubted by that: ends that are late for a separate reason say nothing of clocks.
+    The weight of a tie is 1 / (noise^2 + doubt^2), where noise is the standard error of its mean over steps.
+    If the other ties contradict a tie in its mean over steps, its doubt is raised by the difference: its ends
+    are then late for another reason, and show nothing about a clock.
+
+    clocks : number of clocks.
+    time_s : float64, shape (step,); start of each step. [s]
     """
     known = np.maximum(np.isfinite(found.apart_s).sum(axis=1), 1)
     noise_s = scatter_s(found, time_s) / np.sqrt(known)
     nodes = max(clocks, int(found.one.max(initial=-1)) + 1)
     part = _parts(found.one, found.other, nodes)
     system = _System.of(found, part, clocks)
-    return _join(found, clocks, part, system, noise_s, _doubts(found, part, system, noise_s))
+    doubt_s = _doubts(found, part, system, noise_s)
+    weight = 1.0 / (noise_s**2 + doubt_s**2)
+    ahead_s = np.full((nodes, found.apart_s.shape[1]), np.nan)
+    errors_s = np.full((2, nodes), np.nan)
+    for at, rows in _patterns(found):
+        some, here, own = found._replace(apart_s=found.apart_s[:, at], doubt_s=doubt_s), part, system
+        if len(rows) < len(weight):
+            some = Ties._make(each[rows] for each in some)
+            here = _parts(some.one, some.other, nodes)
+            own = _System.of(some, here, clocks)
+        # In these steps, offsets are unknown in parts that lack a connection which they have in other steps.
+        is_whole = here == part
+        some_s, *own_errors_s = _solve(some, weight[rows], noise_s[rows], here, own)
+        ahead_s[:, at] = np.where(is_whole[:, None], some_s, np.nan)
+        errors_s = np.where(is_whole, np.array(own_errors_s), errors_s)
+    residual_s = found.apart_s - ahead_s[found.other] + ahead_s[found.one]
+    part = part[:clocks]
+    return Joined(_centred(ahead_s[:clocks], part), part, residual_s, *np.nan_to_num(errors_s[:, :clocks]))
 
 
 def agreed(joined: Joined, ties: Ties, floor_s: float) -> Floats:
-    """Return clock offsets; nan if a clock is off in just one step, and its ties there disagree on it. [s]
+    """Return clock offsets, with nan where a clock is off in one step only and its ties disagree on that. [s]
 
-    A process that wakes up late ends one collective late: its other ties in that step show no such clock.
+    If a process wakes up late, it leaves one collective late, and its other ties in that step show no
+    difference of its clock.
+
+    floor_s : smallest deviation from both neighbouring steps that is examined. [s]
     """
     off_s = np.abs(np.nan_to_num(joined.residual_s))
     off_s[off_s <= UNLIKE_OTHER_STEPS * medians_along(off_s, 1)[:, None]] = 0.0
@@ -105,12 +130,12 @@ def agreed(joined: Joined, ties: Ties, floor_s: float) -> Floats:
 
 
 def _doubts(found: Ties, part: Ints, system: _System, noise_s: Floats) -> Floats:
-    """Return each tie's systematic error, which is larger if other ties contradict it; shape (tie,). [s]"""
+    """Return each tie's doubt, raised where the offsets that fit all ties contradict the tie; (tie,). [s]"""
     own_s = doubt_s = np.hypot(found.doubt_s, RESOLUTION_S)
     known = np.isfinite(found.apart_s).all(axis=0)
     if not len(found.one) or not known.any():
         return own_s
-    # Means, because they add up over ties however clocks drift and are set, where medians do not.
+    # Means over steps add up along a chain of ties, whatever drift and jumps clocks have; medians do not.
     mean = found._replace(apart_s=found.apart_s[:, known].mean(axis=1, keepdims=True))
     wrong = np.zeros(len(own_s), dtype=bool)
     for _ in range(SECOND_THOUGHTS):
@@ -126,30 +151,8 @@ def _doubts(found: Ties, part: Ints, system: _System, noise_s: Floats) -> Floats
     return doubt_s
 
 
-def _join(found: Ties, clocks: int, part: Ints, system: _System, noise_s: Floats, doubt_s: Floats) -> Joined:
-    nodes, weight = len(part), 1.0 / (noise_s**2 + doubt_s**2)
-    ahead_s = np.full((nodes, found.apart_s.shape[1]), np.nan)
-    errors_s = np.full((2, nodes), np.nan)
-    for at, rows in _patterns(found):
-        some, here, own = found._replace(apart_s=found.apart_s[:, at], doubt_s=doubt_s), part, system
-        if len(rows) < len(weight):
-            some = Ties(
-                some.one[rows], some.other[rows], some.kind[rows], some.apart_s[rows], some.doubt_s[rows]
-            )
-            here = _parts(some.one, some.other, nodes)
-            own = _System.of(some, here, clocks)
-        # Nodes that nothing joins in these steps as in others are not known in them.
-        is_whole = here == part
-        some_s, *own_errors_s = _solve(some, weight[rows], noise_s[rows], here, own)
-        ahead_s[:, at] = np.where(is_whole[:, None], some_s, np.nan)
-        errors_s = np.where(is_whole, np.array(own_errors_s), errors_s)
-    residual_s = found.apart_s - ahead_s[found.other] + ahead_s[found.one]
-    part = part[:clocks]
-    return Joined(_centred(ahead_s[:clocks], part), part, residual_s, *np.nan_to_num(errors_s[:, :clocks]))
-
-
 def _patterns(found: Ties) -> list[tuple[Ints, Ints]]:
-    """Return groups of steps with the same ties, and these ties; the largest group is last."""
+    """Group the steps in which the same ties are known; return (steps, ties) by group, the largest last."""
     known = np.isfinite(found.apart_s)
     if known.all():
         return [(np.arange(known.shape[1]), np.arange(len(known)))]
@@ -160,7 +163,10 @@ def _patterns(found: Ties) -> list[tuple[Ints, Ints]]:
 
 
 def _centred(ahead_s: Floats, part: Ints) -> Floats:
-    """Shift offsets to mean zero in each part, also in steps in which some clocks are unknown. [s]"""
+    """Shift offsets to mean zero in each part.
+
+    In a step with unknown offsets, the known ones are shifted to their medians over the complete steps. [s]
+    """
     centred_s = np.empty_like(ahead_s)
     for number in np.unique(part).tolist():
         own_s = ahead_s[part == number]
@@ -174,7 +180,7 @@ def _centred(ahead_s: Floats, part: Ints) -> Floats:
 
 
 def _parts(one: Ints, other: Ints, nodes: int) -> Ints:
-    """Return in which connected part each node is, numbered by the part's lowest node; shape (node,)."""
+    """Return the connected part of each node, numbered by the part's lowest node; shape (node,)."""
     part = np.arange(nodes)
     while True:
         joined = part.copy()
@@ -200,19 +206,19 @@ def _gathered(found: Ties, values: Floats, nodes: int) -> Floats:
 def _solve(
     found: Ties, weight: Floats, noise_s: Floats, part: Ints, system: _System
 ) -> tuple[Floats, Floats, Floats]:
-    """Compute the offsets of all nodes by step, with the errors that noise and doubts cause. [s]"""
+    """Return the offsets of all nodes (node, step), and their errors by noise and by doubts (node,). [s]"""
     if len(part) > DENSE:
         own, doubted = (_own(found, each, len(part)) for each in (weight, weight * found.doubt_s))
         return _levels(found, weight, part, system), np.sqrt(1.0 / own), doubted / own
     inverse = np.linalg.inv(system.matrix(weight))
     share = (inverse[found.other] - inverse[found.one]) * weight[:, None]
-    # Doubts add up as they are: what fools one tie, such as sends that are done early, fools others alike.
+    # Doubts are added, not their squares: buffered sends, for example, shift many ties in the same direction.
     noise_s = np.sqrt((share**2).T @ noise_s**2)
     return share.T @ found.apart_s, noise_s, np.abs(share).T @ found.doubt_s
 
 
 def _levels(found: Ties, weight: Floats, part: Ints, system: _System) -> Floats:
-    """Compute the offsets of all nodes by weighted least squares; shape (node, step). [s]"""
+    """Return the offsets of all nodes by weighted least squares; shape (node, step). [s]"""
     right = _gathered(found, weight[:, None] * found.apart_s, len(part))
     if len(part) > DENSE:
         return _iterate(found, weight, right)

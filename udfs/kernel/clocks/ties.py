@@ -1,4 +1,4 @@
-"""Ties: measured differences between pairs of clocks, joined over all blocks of steps."""
+"""Ties: measured differences between pairs of clocks, collected from all blocks of steps."""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -11,22 +11,24 @@ from udfs.kernel.clocks.ends import Heard, Key
 from udfs.kernel.selection import medians_along
 
 RESOLUTION_S: Final = 1e-6
-"""Least uncertainty: logs store microseconds. [s]"""
+"""Least uncertainty of times, because logs store microseconds. [s]"""
 
 MAD_TO_SIGMA: Final = 1.4826
-"""From the median of absolute values to a standard deviation."""
+"""Standard deviation of normal values with mean 0, divided by the median of their absolute values."""
 
 FEW_BENDS: Final = 3.0
+"""The scatter of n bends is raised by this over n, because a few bends may all be small by chance."""
 
 UNKNOWN_SCATTER_S: Final = 3e-4
-"""Assumed scatter of ties with too few steps to measure it. [s]"""
+"""Assumed scatter over steps of ties with too few steps to measure their scatter. [s]"""
 
 
 class HeardSteps(NamedTuple):
-    """Differences of clocks in steps in which every worker stayed on one clock.
+    """Clock differences that were measured in steps in which no worker changed its clock.
 
     steps : int, shape (step,); positions among the job's steps.
-    clock : int, shape (worker,); the clock of each worker, stage * dp_size + dp_rank.
+    clock : int, shape (worker,); number of the clock that worker stage * dp_size + dp_rank uses.
+    kinds : for each kind of link or collective, the differences that it shows.
     """
 
     steps: Ints
@@ -37,10 +39,11 @@ class HeardSteps(NamedTuple):
 class Ties(NamedTuple):
     """Differences between pairs of clocks, step by step; nan if unknown.
 
-    one, other : int, shape (tie,); numbers of clocks; behind them, numbers of the true times of collectives.
-    kind       : int, shape (tie,); ties of a kind are alike in how far they scatter.
+    one, other : int, shape (tie,); nodes that a tie joins. Node i is clock i; the nodes after the last clock
+                 are the unknown true end times of collectives, one for each kind of collective.
+    kind       : int, shape (tie,); ties of one kind have about the same scatter over steps.
     apart_s    : float64, shape (tie, step); how far `other` is ahead of `one`. [s]
-    doubt_s    : float64, shape (tie,); how far a tie may be off in all steps alike. [s]
+    doubt_s    : float64, shape (tie,); bound on a tie's error that is the same in all steps. [s]
     """
 
     one: Ints
@@ -51,7 +54,12 @@ class Ties(NamedTuple):
 
 
 def all_ties(found: Sequence["HeardSteps"], clocks: int, steps: int) -> Ties:
-    """Join the differences of all blocks to ties; a worker whose clock changes gets new ties from there."""
+    """Combine the clock differences of all blocks into ties over all steps of the job.
+
+    From the step in which a worker changes its clock, its differences belong to other ties.
+
+    clocks, steps : numbers of clocks and of steps of the job.
+    """
     blocks_by: dict[tuple[Key, bytes], list[HeardSteps]] = {}
     for each in found:
         for key in each.kinds:
@@ -73,7 +81,11 @@ def all_ties(found: Sequence["HeardSteps"], clocks: int, steps: int) -> Ties:
 
 
 def _rows(heard_in: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[Floats, Floats, Ints, Ints]:
-    """Return the ties of one kind in all steps, by pair of workers, and the clocks of both workers."""
+    """Return apart_s and doubt_s (row, step) of one kind over all steps, and both clocks of each row.
+
+    heard_in : for each block its steps, and the differences that this kind shows in them.
+    clock    : as in HeardSteps; equal for all these blocks.
+    """
     first = heard_in[0][1]
     if len(heard_in) == 1 and len(heard_in[0][0]) == steps:
         return first.apart_s, first.doubt_s, clock[first.one], clock[first.other]
@@ -89,7 +101,7 @@ def _rows(heard_in: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[
 
 
 def _merged(kind: Ints, one: Ints, other: Ints, apart_s: Floats, doubt_s: Floats) -> Ties:
-    """Join the ties of each kind and pair of clocks into one, by the median over workers."""
+    """Merge all ties of one kind between the same two clocks into one, by the median over their workers."""
     differs = one != other
     if not differs.all():
         kind, one, other = kind[differs], one[differs], other[differs]
@@ -125,12 +137,13 @@ def middle_of_known(values: Floats) -> Floats:
 
 
 def bends_s(values: Floats, time_s: Floats) -> Floats:
-    """Return how far each inner step is off the line between its neighbours, scaled to one step's noise. [s]
+    """Return the distance of each inner step from the line through its two neighbours, (row, step - 2). [s]
 
-    An offset and a drift have no bend, and a jump is one in two steps only.
+    The distance is scaled so that noise gives it the standard deviation of a single step. Offset and drift do
+    not change it, and a jump enlarges it in two steps only.
 
     values : float64, shape (row, step). [s]
-    time_s : float64, shape (step,); when each step began. [s]
+    time_s : float64, shape (step,); start of each step. [s]
     """
     span = np.maximum(time_s[2:] - time_s[:-2], RESOLUTION_S)
     before, after = (time_s[2:] - time_s[1:-1]) / span, (time_s[1:-1] - time_s[:-2]) / span
@@ -139,12 +152,12 @@ def bends_s(values: Floats, time_s: Floats) -> Floats:
 
 
 def scatter_s(found: Ties, time_s: Floats) -> Floats:
-    """Return the standard deviation over steps of ties, pooled over ties of one kind; shape (tie,). [s]"""
+    """Return the standard deviation of each tie over steps, one value for all ties of a kind; (tie,). [s]"""
     kinds = int(found.kind.max(initial=-1)) + 1
     of_kind = np.full(kinds, UNKNOWN_SCATTER_S)
     bends = bends_s(found.apart_s, time_s)
     count = np.bincount(found.kind, np.isfinite(bends).sum(axis=1), kinds)
-    # The middle of each tie first: ordering all of a kind at once takes several times as long.
+    # The median of each tie, then of each kind: sorting all values of a kind takes several times as long.
     middles = _middles(bends) if bends.shape[1] else np.full(len(bends), np.nan)
     known = np.isfinite(middles)
     values, kind = middles[known], found.kind[known]
@@ -153,6 +166,5 @@ def scatter_s(found: Ties, time_s: Floats) -> Floats:
     first = np.cumsum(ties) - ties
     is_known = ties > 0
     middles = (values[(first + (ties - 1) // 2)[is_known]] + values[(first + ties // 2)[is_known]]) / 2
-    # Few of them may all be small by chance.
     of_kind[is_known] = middles * MAD_TO_SIGMA * (1.0 + FEW_BENDS / count[is_known])
     return of_kind[found.kind]

@@ -1,4 +1,4 @@
-"""Blocks of steps as the diagnosis replays them, and the durations of all computes in one array."""
+"""Prepare blocks of steps for the diagnosis, and collect the durations of all computes in one array."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ from udfs.kernel.recorded.durations import CLAMP_S, NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock
 
 LEAST_CHUNK: Final = 0.01
-"""A chunk counts from this mean time on, on the stage where it takes longest, as a share of the longest
-chunk's."""
+"""A chunk is left out if its mean compute time, on its slowest stage, is below this share of the longest one.
+"""
 
 Tensor = Floats
 """Float64, shape (stage, direction, chunk, microbatch, step, dp_rank); steps in the order of time."""
 
 
 class KeptDelays(NamedTuple):
-    """Launch delays that a replay keeps, because data loading causes them and not waiting for other ops.
+    """Launch delays of some ops: the time by which an op starts after all ops that it waits for have ended.
 
     ops     : int, shape (op,).
     delay_s : float64, shape (op, step, dp). [s]
@@ -42,15 +42,15 @@ class KeptDelays(NamedTuple):
 class BlockTimes(NamedTuple):
     """A block of steps with one graph, and the durations and delays with which the diagnosis replays it.
 
-    duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
-    microbatch : per cell int32, shape (compute op, step, dp), or (compute op, 1, 1) where all rows agree.
-    calls      : transfers that were issued together; `graph` knows them.
-    delays     : launch delays that are kept in replays.
+    duration_s : float64, shape (op, step, dp); of an op in a rendezvous, the transfer time. [s]
+    microbatch : for each cell int32, shape (compute op, step, dp), or (compute op, 1, 1) if all rows agree.
+    calls      : transfers that were issued as one call; the waits of `graph` take them into account.
+    delays     : launch delays that replays keep (diagnosis, section 2.14).
     steps      : int, shape (step,); positions among the job's steps, in the order of time.
-    is_cut     : op -> bool, shape (step, dp), for sends and recvs with a peer: where the recv was posted so
-                 late that the true length may exceed the recorded one.
-    entries    : how late collectives and what follows them were begun, after all they wait for had ended.
-    since_gathers_s : as of `since_gathers`. [s]
+    is_cut     : op -> bool, shape (step, dp), for sends and recvs with a peer: whether the recv was posted so
+                 late that the true transfer time may exceed the recorded one.
+    entries    : how late workers began collectives, and the ops that follow these.
+    since_gathers_s : as returned by `since_gathers`. [s]
     """
 
     graph: OpGraph
@@ -81,8 +81,8 @@ class BlockTimes(NamedTuple):
 def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout) -> BlockTimes:
     """Prepare a block for the diagnosis: graph with calls, delays to keep, cut transfers, late entries.
 
-    block   : its durations are transfers already.
-    end_s   : float64, shape (op, step, dp); recorded. [s]
+    block   : durations of ops in a rendezvous must be transfer times.
+    end_s   : float64, shape (op, step, dp); recorded ends. [s]
     began_s : float64, shape (step,); earliest recorded start. [s]
     """
     graph = block.graph
@@ -101,9 +101,10 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
 
 
 def with_gathers_first(blocks: Sequence[BlockTimes]) -> Sequence[BlockTimes]:
-    """Let first computes wait for all gathers, if no first compute in the job begins before a gather ends.
+    """Make each first compute wait for the gathers of all chunks, unless some first compute began earlier.
 
-    One worker that computes while a chunk is gathered shows that the job gathers ahead: its blocks stay.
+    If one worker begins its first compute before its last gather ends, the job computes while later chunks
+    are gathered, and the blocks are returned unchanged.
     """
     if any((block.since_gathers_s < -NO_OP_TOLERANCE_S).any() for block in blocks):
         return blocks
@@ -123,10 +124,11 @@ def with_gathers_first(blocks: Sequence[BlockTimes]) -> Sequence[BlockTimes]:
 def _kept_delays(
     graph: OpGraph, start_s: Floats, end_s: Floats, began_s: Floats, layout: Layout
 ) -> KeptDelays:
-    """Return the launch delays of first forward-computes, data-loads, and all-gathers that wait for nothing.
+    """Return the launch delays that replays keep.
 
-    Of recvs without a peer that come before a first forward-compute, too. Not of others: recorded delays of
-    transfers and of what follows them are mostly waiting.
+    These are the delays of first forward-computes and of first data-loads. Parameter all-gathers, and recvs
+    without a peer before a first forward-compute, are included if they wait for no op. Delays of other ops
+    are mostly waiting for other workers.
     """
     met = _met(graph)
     ops = []
@@ -148,13 +150,13 @@ def _kept_delays(
 
 @once_per_graph
 def _met(graph: OpGraph) -> frozenset[int]:
-    """Return the ops that start only together with an op of another worker."""
+    """Return the ops that are in a rendezvous."""
     return frozenset(op for members, _ in graph.meetings for ops in members for op in ops)
 
 
 def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> dict[int, Mask]:
-    """Mark transfers whose recv began later than the send by more than the transfer's recorded time."""
-    # Data of a send that waits until they are there move once both ends are posted.
+    """Mark transfers whose recv starts later than their send by more than the recorded transfer time."""
+    # If a send waits for its recv, data move after both have started, and the transfer is recorded whole.
     waited = () if blocking is None else set(blocking.types) - set(blocking.eager)
     found: dict[int, Mask] = {}
     for members, _ in graph.meetings:
@@ -170,10 +172,10 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
 
 
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
-    """Return how late each worker enters each collective and last op, once all its inputs have ended. [s]
+    """Return the delay of each entry into a collective, or op after one, after the end of its inputs. [s]
 
-    A worker that begins it once its last transfer is over was waiting for a peer, whatever the graph says;
-    one that gathers parameters once a compute is over has not prefetched them.
+    The worker's last transfers before the entry count as inputs too, because the worker waited for a peer
+    until they ended. Computes before a parameter all-gather also count, because it was not prefetched.
     """
     ops = [op for op in _entered(graph, is_parallel=layout.has_data_parallelism) if graph.waits_for[op]]
     ready_s = np.array([latest(end_s, graph.waits_for[op]) for op in ops]).reshape(-1, *start_s.shape[1:])
@@ -187,9 +189,9 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
 
 
 def _last_before(end_s: Floats, start_s: Floats) -> Floats:
-    """Return the latest of the given ends before each start, -inf without any. [s]
+    """Return for each start the latest end before it, or -inf without an earlier end. [s]
 
-    Sorted once: FSDP has a gather for each layer's computes, and comparing all with all takes too long.
+    Ends and starts are sorted together, because comparing all pairs is too slow for FSDP's many gathers.
 
     end_s, start_s : float64, shape (op, step, dp), of the same steps. [s]
     """
@@ -202,7 +204,7 @@ def _last_before(end_s: Floats, start_s: Floats) -> Floats:
 
 @once_per_graph
 def _may_be_before(graph: OpGraph) -> list[tuple[list[int], list[int]]]:
-    """Return groups of ops, and for each group the ops that may begin on its worker after it."""
+    """Return pairs of two lists of one worker's ops; ops of the second may wait for ops of the first."""
     found: list[tuple[list[int], list[int]]] = []
     for by_type in graph.ops_by_type:
         last = [by_type[each][-1] for each in ot.TRANSFERS if by_type[each]]
@@ -217,7 +219,7 @@ def _may_be_before(graph: OpGraph) -> list[tuple[list[int], list[int]]]:
 def _entered(graph: OpGraph, *, is_parallel: bool) -> list[int]:
     recorded = set(graph.op_types)
     if is_parallel and not recorded & {ot.GRADS_REDUCE_SCATTER, ot.SEPARATE_GRADS_ALL_REDUCE}:
-        return []  # What follows the computes waits for gradients that the log does not show.
+        return []  # Ops after the computes wait for a gradient reduction that was not logged.
     entered = ot.ENTERED if ot.OPTIMIZER_CLIP_MAIN_GRAD in recorded else ot.ENTERED - {ot.OPTIMIZER}
     return [op for op, op_type in enumerate(graph.op_types) if op_type in entered]
 
@@ -225,8 +227,9 @@ def _entered(graph: OpGraph, *, is_parallel: bool) -> list[int]:
 class Computes(NamedTuple):
     """Positions of a block's computes in the tensor of all computes.
 
-    ops   : int, shape (stage, direction, chunk, microbatch, dp_rank), the last 1 long where those are lanes.
-    steps : their steps in the tensor.
+    ops   : int, shape (stage, direction, chunk, microbatch, dp_rank); dp_rank has length 1 if dp ranks are
+            lanes.
+    steps : positions of the block's steps along the tensor's axis of steps.
     """
 
     ops: Ints
@@ -237,8 +240,8 @@ class ComputeTimes(NamedTuple):
     """Durations of the computes of all steps with the same number of microbatches and chunks.
 
     times_s : Tensor. [s]
-    blocks  : for each block its computes; None where it is not part of the tensor.
-    steps   : int, shape (step,); positions of the tensor's steps among the job's, ascending.
+    blocks  : positions of each block's computes; None for a block that is not part of the tensor.
+    steps   : int, shape (step,); positions of the tensor's steps among the job's steps, ascending.
     """
 
     times_s: Tensor
@@ -247,10 +250,11 @@ class ComputeTimes(NamedTuple):
 
 
 def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes | None:
-    """Return compute durations in steps of the most common kind; None if stages differ in their computes.
+    """Return the durations of computes as one tensor; None if stages differ in their computes.
 
-    Steps with another number of microbatches or chunks are left out: no other step is their measure. So are
-    chunks that hardly take time, as the root of FSDP: theirs may scatter by multiples, whoever is slow.
+    Only steps with the most common numbers of microbatches and chunks are used, because other steps cannot be
+    compared with them. Chunks that take hardly any time, such as the root of FSDP, are left out, because
+    their durations vary by multiples on healthy workers too.
     """
     ops_of = [_compute_ops(block, layout) for block in blocks]
     weight: Counter[tuple[int, ...]] = Counter()
@@ -288,7 +292,7 @@ def in_time(blocks: Sequence[BlockTimes], parts: Sequence[Floats], axis: int) ->
 
 
 def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
-    """Return compute ops by (stage, direction, chunk, microbatch); None if some combinations are missing."""
+    """Return the `ops` of Computes for a block; None if some stage, direction or chunk lacks computes."""
     width = 1 if block.graph.has_dp_lanes else layout.dp_size
     cells: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
     of_cells = zip(block.graph.cells, block.graph.first_op, block.microbatch, strict=False)
@@ -312,7 +316,7 @@ def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
 
 
 def _ops_of_cell(cell: Cell, base: int, microbatch: Int32s) -> dict[tuple[int, int], list[int]]:
-    """Return ops of each (direction, chunk) by microbatch, or by start if rows differ in their order."""
+    """Return a cell's ops of each (direction, chunk), ordered by microbatch, or by start if rows disagree."""
     found: dict[tuple[int, int], list[int]] = {}
     firsts, chunks = cell.program.first_ops, cell.program.chunks
     for direction, op_type in enumerate(ot.COMPUTE):

@@ -1,51 +1,44 @@
-"""Planned garbage collection: pauses that single workers make at different times are made together."""
+"""Replay planned garbage collection: all workers pause at the same time, instead of at different times."""
 
 import math
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from udfs.kernel.arrays import Floats, Mask
 from udfs.kernel.diagnosis.block_times import Tensor
-from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.fixes import Replays
 from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.works import has_slow
 
 LEAST_COLLECTION: Final = 0.5
-"""Collections take at least this part of the usual one."""
+"""A pause counts as a collection if it is at least this share of the usual collection."""
 
 LEAST_OFTEN: Final = 2.0
-"""Pauses of a worker, in the mean of those that paused, from which on one that did not is one that does not.
-"""
+"""If workers with pauses have this number on average, workers without are taken never to pause."""
 
 ROUNDS_OF_POISSON: Final = 20
-"""Rounds that solve often = seen (1 - exp(-often)): from 2 on, each leaves at most 0.41 of the error."""
+"""Rounds that solve often = seen * (1 - exp(-often)); if seen >= 2, each leaves at most 0.41 of the error."""
 
 MOST_OF_STEP: Final = 0.5
-"""A worker of which a larger share of a step's computes is long is slow in that step."""
+"""If more than this share of a worker's computes in a step is long, the worker is slow and does not pause."""
 
 MOST_PAUSED: Final = 0.2
-"""If a larger share of a direction's computes pauses, their usual length is not known."""
-
+"""If more than this share of computes pauses, their usual duration is not known, and there is no answer."""
 
 LEAST_PAUSES: Final = 4
 MOST_OF_FEW: Final = 0.01
-"""Fewer pauses may be single long ops: what they cost is known only up to this share of the step."""
-
-_OF_COMPUTES: Final = 6
-"""Axes of the pauses of computes; those of other ops have fewer."""
+"""Fewer pauses may be long ops by chance; if they cost more than this share of the step, there is no answer.
+"""
 
 
 class Collections(NamedTuple):
-    """What collecting on all workers at the same time gives: interval, pause and step time.
+    """Interval, pause and step time if all workers collect garbage at the same time.
 
-    every_steps : how often each worker that pauses does so now, and all would together; whole steps.
-    pause_s     : how long they then all wait: the longest of as many pauses as there are workers that pause.
-                  [s]
-    step_s      : mean replayed step time with it. [s]
-    pays_from   : least number of steps between collections from which on it saves anything.
+    every_steps : number of steps between two collections of a worker, the same as now.
+    pause_s     : expected longest pause of all workers that pause, for which all would wait. [s]
+    step_s      : mean replayed step time with planned collections. [s]
+    pays_from   : planned collections save time if there are at least this number of steps between two.
     """
 
     every_steps: int
@@ -55,21 +48,28 @@ class Collections(NamedTuple):
 
 
 def planned_collections(replays: Replays) -> Collections | None:
-    """Replay with all workers pausing together after a step, as often as a pausing worker did alone.
+    """Replay with all workers pausing together after a step, as often as a pausing worker does now.
 
-    returns : None where no worker pauses, where there is one worker, where a step is one compute each way,
-              whose pause looks like a slow worker or a heavy microbatch unless other stages tell, where too
-              many computes pause to know what is usual, or where few long ops that may be chance cost much.
+    returns : None with one worker, without pauses, if more than MOST_PAUSED of the computes pause, or if
+              fewer than LEAST_PAUSES long ops cost more than MOST_OF_FEW. None also if workers have one
+              compute of each direction in a step, and a pause may be slowness instead: with up to two stages,
+              or with slow workers.
     """
-    found, parts = replays.found, _pauses(replays.found)
-    workers = found.job.hosts.size
-    computes = 0 if found.factors is None else found.factors.noise[0, 0, :, :, 0, 0].size
+    found, factors = replays.found, replays.found.factors
+    # Pauses by op and not by step, because many computes that are a little longer are no collection.
+    parts = list(found.own.pauses.values())
+    if factors is not None and factors.pause_s is not None:
+        parts.append(factors.pause_s)
+    computes = 0 if factors is None else factors.noise[0, 0, :, :, 0, 0].size
     least_s = _least_collection(np.concatenate([part.ravel() for part in parts])) if parts else np.inf
     are_long = [_collected(part, least_s) for part in parts]
-    steps, pauses = _by_worker(are_long)
+    # Pauses of each worker. Computes may cover fewer steps than other ops, and are extrapolated to all steps.
+    steps = max((each.shape[-2] for each in are_long), default=0)
+    rates = [each.sum(axis=tuple(range(1, each.ndim - 1))) / each.shape[-2] for each in are_long]
+    pauses: Floats = steps * np.sum(rates, axis=0)
     most = MOST_PAUSED * steps * max(computes, 1)
-    is_known = computes > 1 or _do_stages_tell(found.factors)
-    if not pauses.any() or workers == 1 or not is_known or pauses.mean() > most:
+    is_known = computes > 1 or (factors is not None and len(factors.noise) > 2 and not has_slow(factors))
+    if not pauses.any() or found.job.hosts.size == 1 or not is_known or pauses.mean() > most:
         return None
     often = usual_number(pauses)
     every_steps = max(1, round(steps / often))
@@ -84,27 +84,10 @@ def planned_collections(replays: Replays) -> Collections | None:
     return Collections(every_steps, longest_s, without_s + longest_s / every_steps, float(pays_from))
 
 
-def _do_stages_tell(factors: Factors | None) -> bool:
-    """Return whether other stages show if a worker with one compute a step pauses or is slow."""
-    return factors is not None and len(factors.noise) > 2 and not has_slow(factors)
-
-
-def _by_worker(paused: Sequence[Mask]) -> tuple[int, Floats]:
-    """Return the number of steps, and how often each worker paused in them; shape (stage, dp_rank).
-
-    Of computes only usual steps are known, of other ops all.
-
-    paused : of each kind of op; the last axes are step and dp_rank, the first is the stage.
-    """
-    steps = max((each.shape[-2] for each in paused), default=0)
-    rates = [each.sum(axis=tuple(range(1, each.ndim - 1))) / each.shape[-2] for each in paused]
-    return steps, steps * np.sum(rates, axis=0)
-
-
 def usual_number(pauses: Floats) -> float:
-    """Estimate the mean number of pauses of workers that pause; by chance, some of them show none.
+    """Estimate the mean number of pauses of workers that pause, of which some show none by chance.
 
-    pauses : of each worker.
+    pauses : number of pauses of each worker.
     """
     of_all, seen = float(pauses.mean()), float(pauses[pauses > 0.0].mean())
     if seen < LEAST_OFTEN:
@@ -116,9 +99,10 @@ def usual_number(pauses: Floats) -> float:
 
 
 def _least_collection(lengths_s: Floats) -> float:
-    """Return how long a pause must be to count as a collection, by the lengths that make up most time. [s]
+    """Return the least duration of a collection, as LEAST_COLLECTION times the usual one. [s]
 
-    Single ops that chance made longer are far shorter, and would make collections look frequent.
+    Pauses shorter than the usual one make up half of the total time of pauses. A limit is needed because ops
+    that are long by chance are far shorter than collections, and would make these look frequent.
     """
     ascending_s = np.sort(lengths_s[lengths_s > 0.0])
     if not ascending_s.size:
@@ -127,26 +111,17 @@ def _least_collection(lengths_s: Floats) -> float:
     return LEAST_COLLECTION * float(ascending_s[np.searchsorted(before_s, before_s[-1] / 2.0)])
 
 
-def _pauses(found: Found) -> list[Tensor]:
-    """Return the pause of each op, by kind of op; axes: first the stage, last step and dp_rank. [s]
-
-    Not summed over a step: many computes that are a little longer are no collection.
-    """
-    own = list(found.own.pauses.values())
-    of_computes = None if found.factors is None else found.factors.pause_s
-    return own if of_computes is None else [*own, of_computes]
-
-
 def _collected(pause_s: Tensor, least_s: float) -> Mask:
-    """Mark pauses that may be collections: long ones, unless most ops of the worker pause in that step."""
+    """Mark pauses of at least least_s, unless most computes of the worker are long in that step."""
     is_long: Mask = pause_s >= least_s
-    if pause_s.ndim == _OF_COMPUTES and pause_s[0, 0, :, :, 0, 0].size > 1:
+    is_of_computes = pause_s.ndim > 3  # pauses of other ops have the axes stage, step and dp rank
+    if is_of_computes and pause_s[0, 0, :, :, 0, 0].size > 1:
         is_long &= is_long.mean(axis=(2, 3), keepdims=True) <= MOST_OF_STEP
     return is_long
 
 
 def _uncollected(found: Found, least_s: float) -> Found:
-    """Return the measured slowness of the job without the pauses that may be collections."""
+    """Return the measured slowness of the job without the pauses that count as collections."""
     factors = found.factors
     if factors is not None and factors.pause_s is not None:
         left_s = np.where(_collected(factors.pause_s, least_s), 0.0, factors.pause_s)

@@ -1,7 +1,7 @@
-"""Course of slowness over the steps: in which steps, since when, and by which pattern something is slow.
+"""Find the steps in which a worker, stage or link is slow, and the pattern that these steps form.
 
-A series is the log by which one worker, stage or link took longer than its peers, one value per step in the
-order of time.
+A series has one value for each step, in the order of time: the logarithm of the factor by which one worker,
+stage or link took longer than its peers.
 """
 
 from typing import Final, NamedTuple
@@ -12,28 +12,28 @@ from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import ALWAYS, COMES_AND_GOES, FROM, GROWS, UNTIL
 
 NEARLY_ALL: Final = 0.9
-"""Share of the steps of a stretch that must be slow if the stretch is; a few may look usual by chance."""
+"""A stretch counts as slow if this share of its steps is slow: a few steps may look usual by chance."""
 
 ERRORS: Final = 3.0
-"""Standard errors by which a level, or a trend beside levels, must stand out."""
+"""Least slow level, and least improvement of a ramp over constant levels, in standard errors of a step."""
 
 ENOUGH_STEPS: Final = 6
-"""With fewer steps nothing counts as growth."""
+"""With fewer steps, no series counts as growing."""
 
 LATEST_START: Final = 2.0 / 3.0
-"""Growth begins within this share of the steps, so that it differs from a level."""
+"""Growth must begin within this first share of the steps, because a later ramp looks like a level."""
 
 GROWTH: Final = 1.0 / 3.0
-"""The last third of growth exceeds its first third by at least this share of the last."""
+"""The mean of the last third of growth exceeds that of the first third by this share of the former."""
 
 BETTER: Final = 0.7
-"""The squared residuals of a ramp are at most this share of those of the best levels."""
+"""A ramp's sum of squared residuals must be at most this share of that of one or two constant levels."""
 
 
 class Course(NamedTuple):
     """Steps in which something was slow, and the pattern that they form.
 
-    is_slow : bool, shape (step,).
+    is_slow : bool, shape (step,); whether a step counts as slow.
     kind    : ALWAYS, FROM, UNTIL, COMES_AND_GOES or GROWS.
     """
 
@@ -45,18 +45,20 @@ def course_of(series: Floats, error: float) -> Course:
     """Classify in which steps a series is slow: always, from or until a step, on and off, or growing.
 
     series : log factors, shape (step,), in the order of time.
-    error  : standard error of one of them.
+    error  : standard error of one value of the series.
     """
-    steps = len(series)
-    level = _level(series, error)
+    steps, most = len(series), float(series.max())
+    # How slow the slow steps are: the upper median of the steps that are clearly above usual.
+    slow = np.sort(series[series > max(ERRORS * error, most / 3.0)])
+    level = float(slow[len(slow) // 2]) if slow.size else most
     is_slow: Mask = series > level / 2.0
     grown = _growth(series, error) if steps >= ENOUGH_STEPS else None
     if grown is not None:
         return Course(np.arange(steps) >= grown, GROWS)
     first, end = _stretch(series, level)
-    slow, inside = int(is_slow.sum()), int(is_slow[first:end].sum())
-    is_one = inside >= NEARLY_ALL * (end - first) and slow - inside <= (1.0 - NEARLY_ALL) * (end - first)
-    if slow == steps or (is_one and end - first == steps):
+    number, inside = int(is_slow.sum()), int(is_slow[first:end].sum())
+    is_one = inside >= NEARLY_ALL * (end - first) and number - inside <= (1.0 - NEARLY_ALL) * (end - first)
+    if number == steps or (is_one and end - first == steps):
         return Course(np.ones(steps, dtype=bool), ALWAYS)
     if is_one and end - first > 1 and (first == 0 or end == steps):
         in_stretch = np.zeros(steps, dtype=bool)
@@ -65,15 +67,8 @@ def course_of(series: Floats, error: float) -> Course:
     return Course(is_slow, COMES_AND_GOES)
 
 
-def _level(series: Floats, error: float) -> float:
-    """Return how slow the slow steps are: the median of all steps that are clearly above usual."""
-    most = float(series.max())
-    slow = np.sort(series[series > max(ERRORS * error, most / 3.0)])
-    return float(slow[len(slow) // 2]) if slow.size else most
-
-
 def _stretch(series: Floats, level: float) -> tuple[int, int]:
-    """Return the steps [first, end) in which the excess over half of the slow level has the largest sum."""
+    """Return the consecutive steps [first, end) with the largest sum of series - level / 2."""
     total = np.zeros(len(series) + 1)
     np.cumsum(series - level / 2.0, out=total[1:])
     end = int((total - np.minimum.accumulate(total)).argmax())
@@ -81,7 +76,7 @@ def _stretch(series: Floats, level: float) -> tuple[int, int]:
 
 
 def before_growth(series: Floats, error: float) -> float:
-    """Return the level from which a series grows until its end; 0 if the series does not grow."""
+    """Return the constant level before the growth, if a series grows until its end, and else 0."""
     steps = len(series)
     if steps < ENOUGH_STEPS:
         return 0.0
@@ -95,9 +90,9 @@ def before_growth(series: Floats, error: float) -> float:
 
 
 def _along_ramps(series: Floats) -> tuple[Floats, Ints]:
-    """Return the products of a series with ramps 1, 2, ..., which begin at early steps and last to the end.
+    """Return the scalar products of a series with ramps 1, 2, ... from each early step to the end.
 
-    returns : of each ramp the product, and its length.
+    returns : products, and lengths of the ramps in steps; both of shape (ramp,).
     """
     steps = len(series)
     first = np.arange(max(1, int(LATEST_START * steps)))
@@ -107,7 +102,7 @@ def _along_ramps(series: Floats) -> tuple[Floats, Ints]:
 
 
 def _growth(series: Floats, error: float) -> int | None:
-    """Return the first step of an excess that grows until the end; None if the excess does not."""
+    """Return the step from which a series grows until its end; None if it does not."""
     steps = len(series)
     third = steps // 3
     if series[-third:].sum() <= series[:third].sum():
@@ -117,7 +112,7 @@ def _growth(series: Floats, error: float) -> int | None:
     left = squares - product * product * 6.0 / (length * (length + 1) * (2 * length + 1))
     found = int(left.argmin())
     best = float(left[found])
-    # Beside a ramp: one level, or two of which either may be the usual.
+    # Compared with a ramp: one constant level, or two levels with a change between two steps.
     total, count = np.cumsum(series), np.arange(1, steps)
     before, after = total[:-1] ** 2 / count, (total[-1] - total[:-1]) ** 2 / (steps - count)
     flat = squares - max(float((before + after).max()), float(total[-1]) ** 2 / steps)

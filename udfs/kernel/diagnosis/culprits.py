@@ -1,4 +1,4 @@
-"""Culprits of each cause: who was slow, since when, and on what evidence."""
+"""Name the culprits of each cause: workers, hosts or stages, since when they are slow, and the evidence."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,39 +18,43 @@ from udfs.kernel.diagnosis.reach import Series, grouped
 from udfs.kernel.diagnosis.totals import TINY_S
 
 MOST_CULPRITS: Final = 16
-"""Most culprits that are named, worst first."""
+"""Largest number of culprits of a cause."""
 
 LEAST_HEAVY: Final = 0.01
-"""A stage that takes longer than the mean stage by this share is named."""
+"""A heavy stage takes longer than the mean stage by at least this share."""
 
 LEAST_LOST: Final = 0.005
-"""A step counts as struck if a worker lost this share of the usual step time in it."""
+"""A step counts as slow for a worker that loses at least this share of the mean step time in it."""
 
 LEAST_PART: Final = 0.1
 LEAST_OF_STEP: Final = 0.015
-"""A culprit is left out if it lost less than this part of the worst one's loss, and of the step."""
+"""A culprit is left out if it lost less than LEAST_PART of the largest loss and less than LEAST_OF_STEP of
+the step."""
 
 MEDIAN_ERROR: Final = 1.2533
 """Standard error of a median over that of a mean."""
 
 ONE_DIRECTION: Final = 4.0
-"""If one direction is this many times as slow as the other, it is slow alone."""
+"""If one direction's excess is more than this multiple of the other's, only the first counts as slow."""
 ONE_WAY: Final = 1.5
-"""The same of a link's transfers: what one way loses may make some of the other late."""
+"""The same for the two directions of a link, where slow transfers of one make some of the other late."""
 _LINKS: Final = ({ot.FORWARD_SEND, ot.BACKWARD_RECV}, {ot.FORWARD_RECV, ot.BACKWARD_SEND})
-"""Transfers of a worker that cross one link, to the next stage or to the one before."""
+"""Pairs of a worker's transfers over one link: with the next stage, and with the previous one."""
 
 NAN: Final = float("nan")
 
 Blame = tuple[tuple[Culprit, ...], Evidence]
-"""Culprits of one cause, worst first, and the numbers behind the worst."""
+"""Culprits of one cause, the worst first, and the evidence for the worst."""
 
 Span = tuple[int, int]
-"""First and last of the steps whose computes are compared, positions among the job's."""
+"""First and last step whose computes are compared, as positions among the job's steps."""
 
 
 def blame(each: int, found: Found, indicator: float) -> Blame:
-    """Name the culprits of a cause, and give the evidence."""
+    """Return the culprits of the cause `each`, and the evidence.
+
+    indicator : the paper's indicator of the cause, which is copied into the evidence.
+    """
     if each in cause.IN_SECONDS:
         return _blame_for_lost(_lost(each, found), found, indicator)
     factors = found.factors
@@ -81,12 +85,12 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
 
 
 def _together(slow: Sequence[Series], found: Found) -> list[Culprit]:
-    """Group slow workers into culprits, of which the costliest comes first."""
+    """Group slow workers into culprits, sorted by lost time, the largest first."""
     return _costliest_first(grouped(slow, found.job.hosts, found.job.racks), found.job.actual_s)
 
 
 def slow_apart(found: Found) -> int:
-    """Count the workers with slow computes outside the largest host, stage or replica that is slow."""
+    """Count the workers with slow computes that are not in the largest slow host, rack, stage or replica."""
     named = _together(_slow_computes(found), found)
     workers_of = [set(each.workers) or {(each.stage, each.dp_rank)} for each in named]
     groups = [len(workers) for workers in workers_of if len(workers) > 1]
@@ -94,7 +98,7 @@ def slow_apart(found: Found) -> int:
 
 
 def _blame_for_types(factors: Factors, per_cell: int, span: Span) -> Blame:
-    """Name the workers on slower GPU types, by dp rank or stage if all of it has one type."""
+    """Name the workers on slower GPU types; whole dp ranks or stages if all their workers have one type."""
     types = factors.types
     if types is None or not types.is_slower.any():
         return (), Evidence(NAN, NAN, NAN, NAN, NAN)
@@ -125,14 +129,14 @@ def _worst_first(named: Sequence[Culprit]) -> list[Culprit]:
 
 
 def _costliest_first(named: Sequence[Culprit], actual_s: float) -> list[Culprit]:
-    """Sort culprits by the time that they lost, and drop those that lost little beside the worst one."""
+    """Sort culprits by lost time, the largest first, without those that lost little (LEAST_PART)."""
     ordered = sorted(named, key=lambda culprit: -culprit.lost_s)
     least_s = min(LEAST_PART * ordered[0].lost_s, LEAST_OF_STEP * actual_s) if ordered else 0.0
     return [each for each in ordered if each.lost_s >= least_s][:MOST_CULPRITS]
 
 
 def _slow_computes(found: Found) -> list[Series]:
-    """Return workers with slow computes by direction, and all workers of a stage if its host is slow."""
+    """Return the slowness of each worker with slow computes, by direction if the directions differ."""
     factors, computes = found.factors, found.computes
     if factors is None or computes is None:
         return []
@@ -150,9 +154,10 @@ def _slow_computes(found: Found) -> list[Series]:
 
 
 def _directions(own: Floats) -> list[tuple[int, Floats]]:
-    """Make one series of a worker's forward and backward slowness if they are alike; else one for each.
+    """Return one series for both directions if their slowness is similar, else one for each slow direction.
 
-    own : log factors, shape (k, s).
+    own     : a worker's log factors, shape (k, s).
+    returns : pairs of direction and series.
     """
     if len(own) == 1:
         return [(BOTH, own[0])]
@@ -165,7 +170,7 @@ def _directions(own: Floats) -> list[tuple[int, Floats]]:
 
 
 def _of_own_ops(found: Found) -> list[Series]:
-    """Return workers that are slow in other ops than computes, or late to collectives, by op type."""
+    """Return the slowness of workers with slow ops other than computes, or late entries, by op type."""
     steps, named = np.arange(found.steps), []
     for op_type, log_factor in found.own.slow.items():
         for p, d in np.argwhere(log_factor.any(axis=1)).tolist():
@@ -179,7 +184,7 @@ def _of_own_ops(found: Found) -> list[Series]:
 
 
 def _on_slow_hosts(factors: Factors, span: Span) -> list[Culprit]:
-    """Return all workers of the stages for which a slow host and more work would give the same log."""
+    """Return all workers of heavy stages of which the log cannot show if a slow host is the reason."""
     dp_ranks = factors.noise.shape[-1]
     heavy = {culprit.stage: culprit for culprit in _stages(factors, span)}
     slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.ambiguous).tolist() if stage in heavy]
@@ -199,15 +204,15 @@ def _stages(factors: Factors, span: Span) -> list[Culprit]:
 
 
 def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> Blame:
-    """Name workers by the time that they lost, in the steps with a large loss.
+    """Name the workers that lost most time, counting only steps with a large loss.
 
-    lost : op type, or BOTH -> time of each worker, shape (stage, step, dp_rank). [s]
+    lost : op type -> time that each worker lost, shape (stage, step, dp_rank). [s]
     """
     layout, steps = found.job.layout, found.steps
     total_s = sum(lost.values(), start=np.zeros((layout.pp_size, steps, layout.dp_size)))
     least_s = LEAST_LOST * found.job.actual_s
     if total_s.sum() / steps > least_s:
-        least_s = min(least_s, float(total_s.max()) / 2.0)  # Many ends of one link share what is lost.
+        least_s = min(least_s, float(total_s.max()) / 2.0)  # The loss may be divided over many workers.
     is_struck = total_s > least_s
     peers = layout.pp_size * layout.dp_size - 1
     if not is_struck.any():
@@ -231,9 +236,11 @@ def _blame_for_lost(lost: dict[int, Floats], found: Found, indicator: float) -> 
 def _struck(
     cells: Sequence[tuple[int, int]], own_s: Floats, struck: Mask, directions: Sequence[int]
 ) -> list[Culprit]:
-    """Return one culprit per worker (stage, dp rank), with the time it lost in the steps when it was slow.
+    """Return one culprit for each worker (stage, dp rank) in `cells`.
 
-    own_s, struck : shape (worker, step), in the order of time.
+    own_s      : lost time, shape (worker, step), steps in the order of time. [s]
+    struck     : bool, same shape; steps in which the worker lost much.
+    directions : op type or BOTH, for each worker.
     """
     within_s = np.where(struck, own_s, 0.0)
     shares, lost_s = struck.mean(axis=1).tolist(), within_s.mean(axis=1).tolist()
@@ -257,7 +264,10 @@ def _struck(
 
 
 def _main_type(totals_s: dict[int, float]) -> int:
-    """Return the op type in which a worker lost most; BOTH if it lost alike in the two types of a pair."""
+    """Return the op type with the largest loss; BOTH if two types of a pair have similar losses.
+
+    totals_s : a worker's lost time by op type. [s]
+    """
     ordered = sorted(totals_s.items(), key=lambda item: -item[1])
     most_s, next_s = (each for _, each in [*ordered, (BOTH, 0.0)][:2])
     first_two = {each for each, _ in ordered[:2]}
@@ -270,12 +280,8 @@ def _lost(each: int, found: Found) -> dict[int, Floats]:
     """Return the time that each worker lost to a cause, by op type and step; (stage, step, dp_rank). [s]"""
     if each == cause.LAUNCH_DELAY:
         return _by_type(found, [(block.delays.ops, block.delays.delay_s) for block in found.blocks])
-    if each == cause.PAUSE:
-        return _lost_to_pauses(found)
-    return _by_type(found, [(slow.ops, slow.as_is_s - slow.usual_s) for slow in found.slow[each]])
-
-
-def _lost_to_pauses(found: Found) -> dict[int, Floats]:
+    if each != cause.PAUSE:
+        return _by_type(found, [(slow.ops, slow.as_is_s - slow.usual_s) for slow in found.slow[each]])
     lost, factors, computes = dict(found.own.pauses), found.factors, found.computes
     shape = found.job.layout.pp_size, found.steps, found.job.layout.dp_size
     if factors is None or factors.pause_s is None or computes is None:
@@ -287,9 +293,9 @@ def _lost_to_pauses(found: Found) -> dict[int, Floats]:
 
 
 def _by_type(found: Found, parts: Sequence[tuple[Ints, Floats]]) -> dict[int, Floats]:
-    """Sum the time that each worker's ops lost by op type, with the steps of all blocks in order. [s]
+    """Return the lost time of each worker by op type and step; shape (stage, step, dp_rank). [s]
 
-    parts : ops of each block with what each lost, shape (op, step, dp).
+    parts : for each block its ops, and the time that each op lost, shape (op, step, dp). [s]
     """
     own = [(block, *part, block.types_of(part[0])) for block, part in zip(found.blocks, parts, strict=True)]
     lost = {}

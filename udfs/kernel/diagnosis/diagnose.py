@@ -1,4 +1,4 @@
-"""Causes of a job's slowdown: what a fix of each, or of all together, saves, and each cause's share."""
+"""Diagnose a job: for each cause the saving by its fix, the attributed part, the flag, and the culprits."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.savings import Savings, savings_of
 
 LEAST_SAVED: Final = 0.025
-"""A cause holds if its fix saves at least this share of the step time."""
+"""A cause holds if its fix saves at least this share of T_actual, and wrong clocks cannot be the reason."""
 
 NAN: Final = float("nan")
 
 
 def diagnose(replays: Replays) -> Diagnosis:
-    """Find the causes of a job's slowdown."""
+    """Return the savings, flag, culprits and evidence of each cause of slowdown of a job."""
     found = replays.found
     job = found.job
     savings = savings_of(replays.times_s, job.actual_s, found.shown)
@@ -39,7 +39,7 @@ def diagnose(replays: Replays) -> Diagnosis:
         )
         for each in cause.FIXABLE
     ]
-    # Beside it what neither fixes nor deviations take of the paper's waste.
+    # The indicator is the part of the paper's waste that all fixes and the replay's error do not explain.
     unknown = blame(
         cause.UNEXPLAINED, found, savings.replayed - savings.together - job.ideal_s / job.actual_s
     )
@@ -50,7 +50,10 @@ def diagnose(replays: Replays) -> Diagnosis:
 
 
 def _moving(found: Found, savings: Savings) -> float:
-    """Return the share of T_actual that transfers take, or an upper bound if even that is below the limit."""
+    """Return the share of T_actual that transfers take, or an upper bound if that is below MOST_MOVING.
+
+    The upper bound needs no replay.
+    """
     most = 0.0
     for computing in (busiest, without_transfers):
         computing_s = sum(float(computing(block).sum()) for block in found.blocks) / found.steps

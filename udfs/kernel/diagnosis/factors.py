@@ -1,4 +1,4 @@
-"""Divide compute durations into factors of stage, data, GPU type, worker and noise, and into pauses.
+"""Decompose compute durations into factors for work, GPU type, worker and noise, and into pauses.
 
 D = work(stage, direction, chunk, data) * type * worker * noise + pause. Axes p, k, c, m, s, d: stage,
 direction, chunk, microbatch, step in the order of time, dp rank.
@@ -19,39 +19,39 @@ from udfs.kernel.selection import deviation_of_all, medians_along
 
 LEAST_PAUSE: Final = 0.15
 PAUSE_MADS: Final = 6.0
-"""A pause takes this much longer, as a log factor, and as a multiple of the usual scatter."""
+"""A compute is a pause if its log excess exceeds LEAST_PAUSE, and PAUSE_MADS median absolute deviations."""
 
 ROUNDS: Final = 3
-"""Rounds of re-estimating slow workers: each trusts the data of workers less that the round before named."""
+"""Most rounds that estimate slow workers again, without the computes that the round before found slow."""
 
 MOST_MISFIT: Final = 0.5
-"""Residuals of computes are cut at this log: a pause of a light microbatch says nothing about the model."""
+"""Log residuals are limited to this in the misfit, as a pause of a light microbatch is a large factor."""
 
 LEAST_CHANGE: Final = 0.005
-"""Another round is made while the mean factor of a worker changes by this log."""
+"""Rounds go on as long as some worker's mean log factor changes by at least this."""
 
 SAMPLE: Final = 256
-"""Values sampled to estimate the median of all."""
+"""Number of values from which the median of all values is estimated."""
 
 LEAST_RELIABILITY: Final = 0.3
 LEAST_SPREAD: Final = 0.01
 LEAST_ERRORS: Final = 3.0
-"""Weights of microbatches are real if two halves of their measurements agree on this share of their variance,
-they scatter by this much, and the agreement is this many times its standard error."""
+"""Weights of microbatches are used if two halves of their measurements have a covariance of more than
+LEAST_RELIABILITY of the variance, LEAST_SPREAD^2, and LEAST_ERRORS of its standard errors."""
 
 LEAST_PART: Final = 0.01
-"""Least work of a compute, as a share of its kind's mean."""
+"""Least work of a compute, as a share of the mean over its stage, direction and chunk."""
 
 SUMS: Final = "...l,...l->..."
 """Sums of products along the last axis, for np.einsum."""
 
 
 class Data(NamedTuple):
-    """Relative weight of microbatches, shared by all stages.
+    """Relative weights of microbatches, which all stages share.
 
-    weight  : as measured, shape (k, m, s, d), mean 1; all 1 without such an effect.
-    spread  : standard deviation of the log weight within a step.
-    is_real : whether the effect exists.
+    weight  : shape (k, m, s, d), mean 1; all 1 if microbatches do not differ.
+    spread  : standard deviation of the log weights within a step.
+    is_real : whether microbatches differ significantly.
     """
 
     weight: Floats
@@ -60,14 +60,15 @@ class Data(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """Compute durations divided into work, slowness of workers, noise and pauses.
+    """Compute durations as work_s * types * worker * noise + pause_s.
 
-    work_s  : Tensor, or broadcastable to one; what the work takes on a usual worker. [s]
+    work_s  : Tensor, or broadcastable to one; duration on a usual worker of the fastest type. [s]
     worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
-    noise   : Tensor; what is left, a factor. log_noise: its logarithm.
-    pause_s : additive, 0 without any; Tensor, or None without pauses. [s]
-    scatter : of the log of the noise. misfit: the same, with what is taken as pauses.
-    types   : factors of the types of GPU, beside those of workers; None where fewer than two are known.
+    noise   : Tensor; residual factor. log_noise : its logarithm.
+    pause_s : Tensor; additional time of computes that are pauses, else 0; None without pauses. [s]
+    data    : weights of microbatches, from which work_s was fitted.
+    scatter : standard deviation of log_noise. misfit : the same, with the residuals of pauses included.
+    types   : factors of GPU types; None if fewer than two types are known.
     """
 
     work_s: Tensor
@@ -86,27 +87,30 @@ def decompose(times_s: Tensor, hosts: Ints, worker_type: Ints | None = None) -> 
     """Decompose compute durations into factors.
 
     times_s     : Tensor. [s]
-    hosts       : int, shape (stage, dp_rank); which host, -1 where unknown.
-    worker_type : the same as hosts, of types of GPU; None where fewer than two are known.
+    hosts       : int, shape (stage, dp_rank); number of the host, -1 where unknown.
+    worker_type : int, shape (stage, dp_rank); number of the GPU type, -1 where unknown; None if fewer than
+                  two types are known.
     """
     if worker_type is None:
         return _decompose(times_s, hosts)
     types = type_factors(np.maximum(medians_along(times_s, 3), TINY_S), worker_type)
     found = _decompose(times_s / types.of_workers, hosts)
-    # A pause is the host's: it is as long on every type.
+    # Pauses are caused by hosts, and are equally long on every GPU type.
     pause_s = None if found.pause_s is None else found.pause_s * types.of_workers
     return found._replace(types=types, pause_s=pause_s)
 
 
 def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
-    """Divide compute durations of workers on one GPU type, or as if on one type, into factors."""
+    """Decompose compute durations of one GPU type, or divided by their types' factors."""
     logs = _logs(times_s)
     workers, usual, weight = slow_workers(logs, hosts)
     rest = logs - (workers.log_factor() + usual)
     pauses = _pauses(rest - weight)
-    if logs.shape[0] * logs.shape[1] > 1 and logs.shape[2] * logs.shape[3] == 1:
-        # Of single microbatches few steps may be uneven, and too few to say so.
-        pauses &= ~_is_shared(rest - weight)
+    p, k, c, m, *lanes = logs.shape
+    if p * k > 1 and c * m == 1:
+        # With one microbatch, heavy data of few steps are not found, but lengthen most stages and directions.
+        of_most = medians_along((rest - weight).reshape(p * k, 1, 1, *lanes), 0, low=True)
+        pauses &= ~(of_most > LEAST_PAUSE)
     data = _data(rest, usual, weight, pauses, workers)
     found = _factors(times_s, workers, data, pauses)
     if not data.is_real:
@@ -125,15 +129,8 @@ def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
     return found
 
 
-def _is_shared(over: Tensor) -> Mask:
-    """Return where most stages and directions exceed the least pause, as they do if data are uneven."""
-    stages, directions, *lanes = over.shape
-    of_most = medians_along(over.reshape(stages * directions, *lanes), 0, low=True)
-    return np.asarray(of_most > LEAST_PAUSE)
-
-
 class _First(NamedTuple):
-    """What the first pass finds; `usual`, `weight` and `logs` are logarithms."""
+    """Results of the first pass: slow workers, pauses, and logs of usual times, weights and durations."""
 
     workers: Workers
     usual: Tensor
@@ -144,7 +141,7 @@ class _First(NamedTuple):
 
 
 def _logs(values: Tensor) -> Tensor:
-    """Return natural logarithms, floored at TINY_S, in one array, because a copy would evict the cache."""
+    """Return logarithms of the values, or of TINY_S if that is larger; makes only one array, for speed."""
     found = np.maximum(values, TINY_S)
     return np.log(found, out=found)
 
@@ -152,11 +149,14 @@ def _logs(values: Tensor) -> Tensor:
 def _beside_work(
     times_s: Tensor, first: _First, doubt: _First, hosts: Ints
 ) -> tuple[_First, Factors, bool] | None:
-    """In a second pass, find slow workers and pauses again, relative to the work of healthy computes.
+    """Find slow workers and pauses again, relative to the work that was fitted to healthy computes.
 
-    Where a stage takes a constant beside what goes with the data, its light microbatches looked slow.
-    returns : what is in doubt after it, the decomposition, and whether workers came out as before; None if
-              pauses did so too.
+    In the first pass, light microbatches looked slow on stages whose work has a part that is independent of
+    the data, such as a loss layer.
+
+    first   : results of the first pass. doubt : the same, with workers and pauses of the round before.
+    returns : `doubt` with the new workers and pauses, the decomposition, and whether workers are as in the
+              round before; None if pauses are unchanged too.
     """
     before = doubt.workers.log_factor()
     steady_s = np.maximum(times_s, TINY_S)
@@ -182,7 +182,7 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
     worker = np.exp(slow)
     is_any_slow = slow.any()
     clean_s = times_s / worker if is_any_slow else times_s
-    # Weights hold what all workers take longer in a step, but not those of even steps beside uneven ones.
+    # Weights contain the common excess of a step, except in even steps of a job that has uneven steps.
     is_held = data.is_real & (workers.is_uneven | ~workers.is_uneven.any())
     common = np.where(is_held, 0.0, workers.common)[None, :, None, None, :, None]
     work_s, noise, logs = _fitted(clean_s, data, pauses)
@@ -201,7 +201,7 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
 
 
 def _fitted(clean_s: Tensor, data: Data, pauses: Mask) -> tuple[Tensor, Tensor, Tensor]:
-    """Fit the work of usual workers [s]; return it, and what remains as noise: a factor and its logarithm."""
+    """Fit the work of usual workers; return it [s], and the residual factor with its logarithm."""
     work_s = _work(clean_s, data, pauses)
     if work_s.min() > 0.0:
         noise = clean_s / work_s
@@ -211,29 +211,27 @@ def _fitted(clean_s: Tensor, data: Data, pauses: Mask) -> tuple[Tensor, Tensor, 
 
 
 def _pauses(over: Tensor) -> Mask:
-    """Mark computes so far above usual that they are pauses. over : log excess."""
+    """Mark computes so far above usual that they are pauses. over : log excess, as a tensor."""
     if not over.max() > LEAST_PAUSE:
         return np.zeros(over.shape, dtype=bool)
     flat = over.reshape(-1)
-    scatter = 0.0 if _is_calm(flat) else deviation_of_all(flat)
+    # If half of the values are this close together, LEAST_PAUSE is the higher limit, and no sort is needed.
+    middle = medians_along(flat[:: max(1, flat.size // SAMPLE)], 0)
+    width = LEAST_PAUSE / PAUSE_MADS
+    close = (flat >= middle - width / 2) & (flat <= middle + width / 2)
+    is_calm = 2 * int(np.count_nonzero(close)) > flat.size
+    scatter = 0.0 if is_calm else deviation_of_all(flat)
     return np.asarray(over > max(LEAST_PAUSE, PAUSE_MADS * scatter))
 
 
-def _is_calm(values: Floats) -> bool:
-    """Return whether half of the values are so close together that LEAST_PAUSE is above the noise limit."""
-    middle = medians_along(values[:: max(1, values.size // SAMPLE)], 0)
-    width = LEAST_PAUSE / PAUSE_MADS
-    close = (values >= middle - width / 2) & (values <= middle + width / 2)
-    return 2 * int(np.count_nonzero(close)) > values.size
-
-
 def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Workers) -> Data:
-    """Compute weights of microbatches from what stages and workers leave unexplained; overwrite `rest`.
+    """Compute weights of microbatches from residual logs; overwrites `rest`.
 
-    rest, usual, weight : logs.
+    rest   : log times without usual times of stages and without slow workers, a tensor.
+    usual, weight : logs, as returned by slow_workers.
     """
     p, k, c, m, s, d = rest.shape
-    # Where microbatches are even, data do not explain why a step is longer than others.
+    # In a step of even microbatches, data are not the reason why the step is longer than others.
     even = np.flatnonzero(~workers.is_uneven) if workers.is_uneven.any() else np.empty(0, dtype=np.int64)
     if even.size:
         rest[:, :, :, :, even] -= workers.common[None, :, None, None, even, None]
@@ -251,7 +249,7 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Wo
     is_real = reliability > LEAST_RELIABILITY and spread > LEAST_SPREAD and covariance > LEAST_ERRORS * error
     if not is_real:
         return Data(np.ones((k, m, s, d)), spread, is_real=False)
-    # Times and not their logs, because a stage may take a constant beside what goes with the data.
+    # In seconds, because a stage's work may be the sum of a constant and a part proportional to the data.
     rest += usual
     of_all_s = totals(np.exp(rest, out=rest), pauses)
     relative = of_all_s / of_all_s.mean(axis=(1, 2, 3), keepdims=True)
@@ -262,17 +260,18 @@ def _data(rest: Tensor, usual: Tensor, weight: Tensor, pauses: Mask, workers: Wo
 
 
 def _even_out(weight: Floats, workers: Workers) -> None:
-    """Give all microbatches of steps with even work the same weight; overwrite weight (k, m, s, d)."""
+    """Give all microbatches of a step with even work the same weight; overwrites weight (k, m, s, d)."""
     even = ~workers.is_uneven
-    # With one microbatch only the neighbouring steps show whether it is even.
+    # With one microbatch, only the other steps show whether a step is even.
     if even.any() and (weight.shape[1] > 1 or not even.all()):
         weight[:, :, even] = weight[:, :, even].mean(axis=(1, 3), keepdims=True)
 
 
 def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> Data:
-    """Compute weights of microbatches again, with doubtful computes as the other computes imply them.
+    """Return data with weights computed again, in which other computes replace doubtful ones.
 
-    steady_s : times of computes without what is always slow. [s]
+    steady_s : Tensor; durations divided by the factors of slow workers. [s]
+    doubtful : bool, shape of the tensor; pauses, and computes of slow workers.
     """
     p, k, c, *_ = steady_s.shape
     relative = totals(steady_s, doubtful)
@@ -283,7 +282,10 @@ def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> 
 
 
 def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:
-    """Return the work of each stage, direction and chunk: a constant, and a part proportional to data. [s]"""
+    """Fit the work of each stage, direction and chunk: a constant plus a part proportional to weights. [s]
+
+    left_out : bool, shape of the tensor; computes that are not used in the fit.
+    """
     flat_s = clean_s.reshape(*clean_s.shape[:3], -1)
     share = np.full(flat_s.shape[-1], 1.0 / flat_s.shape[-1])
     if left_out.any():
@@ -296,8 +298,8 @@ def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:
     deviation = weight - np.einsum(SUMS, weight, share)[..., None]
     shared = deviation * share
     spread = np.einsum(SUMS, deviation, shared)[..., None]
-    spread[spread <= 0.0] = 1.0  # Of a direction that is recorded as of no length.
-    # A stage without a constant falls faster than the weights, which hold the constants of all stages.
+    spread[spread <= 0.0] = 1.0  # if all computes of a direction have zero duration
+    # Weights contain the constants of all stages, so the fitted work of a stage without one may be negative.
     slope_s = np.maximum(np.einsum(SUMS, shared, flat_s)[..., None] / spread, 0.0)
     work_s: Tensor = slope_s * deviation
     work_s += mean_s

@@ -1,4 +1,4 @@
-"""Replay a job with causes fixed: one alone, all together, and the sets that Shapley values need."""
+"""Replay a job with any set of causes fixed."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -19,7 +19,7 @@ from udfs.kernel.replay.replay import last_ops, replay
 
 Causes = frozenset[int]
 Fixed = Causes
-"""Causes that are fixed."""
+"""A set of causes that are fixed."""
 NOTHING: Final[Fixed] = frozenset()
 
 OF_COMPUTES: Final[Causes] = frozenset(
@@ -35,14 +35,14 @@ OF_COMPUTES: Final[Causes] = frozenset(
 """Causes that lengthen computes."""
 
 STACKED_VALUES: Final = 4_000_000
-"""Durations of computes in memory at a time for stacked scenarios."""
+"""Most durations of computes that are in memory at a time, over all scenarios replayed together."""
 
 
 class Fixable(NamedTuple):
-    """One block of steps with all that a fix can change in it.
+    """One block of steps, and its ops that fixes change.
 
-    slow    : by cause, ops as they ran and at their usual times.
-    is_last : ops that may end a step under any fix.
+    slow    : slow transfers and data-loads, by cause.
+    is_last : for each op, whether it may be the last of a step under some fix.
     """
 
     times: BlockTimes
@@ -62,21 +62,11 @@ def may_end(times: BlockTimes) -> list[bool]:
 
 
 Scenario = tuple[Works | None, Causes]
-"""Work of the computes, None where they could not be separated, and the causes that are left in."""
-
-
-def _stacked(block: Fixable, found: Found, scenarios: Sequence[Scenario]) -> Floats:
-    """Return the step times of each scenario; float64, shape (scenario, step). [s]"""
-    values = block.computes.ops.size * block.times.duration_s[0].size if block.computes is not None else 1
-    together = max(1, STACKED_VALUES // values)
-    parts = [
-        _step_times(block, found, scenarios[first : first + together])
-        for first in range(0, len(scenarios), together)
-    ]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+"""Work of the computes, None if they were not decomposed, and the causes that are not fixed."""
 
 
 def _step_times(block: Fixable, found: Found, scenarios: Sequence[Scenario]) -> Floats:
+    """Return the step times of each scenario; float64, shape (scenario, step). [s]"""
     duration_s, left = block.times.duration_s, [causes for _, causes in scenarios]
     lanes = duration_s[0].size
     per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, lanes))
@@ -90,23 +80,16 @@ def _step_times(block: Fixable, found: Found, scenarios: Sequence[Scenario]) -> 
         for op, of_op_s in zip(slow.ops.tolist(), times_s, strict=True):
             per_op[op] = of_op_s
     _put_own(block.own, left, per_op)
-    delays = _delays(block, left)
-    return replay(block.times.graph, per_op, (len(left), *duration_s.shape[1:]), block.is_last, delays)
-
-
-def _delays(block: Fixable, left: Sequence[Causes]) -> dict[int, Floats]:
-    """Return by how much ops start late if some causes remain, shape (set of causes, lane). [s]"""
-    found: dict[int, Floats] = {}
-    lanes = block.times.duration_s[0].size
+    delays: dict[int, Floats] = {}
     for each, (ops, delay_s) in ((cause.LAUNCH_DELAY, block.times.delays), (cause.SLOW_WORKER, block.late)):
         is_left = np.array([each in causes for causes in left], dtype=np.float64)[:, None]
         for op, of_op_s in zip(ops.tolist(), delay_s.reshape(len(ops), 1, lanes), strict=True):
-            found[op] = found[op] + is_left * of_op_s if op in found else is_left * of_op_s
-    return found
+            delays[op] = delays[op] + is_left * of_op_s if op in delays else is_left * of_op_s
+    return replay(block.times.graph, per_op, (len(left), *duration_s.shape[1:]), block.is_last, delays)
 
 
 def _put_own(own: OwnTimes, left: Sequence[Causes], per_op: list[Floats]) -> None:
-    """Set the durations of slow ops other than computes, for each set of causes that remain."""
+    """Set the durations of ops such as the optimizer in per_op, for each set of remaining causes."""
     for place, op in enumerate(own.ops.tolist()):
         base_s, slow, shared, pause_s = (
             each[place].reshape(-1) for each in (own.base_s, own.slow, own.shared, own.pause_s)
@@ -152,8 +135,11 @@ def _put_computes(
 def _compute_times(
     found: Found, factors: Factors, work: Works, some: tuple[Index, ...], causes: Causes, out: Tensor
 ) -> None:
-    """Fill `out` with compute durations for causes that remain. [s]"""
-    # As is, data, stage, both: in the order of what is balanced.
+    """Fill `out` with the compute durations for the remaining causes. [s]
+
+    some : indices of the block's computes and steps in the tensor.
+    """
+    # The fields of Works in order: as is, data balanced, stages balanced, both balanced.
     chosen = work[(cause.DATA_IMBALANCE not in causes) + 2 * (cause.STAGE_IMBALANCE not in causes)]
     np.multiply(chosen[some], factors.worker[some] if cause.SLOW_WORKER in causes else 1.0, out=out)
     if cause.MIXED_HARDWARE in causes and factors.types is not None:
@@ -167,11 +153,11 @@ def _compute_times(
 class Replays:
     """Replays of one job with sets of causes fixed.
 
-    Causes for which nothing was found are never replayed: their fixes change nothing. What was replayed once
-    is kept, because mitigations ask again for what the diagnosis has replayed.
+    Sets that differ only in causes which slow no op are replayed once. Results are kept, because mitigations
+    need some of the replays of the diagnosis again.
 
-    found : what was measured in the job.
-    work  : what `works` gives for its factors, where it is known already.
+    found : measured slowness of the job.
+    work  : result of `works` for its factors, if already computed.
     """
 
     def __init__(self, found: Found, work: Works | None = None) -> None:
@@ -188,7 +174,7 @@ class Replays:
         self._known: dict[Causes, Floats] = {}
 
     def times_s(self, fixes: Sequence[Fixed]) -> dict[Fixed, Floats]:
-        """Return the mean replayed step time and then each step's, for each set of fixed causes. [s]"""
+        """Return, by set of fixed causes, the mean replayed step time followed by that of each step. [s]"""
         left = {fixed: self._present - fixed for fixed in fixes}
         unknown = [causes for causes in dict.fromkeys(left.values()) if causes not in self._known]
         if unknown:
@@ -201,23 +187,32 @@ class Replays:
         return float(self.times_s([fixed])[fixed][0])
 
     def of_works_s(self, works_s: Sequence[Tensor]) -> list[float]:
-        """Return the mean replayed step time for each given work of the computes, with no cause fixed. [s]
+        """Return the mean replayed step time for each of the given works, with no cause fixed. [s]
 
-        works_s : durations of computes on usual workers. [s]
+        works_s : durations of all computes on usual workers, a tensor each. [s]
         """
         works = [Works(each_s, each_s, each_s, each_s) for each_s in works_s]
         found: list[float] = self._replayed([(each, self._present) for each in works])[:, 0].tolist()
         return found
 
     def _replayed(self, scenarios: Sequence[Scenario]) -> Floats:
-        """Return each scenario's mean step time and then its step times; shape (scenario, 1 + step). [s]"""
-        of_blocks_s = [_stacked(block, self.found, scenarios) for block in self._fixable]
+        """Return each scenario's mean step time, then its step times; shape (scenario, 1 + step). [s]"""
+        of_blocks_s = []
+        for block in self._fixable:
+            lanes = block.times.duration_s[0].size
+            values = 1 if block.computes is None else block.computes.ops.size * lanes
+            together = max(1, STACKED_VALUES // values)
+            parts = [
+                _step_times(block, self.found, scenarios[first : first + together])
+                for first in range(0, len(scenarios), together)
+            ]
+            of_blocks_s.append(np.concatenate(parts))
         mean_s = sum(each.sum(axis=1) for each in of_blocks_s) / self.found.steps
         return np.column_stack([mean_s, in_time(self.found.blocks, of_blocks_s, 1)])
 
 
 def without_transfers(times: BlockTimes) -> Floats:
-    """Return step times if transfers took no time, and all other ops ran as recorded; shape (step,). [s]"""
+    """Return replayed step times if transfers took no time, and other ops their recorded one; (step,). [s]"""
     graph, duration_s = times.graph, times.duration_s
     shape = (1, *duration_s.shape[1:])
     per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, -1))
@@ -234,7 +229,7 @@ def without_transfers(times: BlockTimes) -> Floats:
 
 
 def busiest(times: BlockTimes) -> Floats:
-    """Return the longest compute time of one worker, which a step cannot fall below; shape (step,). [s]"""
+    """Return a lower bound for step times: the longest total compute time of a worker; shape (step,). [s]"""
     longest_s = np.zeros(times.number_of_steps)
     for by_type in times.graph.ops_by_type:
         forwards, backwards = (by_type[each] for each in ot.COMPUTE)

@@ -1,4 +1,4 @@
-"""What the diagnosis measures in a job before it fixes any cause."""
+"""Measure the slowness of a job's ops, before any fix is replayed."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -23,14 +23,16 @@ from udfs.kernel.graph.graph import Layout
 
 
 class Job(NamedTuple):
-    """Facts about a job that the diagnosis needs beside durations. Times are means over steps. [s]
+    """Facts about a job that the diagnosis needs in addition to durations.
 
-    hosts      : int, shape (stage, dp_rank); which host a worker is on, -1 where unknown.
-    indicators : the paper's, by cause; nan where it has none.
-    skew_s     : how far clocks may be apart that were not corrected; infinite if unknown. [s]
-    worker_type : int, shape (stage, dp_rank); type of GPU, -1 where unknown. None: fewer than two are known.
-    before_s   : usual transfer of an op type on earlier days; none where nothing is known of them. [s]
-    racks      : int, shape (stage, dp_rank); whose rack or switch, -1 where unknown. None: nothing is known.
+    hosts      : int, shape (stage, dp_rank); number of the worker's host, -1 if unknown.
+    actual_s, ideal_s : means over steps of the recorded step time and of the ideal one. [s]
+    indicators : the paper's indicators by cause; nan if the paper has none.
+    skew_s     : error of clock differences that remains; infinite if unknown. [s]
+    worker_type : int, shape (stage, dp_rank); number of the GPU type, -1 if unknown; None if fewer than two
+                 types are known.
+    before_s   : usual transfer time on earlier days by op type, as far as known. [s]
+    racks      : int, shape (stage, dp_rank); number of the rack or switch, -1 if unknown; None if all are -1.
     """
 
     layout: Layout
@@ -45,10 +47,13 @@ class Job(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What is measured in a job before any cause is fixed.
+    """Measured slowness of a job's ops.
 
-    rest      : log factors of computes that are longer for no known cause, or None.
-    transfers, loads, own_times, late : of each block.
+    computes, factors : durations of computes, and their decomposition; None if computes of stages differ.
+    rest      : log factors of computes that no known cause explains; None if there are none.
+    own       : slowness of ops other than computes and transfers.
+    transfers, loads, own_times, late : for each block the slow transfers, the slow data-loads, the factors of
+                other ops, and the late entries into collectives.
     """
 
     job: Job
@@ -88,12 +93,12 @@ class Found(NamedTuple):
 
     @property
     def slow(self) -> dict[int, list[SlowOps]]:
-        """Slow ops of each block, as recorded and at usual times, by the cause whose fix changes them."""
+        """Slow transfers and data-loads of each block, by the cause whose fix changes them."""
         return {cause.COMMUNICATION: self.transfers, cause.DATA_LOADING: self.loads}
 
     @property
     def shown(self) -> frozenset[int]:
-        """Causes whose fix has an effect that the log can show."""
+        """Causes that the log can show; data loading needs logged loads, and mixed hardware GPU types."""
         logged = {
             cause.DATA_LOADING: has_loads(self.blocks),
             cause.MIXED_HARDWARE: self.job.worker_type is not None,
@@ -131,7 +136,7 @@ class Found(NamedTuple):
 
     @property
     def microbatches(self) -> int:
-        """Number of microbatches per chunk and step; if stages differ, the most forwards of a worker."""
+        """Microbatches per chunk and step; if computes have no factors, the most forwards of a worker."""
         workers = (by_type for block in self.blocks for by_type in block.graph.ops_by_type)
         forwards = max(len(by_type[ot.FORWARD_COMPUTE]) for by_type in workers)
         return forwards if self.factors is None else self.factors.noise.shape[3]

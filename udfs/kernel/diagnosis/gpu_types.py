@@ -1,7 +1,7 @@
-"""How slow each GPU type of a job is relative to its fastest, from computes of the same stage.
+"""Estimate how slow each GPU type of a job is relative to the job's fastest type.
 
-Stages do different work, so types are compared where they share a stage, or through a third that shares one
-with each. Axes p, k, c, m, s, d, t: stage, direction, chunk, microbatch, step, dp rank, type.
+Stages do different work, so two types are compared by workers of the same stage, or through a third type that
+shares a stage with each. Axes p, k, c, m, s, d, t: stage, direction, chunk, microbatch, step, dp rank, type.
 """
 
 from typing import Final
@@ -16,24 +16,24 @@ from udfs.kernel.diagnosis.variation import MEDIAN_ERROR
 from udfs.kernel.selection import ascending, deviation_of_all, medians_along, quantile
 
 LEAST_TYPE: Final = 0.03
-"""Log of the least factor that counts as an effect of the type."""
+"""Least log factor by which a slow type exceeds the fastest."""
 
 ERRORS: Final = 3.5
-"""How many times its standard error the log of a type's factor must be."""
+"""Least log factor of a slow type, in standard errors."""
 
 
 def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
-    """Estimate how long GPU types take relative to each other, by their workers' typical computes.
+    """Estimate the factors by which GPU types are slower than the fastest, from typical compute times.
 
-    usual_s     : median compute over microbatches, positive, shape (p, k, c, s, d). [s]
-    worker_type : int, shape (p, d), numbered from 0 on; UNKNOWN where nothing says so.
+    usual_s     : median over microbatches of compute times, positive, shape (p, k, c, s, d). [s]
+    worker_type : int, shape (p, d); number of the worker's type from 0 on, UNKNOWN if not known.
     """
     logs = np.log(usual_s)
     by_step = ascending(logs.mean(axis=2), 2)
     cell = quantile(by_step, USUAL_STEPS)
     workers = np.bincount(worker_type[worker_type != UNKNOWN])
     first = int(workers.argmax())
-    measured = _joined(_levels(cell, worker_type, len(workers)), first)
+    measured = _joined(cell, worker_type, len(workers), first)
     measured -= measured[int(np.nanargmin(measured.mean(axis=1)))]
     left = _left(cell, measured, worker_type)
     own = (quantile(by_step, 0.85) - quantile(by_step, 0.15)).mean(axis=1) / SIGMAS_BETWEEN
@@ -45,11 +45,11 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
     if is_confounded:
         usual = medians_along(quantile(ascending(logs, 3), USUAL_STEPS), 3, low=True)
         measured = _by_stages(usual, measured, worker_type, first)
-    # Workers of one dp rank have the same data, and count once.
+    # Workers of one dp rank have the same data, so only dp ranks count as independent samples.
     dp_ranks = np.array([(worker_type == number).any(axis=0).sum() for number in range(len(workers))])
     fastest = int(np.nanargmin(measured.mean(axis=1)))
     error = MEDIAN_ERROR * scatter * np.sqrt(1.0 / dp_ranks + 1.0 / dp_ranks[fastest])
-    is_slower = measured.mean(axis=1) > np.maximum(LEAST_TYPE, ERRORS * error)  # nan is not
+    is_slower = measured.mean(axis=1) > np.maximum(LEAST_TYPE, ERRORS * error)  # False for nan
     log_factor = np.where(is_slower[:, None], measured, 0.0)
     of_workers = np.where((worker_type != UNKNOWN)[..., None], log_factor[worker_type], 0.0)
     of_workers = np.exp(of_workers).swapaxes(1, 2)[:, :, None, None, None]
@@ -57,10 +57,13 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
 
 
 def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -> Floats:
-    """Return factors of types without a common stage: how slow their stages are, unless work explains that.
+    """Return `measured`, with nan replaced by the excess of the stages whose workers all have the type.
 
-    usual : log time of a usual worker of each stage, shape (p, k, c).
-    first : type that the others were compared with.
+    A factor is filled in only if the excess is larger than a difference of work would explain.
+
+    usual    : log time of a usual worker of each stage, shape (p, k, c).
+    measured : log factors, shape (t, k); nan for types that share no stage.
+    first    : type that the others were compared with.
     """
     found, types = measured.copy(), len(measured)
     is_joined = ~np.isnan(measured[:, 0])
@@ -78,26 +81,23 @@ def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -
     return found
 
 
-def _levels(cell: Floats, worker_type: Ints, types: int) -> Floats:
-    """Return the lower median log time over workers of each type and stage, or nan; shape (t, p, k)."""
+def _joined(cell: Floats, worker_type: Ints, types: int, first: int) -> Floats:
+    """Return the log factors of types relative to the most common type, `first`.
+
+    cell    : usual log time of each worker, shape (p, k, d).
+    types   : number of types.
+    returns : shape (t, k); nan if no chain of shared stages connects a type with `first`.
+    """
     stages, directions, _ = cell.shape
+    # The lower median over the workers of each type and stage, nan without any.
     level = np.full((types, stages, directions), np.nan)
     for number in range(types):
         for stage in np.flatnonzero((worker_type == number).any(axis=1)).tolist():
             level[number, stage] = medians_along(cell[stage][:, worker_type[stage] == number], 1, low=True)
-    return level
-
-
-def _joined(level: Floats, first: int) -> Floats:
-    """Return log factors relative to the most common type, on which one slow worker has no effect.
-
-    level   : shape (t, p, k).
-    returns : shape (t, k); nan where no stage leads to a type.
-    """
-    found = np.full((level.shape[0], level.shape[2]), np.nan)
+    found = np.full((types, directions), np.nan)
     found[first] = 0.0
     while True:
-        base = level - found[:, None]  # of the types that are known by now, stage by stage
+        base = level - found[:, None]  # work of each stage, by types with a known factor
         there = np.flatnonzero(~np.isnan(base).all(axis=(0, 2)))
         usual = np.nanmedian(base[:, there], axis=0)
         over = level[:, there] - usual
@@ -110,7 +110,10 @@ def _joined(level: Floats, first: int) -> Floats:
 
 
 def _left(cell: Floats, measured: Floats, worker_type: Ints) -> Floats:
-    """Return the logarithm of what stage and type leave unexplained in usual times of comparable workers."""
+    """Return log residuals, without the factors of types and stages, of workers whose type has a factor.
+
+    cell : usual log time of each worker, shape (p, k, d).
+    """
     known = np.where((worker_type != UNKNOWN)[..., None], measured[worker_type], np.nan)
     rest = (cell - known.swapaxes(1, 2)).mean(axis=1)
     stages = np.flatnonzero(~np.isnan(rest).all(axis=1))

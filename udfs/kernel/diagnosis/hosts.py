@@ -1,4 +1,4 @@
-"""Find hosts that slow all workers of whole stages, so that these have no healthy peers."""
+"""Find slow hosts that have all workers of a stage, whose speed no other worker of the stage shows."""
 
 from typing import Final, NamedTuple
 
@@ -12,25 +12,26 @@ LEAST_LOG: Final = 0.03
 
 ALIKE: Final = 0.15
 LEAST_ALIKE: Final = 0.01
-"""Largest spread, as a share of the log factor, of stages, directions and chunks that are equally slow."""
+"""Stages, directions and chunks are equally slow if their log factors differ by at most ALIKE times the
+median log factor, or by LEAST_ALIKE."""
 
 CLEAR_LOG: Final = float(np.log(1.5))
-"""Above this, equal slowness in all ops of a stage is not due to a few more layers."""
+"""If all ops of a stage are slower by an equal log factor above this, more layers are not the reason."""
 
 HALF: Final = 0.5
-"""If a host is slow, its other workers have at least this part of the stage's log factor."""
+"""A host is slow if its workers in other stages have at least this share of the stage's log factor."""
 
 ONE_DIRECTION: Final = 0.25
-"""If one direction's log factor is below this part of the other's, it is not slow."""
+"""If one direction's log factor is below this share of the other direction's, only the other is slow."""
 
 UNKNOWN: Final = -1
 
 
 class StagesOfHosts(NamedTuple):
-    """Stages on one host, or of one worker, and the factor by which the host slows them.
+    """How far slow hosts slow the stages of which they have all workers.
 
-    log_factor : by which they are slow because that host is, 0 where not; shape (stage,).
-    is_ambiguous : bool, shape (stage,); slower than the others, by their host or by more work
+    log_factor   : log factor by which a slow host slows the stage, else 0; shape (stage,).
+    is_ambiguous : bool, shape (stage,); whether either a slow host or more work may be the reason.
     """
 
     log_factor: Floats
@@ -40,13 +41,13 @@ class StagesOfHosts(NamedTuple):
 def stages_of_hosts(usual: Floats, hosts: Ints, own: Floats) -> StagesOfHosts:
     """Find stages that are slow because their host is slow.
 
-    A host slows everything its workers compute, by one factor. A stage with more work differs by direction
-    and chunk (a loss layer), or by a few layers among many, and is seldom just what one host holds: several
-    stages.
+    A slow host lengthens all computes of its workers by one factor. More work of a stage lengthens directions
+    and chunks by different factors (a loss layer), or all by a small factor (a few more layers). It seldom
+    affects exactly the stages of one host.
 
     usual : log time of the computes of each stage, shape (stage, direction, chunk).
     hosts : int, shape (stage, dp_rank); UNKNOWN where the log does not say.
-    own   : log factor by which workers are slower than their stage's, shape (stage, dp_rank).
+    own   : log factor by which a worker is slower than its stage's peers, shape (stage, dp_rank).
     """
     stages, dp_size = hosts.shape
     found = StagesOfHosts(np.zeros(stages), np.zeros(stages, dtype=bool))
@@ -62,12 +63,12 @@ def stages_of_hosts(usual: Floats, hosts: Ints, own: Floats) -> StagesOfHosts:
         if max(over.log_factor, over.of_directions.max()) <= LEAST_LOG or not is_host:
             continue
         beside = (hosts == hosts[whole][0, 0]) & ~whole[:, None] & (hosts != UNKNOWN)
-        # With one replica no worker has peers: nothing says how fast the others are.
+        # With one replica, no worker has peers, and the speed of the host's other workers is unknown.
         of_host = float(np.median(own[beside])) if beside.any() and dp_size > 1 else np.nan
         if of_host < HALF * over.log_factor:
-            continue  # Other workers of the host are as fast as their peers.
+            continue  # The host's other workers are not slow, so the host is not.
         if of_host > LEAST_LOG:
-            found.log_factor[whole] = of_host  # They are as slow: what remains is work.
+            found.log_factor[whole] = of_host  # As slow as the host's other workers; the rest is work.
             continue
         found.is_ambiguous[whole] = True
         if over.is_likely:
@@ -78,10 +79,11 @@ def stages_of_hosts(usual: Floats, hosts: Ints, own: Floats) -> StagesOfHosts:
 class Over(NamedTuple):
     """By how much the durations of some stages exceed those of the others, as log factors.
 
-    log_factor : median over stages, directions and chunks; of_directions: over stages and chunks.
-    is_alike   : all take longer by about the same factor.
-    is_one_direction : forwards or backwards alone take longer, which no layer does.
-    is_likely  : that, and more than a stage's work would explain.
+    log_factor    : median over stages, directions and chunks.
+    of_directions : median over stages and chunks, shape (direction,).
+    is_alike      : whether all stages, directions and chunks are longer by about the same factor.
+    is_one_direction : whether only forwards or only backwards are longer, which more layers cannot explain.
+    is_likely     : whether is_alike holds and the excess is larger than more work would explain.
     """
 
     log_factor: float
@@ -96,14 +98,14 @@ def over_others(usual: Floats, whole: Mask, *, by_direction: bool = False) -> Ov
 
     usual : log time of the computes of each stage, shape (stage, direction, chunk).
     whole : bool, shape (stage,).
-    by_direction : whether forwards and backwards may each take longer by a factor of their own.
+    by_direction : whether is_alike allows a different factor for each direction.
     """
     over = usual[whole] - medians_along(usual[~whole], 0, low=True)
     of_directions = np.median(over, axis=(0, 2))
     apart = over - of_directions[:, None] if by_direction else over
     factor, spread = float(np.median(over)), float(apart.max() - apart.min())
     is_alike = spread <= max(ALIKE * factor, LEAST_ALIKE)
-    # The loss layer makes the last stage heavy, whatever its workers do.
+    # The loss layer alone makes the last stage heavy, however fast its workers are.
     is_clear = factor > CLEAR_LOG and not (whole.sum() == 1 and whole[-1])
     is_likely = factor > LEAST_LOG and is_alike and (is_clear or bool(whole.sum() > 1))
     is_one_direction = bool(of_directions.min() < ONE_DIRECTION * of_directions.max())
@@ -111,10 +113,11 @@ def over_others(usual: Floats, whole: Mask, *, by_direction: bool = False) -> Ov
 
 
 def mostly_on_one_host(hosts: Ints) -> list[tuple[int, Mask]]:
-    """Return stages with at least half, but not all, workers on one host; also masks of the others.
+    """Return stages of which one host has at least half of the workers, but not all.
 
     hosts   : int, shape (stage, dp_rank).
-    returns : stage, and bool, shape (dp_rank,); twice where two hosts have half each.
+    returns : each stage, and a mask of its workers on other hosts, shape (dp_rank,); a stage appears twice if
+              two hosts have half of its workers each.
     """
     found = []
     for stage, own in enumerate(hosts):

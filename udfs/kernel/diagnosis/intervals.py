@@ -1,4 +1,4 @@
-"""Intervals of savings: how far the savings of the recorded steps may be from those of the whole day."""
+"""Compute intervals of savings, because only some of a day's steps are recorded and the others may differ."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -15,26 +15,27 @@ CONFIDENCE: Final = 0.9
 """Confidence of a two-sided interval."""
 
 MOST_BLOCKS: Final = 10
-"""Blocks that one stretch of steps is cut into: consecutive steps are alike."""
+"""If all steps are consecutive, they are divided into up to this number of blocks, which count as samples."""
 
 REGULAR: Final = 0.8
-"""Stretches count as regular if this share of them has the same distance to the next."""
+"""Stretches of steps are regular if at least this share of them has the same distance to the next stretch."""
 
 OF_STEP: Final = 0.0005
 OF_SAVING: Final = 0.005
 OF_SAVING_BY_CAUSE: Final = {SLOW_WORKER: 0.02, DATA_IMBALANCE: 0.05}
-"""Half widths of the diagnosis's own error, by `python -m tests.evaluation.coverage --part 1`: a part of the
-step, and of the saving; more where slow workers and heavy data hide each other."""
+"""Half widths for errors of the diagnosis: a share of the step, and a share of the saving, which is larger
+for causes that can be mistaken for each other. Measured by `python -m tests.evaluation.coverage --part 1`."""
 
 
 def number_of_steps(
     numbers: Ints, actual_s: Floats, gpu_hours: float | None, world_size: int | None
 ) -> float:
-    """Return how many steps the day had, by its GPU-hours, or by step numbers if these show more.
+    """Return the day's number of steps, from its GPU-hours or from the range of step numbers if larger.
 
-    Infinite where neither says: without GPU-hours, one stretch of steps may be all of a day or its start.
+    Without GPU-hours, the range is returned, or infinity if the recorded steps have no gaps, because
+    consecutive steps may be a whole day or a part of it.
 
-    numbers, actual_s : of the recorded steps, shape (step,).
+    numbers, actual_s : numbers and times [s] of the recorded steps, shape (step,).
     """
     spanned = float(numbers[-1] - numbers[0] + 1)
     if gpu_hours is not None and world_size:
@@ -43,23 +44,24 @@ def number_of_steps(
 
 
 class HalfWidths(NamedTuple):
-    """Half widths of intervals, with degrees of freedom for Student's quantile; nan without an interval."""
+    """Half widths of intervals, and degrees of freedom of Student's distribution; nan without an interval."""
 
     widths: Floats
     freedom: float
 
 
 def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: float) -> HalfWidths:
-    """Return half of the width of each saving's interval, as only some of the day's steps are recorded.
+    """Return half of the width of each saving's interval that is due to the steps that were not recorded.
 
-    A ratio of two sums over steps: its error is that of the mean of saved - fraction x actual. What follows
-    each other without a gap is one draw; of one stretch alone, each of its blocks is.
+    A saving is a ratio of two sums over steps, so that its error is that of the mean of saved - fraction *
+    actual. A stretch of consecutive steps counts as one sample; if there is only one, each of its blocks
+    does.
 
-    saved        : in each step, over the mean step; shape (..., step).
+    saved        : saving in each step over the mean step time, shape (..., step).
     actual_s     : recorded step times, shape (step,). [s]
-    numbers      : of the training steps, ascending, shape (step,).
-    steps_of_day : how many there were, infinite if that is not known.
-    returns      : widths of shape (...); nan where a single step says nothing of others.
+    numbers      : numbers of the training steps, ascending, shape (step,).
+    steps_of_day : number of steps of the day, infinite if not known.
+    returns      : widths of shape (...); nan if only one step is recorded.
     """
     steps = len(numbers)
     missing = max(0.0, 1.0 - steps / steps_of_day)
@@ -76,7 +78,7 @@ def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: fl
         starts = np.arange(blocks) * steps // blocks
     sums, draws = np.add.reduceat(left, starts, axis=-1), len(starts)
     if is_regular:
-        # At even distances a trend cancels: only what changes from one to the next is uncertain.
+        # Regular samples show a trend over the day, so the error follows from differences of successive ones.
         squares = np.square(np.diff(sums, axis=-1)).sum(axis=-1) / 2.0
         freedom = 2.0 * (draws - 1) ** 2 / (3 * draws - 4)
     else:
@@ -87,7 +89,7 @@ def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: fl
 
 
 def _stretches(numbers: Ints) -> Ints:
-    """Return where stretches of steps begin; one or two dropped steps do not divide a stretch."""
+    """Return where stretches of steps begin; gaps shorter than half of the mean stretch divide none."""
     missing = np.diff(numbers, prepend=numbers[0] - 2) - 1
     starts = np.flatnonzero(missing)
     is_apart = 2 * missing[starts] >= np.diff(starts, append=len(numbers)).mean()
@@ -97,11 +99,11 @@ def _stretches(numbers: Ints) -> Ints:
 
 
 def with_diagnosis(found: HalfWidths, causes: Sequence[CauseFound]) -> Floats:
-    """Widen the interval of each saving by the error that the diagnosis itself makes.
+    """Widen the interval of each saving by the error of the diagnosis.
 
-    found   : of what each fix saves alone, and of what is attributed to it; shape (2, cause).
-    returns : the same with it, and behind them what it adds to the first, and the degrees of freedom of the
-              rest; shape (4, cause).
+    found   : half widths for what each fix saves alone and for the attributed part; shape (2, cause).
+    returns : shape (4, cause): both half widths with the diagnosis's error, this error alone for what a fix
+              saves, and the degrees of freedom.
     """
     saved = np.array([[each.time_saved_fraction, each.attributed_fraction] for each in causes]).T
     of_saving = [OF_SAVING_BY_CAUSE.get(each, OF_SAVING) for each in range(len(causes))]

@@ -1,4 +1,4 @@
-"""Dp ranks that are slow for long; in a single step, uneven data may be the reason instead.
+"""Find dp ranks that are slow in all steps, or from or until a step, by more than their data explain.
 
 Axes s, d: step in the order of time, dp rank. All values are logs of times.
 """
@@ -13,21 +13,25 @@ from udfs.kernel.diagnosis.variation import LEAST_STEPS, MEDIAN_ERROR
 from udfs.kernel.selection import deviation_of_all, median_of_all, medians_along
 
 ENOUGH_DP_RANKS: Final = 6
-"""With fewer dp ranks, their scatter says nothing about what is healthy."""
+"""With fewer dp ranks, differences between healthy ranks are not estimated from their scatter."""
 
 ENOUGH_STEPS: Final = 10
 ENOUGH_PEERS: Final = 3
 MOST_OF_SEEN: Final = 2.0
-"""From these steps and dp ranks on, data give by chance at most this many times the scatter over steps."""
+"""With at least these numbers of steps and of dp ranks, the error of a rank's level is taken to be at most
+this multiple of the scatter over steps."""
 
 LEAST_WORKER: Final = 0.015
 LEAST_DP_RANK: Final = 0.03
 ERRORS_OF_DP_RANK: Final = 3.5
-"""Log of the least factor, and standard errors, from which a dp rank is slow and not unlucky in its data."""
+"""Least log excess of a slow dp rank with one stage, with several stages, and in standard errors."""
 
 
 def peers_of(beyond: Floats) -> Ints:
-    """Return the faster half of the dp ranks over all steps; in one step, data decide who is faster."""
+    """Return the half of the dp ranks that is faster over all steps; in one step, data decide which is fast.
+
+    beyond : excess over the peers of the step, shape (p, k, s, d).
+    """
     level = beyond.mean(axis=(0, 1))
     typical = medians_along(level - level.mean(axis=1, keepdims=True), 0)
     return np.argsort(typical, kind="stable")[: (typical.size + 1) // 2]
@@ -42,13 +46,14 @@ def lasting_levels(
     *,
     is_one_stage: bool,
 ) -> Floats:
-    """Return log excess that dp ranks have in all steps, or from or until one step on; shape (s, d).
+    """Return the log excess that dp ranks have in all steps, or from or until one step; else 0; shape (s, d).
 
-    shared      : by which all a dp rank does takes longer than its peers, shape (s, d).
-    may_be_luck : bool, of the same shape; other steps are known already.
-    luck        : standard error of what its data give, of the same shape.
-    peers       : dp ranks whose mean is 0 in each step.
-    within      : as luck, by the middle half of its microbatches, shape (d,); None: they are few.
+    shared      : log excess of a dp rank over its peers that all its stages have, shape (s, d).
+    may_be_luck : bool, shape (s, d); where data may explain the excess, which elsewhere is significant.
+    luck        : standard error of a rank's level due to its microbatches, shape (s, d).
+    peers       : dp ranks whose mean excess is 0 in each step.
+    within      : the same error, by the middle half of the rank's microbatches, shape (d,); None if these are
+                  few.
     """
     steps, dp_ranks = shared.shape
     error = MEDIAN_ERROR * medians_along(luck, 0)
@@ -59,58 +64,61 @@ def lasting_levels(
     level = _typical(shared, counted)
     number = np.maximum(counted.sum(axis=0), 1)
     seen = _seen(shared)
-    # Over all steps a single peer has luck too, and no other shows how much.
+    # A single peer is as much affected by chance as the rank, which doubles the variance.
     luckier = np.sqrt(2.0) if peers.size == 1 else 1.0
     of_all = np.minimum(luckier * error, seen)
     if within is not None:
-        # Where microbatches and steps say so, each by itself, the scatter of few steps is no chance.
+        # A few very heavy microbatches enlarge `error`; the middle half and the scatter over steps do not.
         of_all = np.minimum(of_all, np.maximum(luckier * MEDIAN_ERROR * within, seen / MOST_OF_SEEN))
     elif np.isfinite(seen).all():
-        # Few microbatches hardly show what data give: as much, at least, as a dp rank scatters.
+        # Few microbatches hardly show the effect of data: the error is at least the scatter over steps.
         of_all = np.maximum(of_all, seen / MOST_OF_SEEN)
     is_whole = end - first == steps
-    # Data may be uneven in those steps alone.
+    # Data may be uneven only in the steps of the excess.
     of_some = np.maximum(error, MEDIAN_ERROR * _typical(luck, counted))
     sure = np.where(is_whole, ERRORS_OF_DP_RANK * of_all, ERRORS * of_some)
     least = np.maximum(LEAST_WORKER if is_one_stage else LEAST_DP_RANK, sure / np.sqrt(number))
-    # Peers were chosen for being fast: the slowest of them shows how far chance goes.
+    # Peers were chosen because they are fast: the excess of the slowest is due to chance.
     least += level[peers[is_whole[peers]]].max(initial=0.0)
     if dp_ranks >= ENOUGH_DP_RANKS:
-        # Of all, or of the faster half, whose deviation is half as large: up to half may be slow.
+        # The deviation of all ranks, or twice that of the faster half, because up to half may be slow.
         apart = min(deviation_of_all(level), 2.0 * deviation_of_all(level[peers]))
         least = np.maximum(least, ERRORS * apart)
     return np.where(inside & (level > least), level, 0.0)
 
 
 def _typical(values: Floats, counted: Mask) -> Floats:
-    """Return each dp rank's median over the steps that count, shape (d,), or 0; both arguments are (s, d)."""
+    """Return each dp rank's median over the counted steps, or 0 without any; (d,). Both arguments: (s, d)."""
     each_of = zip(values.T, counted.T, strict=True)
     return np.array([median_of_all(each[of]) if of.any() else 0.0 for each, of in each_of])
 
 
 def _seen(shared: Floats) -> Floats:
-    """Return the largest error of a dp rank's excess in a step, by how it scatters over steps; shape (d,).
+    """Return an upper bound for the error of a dp rank's excess, from its scatter over steps; shape (d,).
 
-    Few microbatches far heavier than all others scatter widely, and move no median.
+    A few microbatches that are far heavier than others enlarge the computed error, but not this scatter.
+    Infinite with few steps or dp ranks.
     """
     steps, dp_ranks = shared.shape
     if steps < ENOUGH_STEPS or dp_ranks < ENOUGH_PEERS:
         return np.full(dp_ranks, np.inf)
     deviation = MAD_TO_SIGMA * medians_along(np.abs(shared - medians_along(shared, 0)), 0)
-    # The dp rank that is the peer of the others in most steps has none.
+    # A rank that is the peer of all others in most steps has no scatter, so the median rank's is used.
     return MEDIAN_ERROR * MOST_OF_SEEN * np.maximum(deviation, median_of_all(deviation))
 
 
 def _stretch(shared: Floats, counts: Mask, error: Floats) -> tuple[Ints, Ints]:
     """Return the steps [first, end) in which each dp rank's excess lasts: all, or from or until one step.
 
-    shared : 0 where a step does not count, shape (s, d). counts: of the same shape.
-    error  : of one step, shape (d,).
+    shared : log excess, 0 in steps that do not count, shape (s, d).
+    counts : bool, shape (s, d); steps that count.
+    error  : standard error of the excess in one step, shape (d,).
     """
     steps = len(shared)
     until, number = np.cumsum(shared, axis=0), np.cumsum(counts, axis=0)
     since, number_since = until[-1] - until + shared, number[-1] - number + counts
-    # Squares that a level explains; that of all steps, unless another explains clearly more.
+    # Sums of squares that a constant excess explains until, or since, each step. All steps are chosen unless
+    # another stretch explains clearly more.
     of_until = np.square(np.maximum(until, 0.0)) / np.maximum(number, LEAST_STEPS)
     of_since = np.square(np.maximum(since, 0.0)) / np.maximum(number_since, LEAST_STEPS)
     clearly = np.square(ERRORS * error) + of_until[-1]

@@ -1,8 +1,9 @@
-"""Levels of workers in each step, and by how much they exceed those of peers in the same step.
+"""Compare the level of each worker in each step with the levels of its peers in the same step.
 
-A fault of a worker, host or stage lengthens all it does in a step: its *level*, the median over microbatches.
-Every step has its own peers, so that an onset needs no model. Axes p, k, s, d: stage, kind of op (direction,
-or op type), step in the order of time, dp rank; all values are logs of times.
+The *level* of a worker is the median log time of its ops over the microbatches of a step. A fault of a
+worker, host or stage raises it. Because each step is compared separately, a fault may begin in any step. Axes
+p, k, s, d: stage, kind of op (direction, or op type), step in the order of time, dp rank; all values are
+logs.
 """
 
 from typing import Final, NamedTuple
@@ -16,60 +17,60 @@ from udfs.kernel.diagnosis.hosts import mostly_on_one_host
 from udfs.kernel.selection import ascending, medians_along, quantile
 
 USUAL_STEPS: Final = 0.3
-"""Quantile over steps that counts as usual: more than half of them may be slow."""
+"""Quantile over steps that counts as usual, so that more than half of the steps may be slow."""
 
 QUIET_STEPS: Final = 1.0 / 6.0
 LEAST_QUIET: Final = 3
-"""Share of steps, and their least number, that define the usual level if they are clearly faster than the
-quantile."""
+"""The fastest steps, of this share and at least this number, define the usual level if they are clearly
+faster than the quantile USUAL_STEPS."""
 
 ERRORS_OF_BASE: Final = 6.0
-"""How many standard errors a few quiet steps must be below the level that is usual otherwise."""
+"""The fastest steps are clearly faster if they are this number of standard errors below that quantile."""
 
 LEAST_LEVEL: Final = 0.012
 LEAST_STEP: Final = 0.03
-"""Log of the least factor that counts as slow, in the mean over steps and in one step."""
+"""Least log factors that count as slow: in the mean over steps, and in a single step."""
 
 ERRORS: Final = 5.0
-"""How many standard errors a slow level must be above usual."""
+"""A slow level is this number of standard errors above the usual level."""
 
 LEAST_HITS: Final = 2
-"""With fewer slow steps, none of them known by itself, a worker is not slow."""
+"""A worker is slow by its single steps if this number of steps is significantly slow."""
 
 SPREADS: Final = 4.5
 SPREADS_OF_FEW: Final = 60.0
-"""How many times the spread of the closest half of the workers a slow level must be, plus a multiple divided
-by their number: with few workers, the closest half is narrow. One healthy job in 100 has a worker above this
-(simulated)."""
+"""A slow level exceeds (SPREADS + SPREADS_OF_FEW / n) times the spread of the closest half of n workers. One
+simulated healthy job in 100 has a worker above this."""
 
 ENOUGH_CELLS: Final = 12
 FEWEST_APART: Final = 3
-"""With fewer workers their spread alone does not show what is healthy, and with fewer still nothing does."""
+"""With fewer than ENOUGH_CELLS workers, the limit from their spread is bounded below by LEAST_STEP; with
+fewer than FEWEST_APART, it is LEAST_STEP."""
 
 MOST_APART: Final = 0.15
 MOST_APART_OF_FEW: Final = 0.06
-"""Log by which no healthy worker differs from others; with few workers, whose spread may be wide by chance
-alone."""
+"""Upper bounds of the limit from the spread of workers, with at least ENOUGH_CELLS workers and with fewer."""
 
 SIGMAS_BETWEEN: Final = 2.07
 """Standard deviations between the quantiles 0.15 and 0.85 of a normal distribution."""
 
 MAD_TO_SIGMA: Final = 1.4826
 QUANTILE_TO_SIGMA: Final = 1.0 / (0.3853 * 2.0**0.5)
-"""From the quantile 0.3 of absolute differences of two normal values to the standard deviation of one."""
+"""Standard deviation of normal values, over the quantile 0.3 of absolute differences between two of them."""
 
 STEADY: Final = 1.5
 TINY: Final = 1e-3
-"""A level is steady if its scatter is at most this multiple of its standard error, and at most this log."""
+"""A level is steady if its standard deviation over slow steps is at most STEADY times its standard error, or
+at most STEADY * TINY."""
 
 
 class Usual(NamedTuple):
-    """Usual level of each stage, and how far each step is from it.
+    """Usual level of each stage, and the deviation of each step from it: level = base + common + stage.
 
-    base   : shape (p, k).
-    common : by which all stages take longer in a step, shape (k, s).
-    stage  : beyond both, shape (p, k, s).
-    level  : usual level of each stage in each step, the lower median over dp ranks; shape (p, k, s).
+    base   : usual level of a stage over the steps, shape (p, k).
+    common : excess of a step that all stages have, shape (k, s).
+    stage  : excess of a step that only the stage has, shape (p, k, s).
+    level  : usual level of a stage in a step, the lower median over dp ranks; shape (p, k, s).
     """
 
     base: Floats
@@ -81,13 +82,13 @@ class Usual(NamedTuple):
 def usual_levels(
     level: Floats, error: Floats, hosts: Ints, even: Mask, calm: Mask, uneven_error: Floats
 ) -> Usual:
-    """Return the usual level per stage and step; of two peers it is the faster, as faults only lengthen.
+    """Return the usual levels of stages: lower medians over dp ranks, because faults only lengthen ops.
 
     level : shape (p, k, s, d).
-    error : standard error of a level, shape (k,). uneven_error : that of steps that are not even.
+    error, uneven_error : standard error of a level, without and with chance effects of data; shape (k,).
     hosts : int, shape (p, d); -1 where unknown.
-    even  : bool, shape (s,); steps of equal work. They alone show what is usual, if they are enough.
-    calm  : bool, shape (s,); steps in which levels scatter by their error alone.
+    even  : bool, shape (s,); steps of equal work, which define the base unless all steps give a lower one.
+    calm  : bool, shape (s,); steps in which the levels of healthy workers differ only by `error`.
     """
     if np.count_nonzero(even) < LEAST_QUIET:
         even = np.ones_like(even)
@@ -99,16 +100,22 @@ def usual_levels(
         return Usual(quiet, over[0], np.zeros_like(low), low)
     clearly = np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)
     common, least = medians_along(over, 0, low=True), np.maximum(over.min(axis=0), 0.0)
-    # What one stage does not have is not common, however many of the others do.
+    # An excess that one stage lacks is not common to all.
     common = np.where(common - least > clearly[:, None], least, common)
     base = _base_of_even(low - common, error, even, uneven_error)
-    # A stage that is below its quiet steps is not fast: the others are slow.
+    # A stage's base is never below its level in quiet steps: if it seems so, the other stages are slow.
     base = np.where(quiet - base > clearly, quiet, base)
     return Usual(base, common, low - common - base[..., None], low)
 
 
 def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm: Mask) -> Floats:
-    """If most workers of a stage are slow in a step, correct the usual level by those that are not."""
+    """Return usual levels (p, k, s), replaced by `quiet` in steps in which most workers of a stage are slow.
+
+    Most workers are slow if the stage exceeds its quiet level, and some worker exceeds its own usual level by
+    less than half as much.
+
+    low, quiet : lower medians over dp ranks (p, k, s), and the stage's level in quiet steps (p, k).
+    """
     over = low - quiet[..., None]
     is_slow = (over > np.maximum(LEAST_STEP, ERRORS_OF_BASE * error)[:, None]) & calm
     if level.shape[3] == 1 or not is_slow.any():
@@ -120,7 +127,7 @@ def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm:
 
 
 def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Floats) -> Floats:
-    """Return the usual level of even steps, or of all steps if uneven ones are clearly faster; (p, k)."""
+    """Return the usual level over even steps, or over all steps if that is clearly lower; shape (p, k)."""
     if even.all():
         return _base(levels, error)
     found, of_all = _base(levels[..., even], error), _base(levels, uneven_error)
@@ -129,9 +136,10 @@ def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Float
 
 
 def _base(levels: Floats, error: Floats) -> Floats:
-    """Return the usual level: a low quantile, or that of a few quiet steps or before a growth; (p, k).
+    """Return the usual level over steps: a low quantile, or the level of quiet steps or before growth.
 
-    levels : shape (p, k, s).
+    levels  : shape (p, k, s).
+    returns : shape (p, k).
     """
     ordered = np.sort(levels, axis=2)
     usual = quantile(ordered, USUAL_STEPS)
@@ -148,14 +156,14 @@ def _base(levels: Floats, error: Floats) -> Floats:
 
 
 def quietest(ordered: Floats) -> Floats:
-    """Return the mean of the quiet steps on the last axis, on which values must ascend."""
+    """Return the mean of the lowest QUIET_STEPS of the values on the last axis, which must be ascending."""
     number = max(LEAST_QUIET, round(QUIET_STEPS * ordered.shape[-1]))
     mean: Floats = ordered[..., :number].mean(axis=-1)
     return mean
 
 
 def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
-    """If a stage's main host is slow in a step, take the usual level from workers on other hosts."""
+    """Return usual levels (p, k, s), taken from workers on other hosts where a stage's main host is slow."""
     found = low
     for stage, is_elsewhere in mostly_on_one_host(hosts):
         elsewhere = medians_along(level[stage][..., is_elsewhere], 2)
@@ -168,15 +176,16 @@ def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
 
 
 def scatter_over_steps(own: Floats) -> Floats:
-    """Return the typical standard deviation over steps, of which half may be slow; shape (k,).
+    """Return the typical standard deviation of a worker's level over steps; up to half of these may be slow.
 
-    own : shape (p, k, s, d).
+    own     : excess over peers, shape (p, k, s, d).
+    returns : shape (k,).
     """
     p, k, s, d = own.shape
     if s < 4:
         return np.zeros(k)
-    # Differences from step to step: what begins, ends or grows adds little to them. Low ones, because what
-    # comes and goes does so in up to half of the steps.
+    # Slowness that begins, ends or grows adds little to differences between successive steps. Intermittent
+    # slowness enlarges up to half of them, so a low quantile is used.
     apart = np.abs(np.diff(own, axis=2)).transpose(1, 0, 3, 2).reshape(k, p * d, s - 1)
     typical = quantile(np.sort(apart, axis=2), USUAL_STEPS)
     typical = typical[:, (typical > 0.0).any(axis=0)]
@@ -187,9 +196,9 @@ def scatter_over_steps(own: Floats) -> Floats:
 
 
 def apart_when_healthy(own: Floats) -> Floats:
-    """Return the largest lasting log difference to expect between healthy workers of a stage; (k,).
+    """Return the largest lasting log difference to expect between healthy workers of a stage; shape (k,).
 
-    own : beyond what is usual in the stage and step; shape (p, k, s, d).
+    own : excess over the usual level of stage and step, shape (p, k, s, d).
     """
     k, d = own.shape[1], own.shape[3]
     typical = quantile(ascending(own, 2), USUAL_STEPS)
@@ -202,7 +211,7 @@ def apart_when_healthy(own: Floats) -> Floats:
     number = apart.shape[1]
     if number < FEWEST_APART:
         return np.full(k, LEAST_STEP)
-    # Up to half of the workers may be slow: the half that lies closest together is healthy.
+    # Up to half of the workers may be slow, so the half with the smallest spread is taken as healthy.
     apart = np.sort(apart, axis=1)
     half = max(number // 2 - 1, 1)
     spread = MAD_TO_SIGMA / 2.0 * (apart[:, half:] - apart[:, : number - half]).min(axis=1)
@@ -213,14 +222,14 @@ def apart_when_healthy(own: Floats) -> Floats:
 
 
 class Doubt(NamedTuple):
-    """Up to where series of levels may be chance.
+    """Limits up to which an excess of levels may be due to chance.
 
     error   : standard error of a level in each step, shape (k, s).
-    healthy : what healthy workers may differ by, shape (k,).
-    noise   : what the levels of a slow worker scatter by, shape (k,); None: the error.
-    known   : bool, shape (p, k, s, d); what is no chance by itself, whatever the errors of all steps.
-    is_single : levels of single ops: what comes and goes in one kind alone, or is long in one step, is no
-                worker, but long ops.
+    healthy : largest lasting difference between healthy workers, shape (k,).
+    noise   : standard deviation over steps of a slow worker's level, shape (k,); None if equal to the error.
+    known   : bool, shape (p, k, s, d); where the excess of a step is significant by itself.
+    is_single : whether a level is that of a single op. Intermittent slowness of one kind of op, and slowness
+                in only one step, then count as long ops, and not as a slow worker.
     """
 
     error: Floats
@@ -231,25 +240,26 @@ class Doubt(NamedTuple):
 
     @property
     def typical(self) -> Floats:
-        """Standard error of a level in a typical step, shape (k,)."""
+        """Root mean square over steps of the standard error of a level, shape (k,)."""
         error: Floats = np.sqrt(np.square(self.error).mean(axis=1))
         return error
 
     @property
     def least_step(self) -> Floats:
-        """Least excess in a single step that cannot be chance, shape (k, s)."""
+        """Least significant excess of a single step, shape (k, s)."""
         return np.maximum(LEAST_STEP, np.maximum(ERRORS * self.error, self.healthy[:, None]))
 
 
 def significant(own: Floats, doubt: Doubt) -> Mask:
-    """Return which series are slow by more than chance; bool, shape (p, k, d).
+    """Return which workers and kinds of op are significantly slow; bool, shape (p, k, d).
 
-    By its mean: beyond the least level, 5 errors of it, and what healthy workers differ by.
-    By its steps: two are beyond the same limits of one step.
-    By its known steps: what they add to the mean is beyond the least level and what healthy ones differ by.
-    Beside the other direction, if that is slow so: the mean is beyond the least level and 5 errors.
+    One of these must hold. The mean over steps exceeds LEAST_LEVEL, ERRORS standard errors, and the
+    difference between healthy workers. Two steps exceed LEAST_STEP, ERRORS standard errors of a step, and
+    that difference. The known steps alone raise the mean above LEAST_LEVEL and that difference. Or the worker
+    is slow in the other direction by one of these rules, and the mean exceeds LEAST_LEVEL and ERRORS standard
+    errors.
 
-    own : shape (p, k, s, d).
+    own : excess over peers, shape (p, k, s, d).
     """
     steps, healthy = own.shape[2], doubt.healthy
     if not own.max(initial=0.0) > LEAST_LEVEL:
@@ -262,13 +272,12 @@ def significant(own: Floats, doubt: Doubt) -> Mask:
     if doubt.known is not None:
         of_known = np.where(doubt.known, own, 0.0).mean(axis=2)
         is_slow |= of_known > np.maximum(LEAST_LEVEL, healthy)[None, :, None]
-    # Beside the other direction.
     is_slow |= is_slow.any(axis=1, keepdims=True) & (mean > least_by_error[None, :, None])
     return is_slow
 
 
 def _has_trend(series: Floats) -> bool:
-    """Return whether a line explains a series better than chance, given the scatter about the line."""
+    """Return whether a line through the series rises or falls significantly, given the scatter about it."""
     if series.size < ENOUGH_STEPS:
         return False
     in_time = np.arange(series.size) - (series.size - 1) / 2.0
@@ -281,9 +290,9 @@ def _has_trend(series: Floats) -> bool:
 
 
 def slow_series(own: Floats, doubt: Doubt) -> Floats:
-    """Return log excess of series that are significantly slow, in their slow steps, else 0; (p, k, s, d).
+    """Return the log excess of significantly slow workers in their slow steps, and 0 elsewhere; (p, k, s, d).
 
-    own : beyond the peers of the same step, shape (p, k, s, d).
+    own : excess over the peers of the same step, shape (p, k, s, d).
     """
     found, typical, least_step = np.zeros_like(own), doubt.typical, doubt.least_step
     noise = typical if doubt.noise is None else doubt.noise
@@ -298,14 +307,14 @@ def slow_series(own: Floats, doubt: Doubt) -> Floats:
             is_apart = np.median(beside[is_slow]) < np.median(series[is_slow]) / 2.0
             if is_apart and course.kind == COMES_AND_GOES:
                 continue
-            # Of a worker that is slow both ways, what is far longer in one of them is a long op.
+            # If a worker is slow in both directions, a step that is far longer in one has a long op.
             is_long = is_slow & (beside < series / 2.0)
             if np.count_nonzero(is_slow & ~is_long) >= LEAST_HITS:
                 series = np.where(is_long, beside, series)
                 is_slow &= ~is_long | (beside > least)
         slow = series[is_slow]
         level = float(np.sort(slow)[slow.size // 2])
-        # A steady level leaves the steps their noise; one that changes is taken as it is.
+        # A steady excess is one number, so that the steps keep their noise; any other differs by step.
         is_even = slow.size > 1 and slow.std() <= STEADY * max(float(typical[k]), TINY)
         is_steady = is_even and not _has_trend(slow)
         found[p, k, is_slow, d] = np.maximum(level if is_steady else slow, 0.0)

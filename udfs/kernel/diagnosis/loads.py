@@ -1,4 +1,4 @@
-"""Find data-loads that take far longer than is usual on their stage."""
+"""Find data-loads that take far longer than usual on their stage."""
 
 from collections.abc import Sequence
 
@@ -27,9 +27,9 @@ def has_loads(blocks: Sequence[BlockTimes]) -> bool:
 
 
 def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowOps]:
-    """Find slow data-loads of each stage, by what is usual over all blocks together.
+    """Find the slow data-loads of each block.
 
-    Each stage by itself: what stages load differs (data loading, in the simulator's page).
+    A load is compared with the usual load of its stage over all blocks, because stages load different data.
     """
     loads = [_loads_by_stage(block.graph) for block in blocks]
     limits: dict[Kind, Usual] = {}
@@ -56,9 +56,9 @@ def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowOps]:
 
 
 def _of_usual_steps(times_s: Sequence[Floats]) -> Floats:
-    """Return loads that show what is usual on a stage: all loads, or those of a few far faster steps. [s]
+    """Return the loads that define what is usual on a stage: all, or those of a few far faster steps. [s]
 
-    times_s : of each block, shape (op, step, dp). [s]
+    times_s : a stage's loads in each block, shape (op, step, dp). [s]
     """
     by_step_s = np.concatenate([np.median(each, axis=(0, 2)) for each in times_s])
     of_steps = [of_step_s.reshape(-1) for each in times_s for of_step_s in each.swapaxes(0, 1)]

@@ -1,4 +1,4 @@
-"""Mitigations of one job: those of its causes, or all those that its log can answer."""
+"""Replay the mitigations of one job for given causes."""
 
 from collections.abc import Sequence
 from math import inf
@@ -26,14 +26,14 @@ from udfs.kernel.diagnosis.other_workers import (
 from udfs.kernel.diagnosis.works import are_told_apart, are_workers_known, hide_pauses
 
 OF_ALL_CAUSES: Final[Causes] = frozenset(cause.FIXABLE)
-_OF_SLOW_REPLICAS: Final[Causes] = frozenset({cause.SLOW_WORKER, cause.MIXED_HARDWARE})
 
 
 class Mitigated(NamedTuple):
-    """What a job's mitigations give; None for those without an answer, or that were not asked for.
+    """Results of a job's mitigations; None for those without an answer, or for other causes.
 
-    as_it_is_s      : mean replayed step time without any. [s]
-    over_dp_ranks_s, balanced_s : with whole microbatches over dp ranks, or sequences over microbatches. [s]
+    as_it_is_s      : mean replayed step time without any mitigation. [s]
+    over_dp_ranks_s : the same if whole microbatches are balanced over dp ranks. [s]
+    balanced_s      : the same if sequences are balanced over microbatches. [s]
     """
 
     as_it_is_s: float
@@ -49,12 +49,12 @@ class Mitigated(NamedTuple):
 def mitigate(
     replays: Replays, found: Sequence[CauseFound], causes: Causes, layers: Ints | None, memory: float = inf
 ) -> Mitigated | None:
-    """Replay the mitigations of some causes; return None if there are none to replay.
+    """Replay the mitigations of some causes; return None if none of these can be fixed.
 
-    found  : what the diagnosis says of each cause.
-    causes : those of which mitigations are asked for.
-    layers : of each chunk of the model, as layers_between_stages takes them; None: not known.
-    memory : no stage has more layers, no microbatch more samples than this multiple of the most now.
+    found  : result of the diagnosis for each cause.
+    causes : causes whose mitigations are replayed.
+    layers : number of layers of each chunk of the model, as in layers_between_stages; None if not known.
+    memory : bound on the layers of a stage and on the samples of a microbatch, as a multiple of the most now.
     """
     if not causes & OF_ALL_CAUSES:
         return None
@@ -69,18 +69,22 @@ def mitigate(
         answers = answers._replace(balanced_s=balanced_s, over_dp_ranks_s=over_dp_ranks_s)
     if cause.PAUSE in causes and (factors is None or not hide_pauses(factors)):
         answers = answers._replace(collections=planned_collections(replays))
-    if cause.SLOW_WORKER in causes and is_told and not _is_worker_or_stage(found):
-        answers = answers._replace(exchanged=host_exchanged(replays))
-    if causes & _OF_SLOW_REPLICAS:
+    if cause.SLOW_WORKER in causes and is_told:
+        of_worker, of_stage = found[cause.SLOW_WORKER], found[cause.STAGE_IMBALANCE]
+        # With this flag, the cost of a slow worker may be, in part or in whole, the work of its stage.
+        flags = [of_worker.flag, *([of_stage.flag] if of_stage.culprits else [])]
+        if cause.WORKER_OR_STAGE not in flags:
+            answers = answers._replace(exchanged=host_exchanged(replays))
+    if causes & {cause.SLOW_WORKER, cause.MIXED_HARDWARE}:
         lightened = replica_lightened(replays, memory)
         answers = answers._replace(removed=replica_removed(replays), lightened=lightened)
     return answers
 
 
 def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
-    """Return whether data make microbatches heavier, and not a slow worker or chance.
+    """Return whether balanced data save time, and data make microbatches heavy rather than slow workers.
 
-    With one stage, data that differ in all steps hide how much GPUs do, which an even step waits for.
+    With one stage, the speed of workers is known only if there are enough steps with even microbatches.
     """
     factors = replays.found.factors
     if factors is None or not factors.data.is_real or hide_pauses(factors):
@@ -88,10 +92,3 @@ def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
     if found[cause.DATA_IMBALANCE].flag == cause.WORKER_OR_DATA:
         return False
     return are_workers_known(factors) and replays.mean_s(BALANCED) < replays.mean_s()
-
-
-def _is_worker_or_stage(found: Sequence[CauseFound]) -> bool:
-    """Return whether what a slow worker costs may be, in part or in whole, the work of its stage."""
-    of_worker, of_stage = found[cause.SLOW_WORKER], found[cause.STAGE_IMBALANCE]
-    flags = [of_worker.flag, *([of_stage.flag] if of_stage.culprits else [])]
-    return cause.WORKER_OR_STAGE in flags

@@ -1,7 +1,7 @@
-"""Time that moving work between workers would save, by replay, if slow workers stay as slow.
+"""Replay a job with work moved between workers, whose speed does not change.
 
-A fix of a cause takes all that is uneven away; a mitigation does what can be done: whole layers move between
-stages, whole microbatches between dp ranks.
+A fix removes all unevenness. A mitigation only moves what can be moved: whole layers between stages, or whole
+microbatches between dp ranks.
 """
 
 from collections.abc import Iterator
@@ -28,25 +28,25 @@ from udfs.kernel.selection import medians_along
 
 BALANCED: Final = frozenset({cause.DATA_IMBALANCE})
 NEIGHBOURS: Final = 2
-"""Heaviest and lightest stages between which one more layer is tried, beside the most even split."""
+"""From the most even split, one layer is moved from each of this number of heaviest stages to each of the
+lightest."""
 
 LEAST_BESIDE_SLOW: Final = 4
-"""With fewer microbatches, chance decides how heavy those of a slow worker are, and so how long the step is.
-"""
+"""With a slow worker and fewer microbatches, the step time depends on which microbatches that worker gets."""
 
 ORDERS: Final = 8
-"""Orders of microbatches that the error of their weights leaves open, over which a step time is averaged."""
+"""The step time is averaged over this number of assignments, each with other errors of the weights."""
 
 MOST_CHANCE: Final = 0.0028
-"""If step times by such orders scatter by more than this share, that of the true one may be 1 % away."""
+"""If step times of the ORDERS assignments scatter by more than this share, their mean may be wrong by 1 %."""
 
 
 class Layers(NamedTuple):
     """Layers per model chunk before and after some of them move between stages, and the step time after.
 
-    before, after : int, shape (chunk of the model,); layers of each.
-    layer_s       : what one takes in a microbatch, forward and backward. [s]
-    step_s        : mean replayed step time with them. [s]
+    before, after : int, shape (chunk of the model,); number of layers of each chunk.
+    layer_s       : time of one layer for a microbatch, shape (direction,). [s]
+    step_s        : mean replayed step time with the layers of `after`. [s]
     """
 
     before: Ints
@@ -56,15 +56,15 @@ class Layers(NamedTuple):
 
 
 def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf) -> Layers | None:
-    """Find the best split of whole layers over the model's chunks.
+    """Find the split of whole layers over the model's chunks with the shortest step time, of those tried.
 
-    A layer takes what the usual chunk takes for each of its layers; what a chunk takes beside its layers, as
-    the loss or an embedding, stays where it is.
+    The time of a layer is the lower median over chunks of a chunk's time divided by its number of layers. The
+    rest of a chunk's time, such as that of the loss or of an embedding, stays in the chunk.
 
     layers  : int, shape (chunk of the model,); chunk c of stage p is chunk c * stages + p.
-    memory  : no stage gets more than this multiple of the layers of the fullest now.
-    returns : None without a pipeline, if computes could not be separated, or where a chunk hardly takes
-              time and so has no factors.
+    memory  : bound on the layers of a stage, as a multiple of the most layers that a stage has now.
+    returns : None without a pipeline, if computes were not decomposed, or if some chunk was left out of the
+              decomposition because it takes hardly any time.
     """
     factors = replays.found.factors
     if factors is None or replays.found.job.layout.pp_size == 1:
@@ -76,13 +76,23 @@ def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf
     by_chunk_s = usual_s.transpose(2, 0, 1).reshape(c * p, k)
     layer_s = medians_along(by_chunk_s / layers[:, None], 0, low=True)
     candidates = list(_splits(by_chunk_s, layers, layer_s, p, memory))
-    times_s = replays.of_works_s([_with_layers(factors, after - layers, layer_s) for after in candidates])
+    weight = factors.data.weight[None, :, None]
+    least_s = LEAST_PART * factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
+    works_s: list[Tensor] = []
+    for after in candidates:
+        more_s = (after - layers).reshape(c, p).T[:, None, :] * layer_s[None, :, None]
+        work_s = np.maximum(factors.work_s + more_s[..., None, None, None] * weight, least_s)
+        works_s.append(work_s * factors.noise)
+    times_s = replays.of_works_s(works_s)
     best = int(np.argmin(times_s))
     return Layers(layers, candidates[best], layer_s, times_s[best])
 
 
 def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int, memory: float) -> Iterator[Ints]:
-    """Yield the splits of layers to replay: the present one, the most even one, and those similar to that."""
+    """Yield the splits of layers to replay: the present one, the most even one, and some that are near it.
+
+    by_chunk_s : time of each chunk, shape (chunk of the model, direction). [s]
+    """
     yield layers
     total_s, each_s = by_chunk_s.sum(axis=1), float(layer_s.sum())
     beside_s = total_s - layers * each_s
@@ -98,7 +108,7 @@ def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int, memo
         return sums_s
 
     def chunk_of(stage: int, split: Ints, sign: int) -> int:
-        """Return a stage's chunk that gains a layer (sign 1: the smallest) or loses one (-1: the largest)."""
+        """Return the stage's chunk with the fewest (sign 1) or the most layers (sign -1)."""
         own = np.arange(stage, len(split), stages)
         return int(own[np.argmin(sign * split[own])])
 
@@ -115,25 +125,15 @@ def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int, memo
                 yield moved
 
 
-def _with_layers(factors: Factors, more: Ints, layer_s: Floats) -> Tensor:
-    """Return the work of the computes if each chunk has `more` layers than now. [s]"""
-    p, _, c, *_ = factors.noise.shape
-    more_s = (more.reshape(c, p).T[:, None, :] * layer_s[None, :, None])[..., None, None, None]
-    weight = factors.data.weight[None, :, None]
-    least_s = LEAST_PART * factors.work_s.mean(axis=(3, 4, 5), keepdims=True)
-    work_s = np.maximum(factors.work_s + more_s * weight, least_s)
-    with_noise_s: Tensor = work_s * factors.noise
-    return with_noise_s
-
-
 def microbatches_over_dp_ranks(replays: Replays) -> float | None:
-    """Return the mean step time if whole microbatches moved between dp ranks, in each step anew. [s]
+    """Return the mean replayed step time if whole microbatches are moved between dp ranks in each step. [s]
 
-    The heaviest goes to the rank with the least work that has room; each keeps as many as it had. Which is
-    heavier is known but for the error of weights: the mean over some orders that this leaves open.
+    Microbatches are assigned in order of weight, the heaviest first, to the rank with the least work that has
+    room; each rank keeps its number of microbatches. Because weights have errors, the result is the mean over
+    assignments with ORDERS different errors.
 
-    returns : None where microbatches are even or not separable from slow workers, where there is one rank, or
-              where each has too few microbatches, or where the step time depends on which order is true.
+    returns : None with even microbatches, with one rank, with too few microbatches, if heavy microbatches and
+              slow workers cannot be separated, or if step times differ too much between assignments.
     """
     factors = replays.found.factors
     if factors is None or not factors.data.is_real or not are_told_apart(factors):
@@ -155,25 +155,26 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
 
 def _orders(factors: Factors, weight: Floats) -> list[Ints]:
-    """Return an assignment of microbatches for each of several weights that measurement cannot distinguish.
+    """Return an assignment of microbatches for each of ORDERS weights that differ by measurement errors.
 
     weight : shape (direction, microbatch, step, dp_rank).
     """
     total_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(0, 2))
     error = np.log(error_of_weights(factors.noise / lasting_of_slow(factors))[0, :, 0])
     known, unknown = (np.einsum("k,kmsd->smd", total_s / total_s.sum(), each) for each in (weight, error))
-    # The errors of others are as good as any, but a microbatch's own one is in its weight already.
+    # Errors are taken from other microbatches, because a microbatch's weight already contains its own error.
     most = unknown.size - 1
     places = sorted({min(each * unknown.size // ORDERS + 1, most) for each in range(ORDERS)})
     others = [np.roll(unknown.reshape(-1), each).reshape(unknown.shape) for each in places]
-    # All at once: what is assigned one after the other costs as many calls for one order as for all.
+    # All weights in one call: `assigned` loops over microbatches, as often for one order as for all.
     return np.split(assigned(np.concatenate([known * np.exp(each) for each in others])), len(others))
 
 
 def _moved(factors: Factors, source: Ints, slowness: Floats) -> Tensor:
-    """Return the work of uneven steps with microbatches from other ranks, on the same workers. [s]
+    """Return the work of uneven steps with microbatches moved between dp ranks. [s]
 
-    slowness : what slowness_in_weights says.
+    source   : as returned by `assigned`.
+    slowness : as returned by slowness_in_weights.
     """
     own_s = factors.work_s / slowness
     steps, microbatches, ranks = source.shape
@@ -187,8 +188,8 @@ def assigned(weight: Floats) -> Ints:
     """Assign microbatches to dp ranks greedily, so that all ranks have about equal work in a step.
 
     weight  : shape (step, microbatch, dp_rank).
-    returns : of the same shape; where each comes from: microbatch * dp ranks + dp rank. Each rank begins
-              with its heaviest.
+    returns : int, same shape; the present position, microbatch * dp_ranks + dp_rank, of each assigned
+              microbatch, the heaviest of each rank first.
     """
     steps, microbatches, ranks = weight.shape
     flat = weight.reshape(steps, -1)
@@ -204,10 +205,10 @@ def assigned(weight: Floats) -> Ints:
         if place == none_full_until:
             kept += np.bincount(chosen[counted:place].reshape(-1), minlength=kept.size)
             of_all[kept == microbatches] = np.inf
-            # The next one is full after as many more as it has room for, at the soonest.
+            # No other rank is full before as many microbatches are assigned as the fullest has room for.
             room = microbatches - kept
             none_full_until = place + int(room[room > 0].min(initial=microbatches))
             counted = place
-    # Those of one rank stand together then, still the heaviest first.
+    # Sort by rank; within a rank, the heaviest stay first.
     by_rank = np.argsort(chosen.T, axis=1, kind="stable")
     return np.take_along_axis(order, by_rank, axis=1).reshape(steps, ranks, microbatches).swapaxes(1, 2)

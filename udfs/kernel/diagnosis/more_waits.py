@@ -1,11 +1,11 @@
-"""Graphs with those waits that the what-if model leaves out (model, section 2).
+"""Add waits to the graph that the what-if model leaves out (model, section 2).
 
-Transfers that a worker issues as one call start together and return together. The recorded length of such a
-transfer is the length of the call, which its slowest member sets. In the model each member waits for its peer
-alone, so that a late peer of one member would look like a slow transfer of the others.
+Transfers that a worker issues as one call start together and return together, so that their recorded duration
+is that of the slowest member. In the model each member waits for its own peer only, and a late peer of one
+member would look like slow transfers of all others.
 
-Before some first computes the parameters of all model chunks are gathered. In the model a compute waits for
-its own chunk's gather alone, so that the time of the others would look like a late start.
+In some jobs, first computes wait until the parameters of all model chunks are gathered. In the model they
+wait for the gather of their own chunk only, and the time of the other gathers would look like a launch delay.
 """
 
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ class Calls(NamedTuple):
     """Groups of transfers, each of which was issued in one call.
 
     members  : ops of each call.
-    is_free  : op -> bool, shape (step, dp): where another member returned last, so that the op's own transfer
-               is not known, only that it took no longer.
+    is_free  : op -> bool, shape (step, dp): whether another member of the call returned last, so that the
+               op's recorded duration is only an upper bound for its own transfer.
     """
 
     members: tuple[tuple[int, ...], ...]
@@ -37,7 +37,7 @@ class Calls(NamedTuple):
 
 
 def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Floats) -> Calls:
-    """Group a worker's transfers that start and end together in nearly all steps and dp ranks.
+    """Group a worker's transfers into calls: those that start and end together in SAME_LANES of the lanes.
 
     start_s, end_s, transfer_s : float64, shape (op, step, dp). [s]
     """
@@ -46,14 +46,19 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
     for by_type in graph.ops_by_type:
         ops = chain.from_iterable(by_type[each] for each in ot.TRANSFERS)
         in_order = sorted(ops, key=first_s.__getitem__)
-        # Most transfers are issued alone, as one step of one dp rank shows.
+        # The first step of one dp rank already excludes most pairs, because most transfers are issued alone.
         pairs += [(a, b) for a, b in pairwise(in_order) if first_s[b] - first_s[a] <= SAME_S]
     calls: list[list[int]] = []
-    for one, other in _coinciding(pairs, start_s, end_s):
-        if calls and calls[-1][-1] == one:
-            calls[-1].append(other)
-        else:
-            calls.append([one, other])
+    if pairs:
+        ones, others = np.array(pairs).T
+        together = np.abs(start_s[ones] - start_s[others]) <= SAME_S
+        together &= np.abs(end_s[ones] - end_s[others]) <= SAME_S
+        joins = np.count_nonzero(together, axis=(1, 2)) >= SAME_LANES * together[0].size
+        for one, other in np.array(pairs)[joins].tolist():
+            if calls and calls[-1][-1] == one:
+                calls[-1].append(other)
+            else:
+                calls.append([one, other])
     is_free: dict[int, Mask] = {}
     for size in {len(call) for call in calls}:
         members = np.array([call for call in calls if len(call) == size])
@@ -63,28 +68,17 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
     return Calls(tuple(tuple(call) for call in calls), is_free)
 
 
-def _coinciding(pairs: list[tuple[int, int]], start_s: Floats, end_s: Floats) -> list[tuple[int, int]]:
-    """Return the pairs of ops that start and end together in nearly all steps and dp ranks."""
-    if not pairs:
-        return []
-    one, other = np.array(pairs).T
-    together = np.abs(start_s[one] - start_s[other]) <= SAME_S
-    together &= np.abs(end_s[one] - end_s[other]) <= SAME_S
-    joins = np.count_nonzero(together, axis=(1, 2)) >= SAME_LANES * together[0].size
-    return [pair for pair, coincide in zip(pairs, joins.tolist(), strict=True) if coincide]
-
-
 def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
-    """Return a graph in which the ops of a call start together, and who waits for one waits for all.
+    """Return a graph in which a call's ops wait for the same ops, and whatever waits for one waits for all.
 
-    The unchanged graph if that would be a cycle.
+    The graph is returned unchanged if these waits would form a cycle.
     """
     return (_call_graph(graph, calls.members) if calls.members else None) or graph
 
 
 @once_per_graph
 def _call_graph(graph: OpGraph, calls: tuple[tuple[int, ...], ...]) -> OpGraph | None:
-    """Return a graph with these calls, each given by its ops; None if the calls made a cycle."""
+    """Return the graph with these calls, each given by its ops; None if they would form a cycle."""
     call_of = {op: call for call in calls for op in call}
     is_alone = call_of.keys().isdisjoint
 
@@ -102,7 +96,7 @@ def _call_graph(graph: OpGraph, calls: tuple[tuple[int, ...], ...]) -> OpGraph |
 
 @once_per_graph
 def last_gathers(graph: OpGraph) -> dict[int, int]:
-    """Return each worker's last gather, for a first compute or load that waits for an earlier gather."""
+    """Return {op: the worker's last gather} for first computes and loads that wait for an earlier gather."""
     found: dict[int, int] = {}
     for by_type in graph.ops_by_type:
         gathers = by_type[ot.PARAMS_ALL_GATHER]
@@ -114,9 +108,9 @@ def last_gathers(graph: OpGraph) -> dict[int, int]:
 
 
 def since_gathers(graph: OpGraph, start_s: Floats, end_s: Floats) -> Floats:
-    """Return the time from the end of each of `last_gathers` to the start of its op; (op, step, dp). [s]
+    """Return the time from the end of each gather in `last_gathers` to the start of its op. [s]
 
-    start_s, end_s : float64, shape (op, step, dp); recorded. [s]
+    start_s, end_s, and the result : float64, shape (op, step, dp). [s]
     """
     last = last_gathers(graph)
     return start_s[list(last)] - end_s[list(last.values())]
@@ -124,7 +118,7 @@ def since_gathers(graph: OpGraph, start_s: Floats, end_s: Floats) -> Floats:
 
 @once_per_graph
 def waiting_for_gathers(graph: OpGraph) -> OpGraph | None:
-    """Return a graph in which the ops of `last_gathers` wait for these; None if that made a cycle."""
+    """Return a graph in which the ops in `last_gathers` wait for their gathers; None if this is a cycle."""
     last = last_gathers(graph)
     waits_for = list(graph.waits_for)
     for op, gather in last.items():

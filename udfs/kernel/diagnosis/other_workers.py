@@ -1,4 +1,4 @@
-"""Time that replacing a slow host, or removing or relieving a slow replica, would save, by replay.
+"""Replay a job with a slow host replaced, or with a slow replica removed or given lighter microbatches.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
@@ -17,17 +17,17 @@ from udfs.kernel.replay.masked import op_dp_ranks, op_stages
 from udfs.kernel.replay.replay import replay
 
 MOST_TRIED: Final = 3
-"""Hosts, or replicas, that are tried: those whose workers lose most."""
+"""Number of hosts, or of replicas, that are tried: those whose workers lose most."""
 
 LEAST_EXCHANGED: Final = 0.001
-"""Savings below this part of the step advise no exchange: another host may be the slow one."""
+"""There is no answer if replacing a host saves less than this share: another host may be the slow one."""
 
 LEAST_REPLICAS: Final = 3
-"""With fewer replicas none is removed: a single one has no peer to exchange gradients with."""
+"""With fewer replicas, none is removed, because a single replica would exchange no gradients."""
 
 SHARES_MOVED: Final = (0.5, 0.75, 1.0)
-"""Parts of the work that would balance the replicas' computes, which are tried: other waits of a step do not
-move with the work."""
+"""Tried shares of the change that would balance the computes of replicas. Less than 1 may be better, because
+other waits of a step do not change with the work."""
 
 
 class Exchanged(NamedTuple):
@@ -38,10 +38,11 @@ class Exchanged(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """What removing one of a job's replicas gives.
+    """A replica that is removed.
 
-    step_s       : mean replayed step time without it, of fewer samples. [s]
-    same_work_s  : the time for as many samples as a step has now. [s]
+    replicas    : number of replicas now.
+    step_s      : mean replayed step time without it, for fewer samples. [s]
+    same_work_s : time for as many samples as a step has now. [s]
     """
 
     dp_rank: int
@@ -51,10 +52,10 @@ class Removed(NamedTuple):
 
 
 class Lightened(NamedTuple):
-    """What lighter microbatches for a slow replica give, if the work of all replicas together stays.
+    """A slow replica that gets lighter microbatches, while the work of all replicas together stays the same.
 
-    weight, others : of its microbatches, and of those of other replicas, beside the usual weight, 1.
-    step_s         : mean replayed step time then. [s]
+    weight, others : work of its microbatches, and of those of other replicas, relative to now.
+    step_s         : mean replayed step time after that. [s]
     """
 
     dp_rank: int
@@ -64,9 +65,9 @@ class Lightened(NamedTuple):
 
 
 def host_exchanged(replays: Replays) -> Exchanged | None:
-    """Find the host that saves most if a healthy one takes its place.
+    """Find the host that saves most if a healthy one replaces it.
 
-    None where no slow worker's host is known.
+    None if no slow worker's host is known, or if replacing it saves less than LEAST_EXCHANGED.
     """
     found = replays.found
     lost_s = _lost(found)
@@ -86,9 +87,9 @@ def host_exchanged(replays: Replays) -> Exchanged | None:
 
 
 def _lost(found: Found, *, with_type: bool = False) -> Floats:
-    """Return the time that each worker's own slowness adds to the mean step, shape (p, d). [s]
+    """Return the time that each worker's slowness adds to its ops in the mean step, shape (p, d). [s]
 
-    with_type : whether the cost of its type of GPU counts too.
+    with_type : whether to add the time that a slow GPU type costs.
     """
     lost_s = np.zeros(found.job.hosts.shape)
     if found.factors is not None:
@@ -111,7 +112,7 @@ def _over_usual(factors: Factors, factor: Floats) -> Floats:
 
 
 def _healthy(found: Found, cells: Mask) -> Found:
-    """Return the measured slowness with some workers as if healthy. cells : bool, shape (p, d)."""
+    """Return the measured slowness of the job if some workers were healthy. cells : bool, shape (p, d)."""
     factors = found.factors
     if factors is not None:
         of_workers = cells[:, None, None, None, None, :]
@@ -133,9 +134,10 @@ def _of_ops(block: BlockTimes, cells: Mask) -> Mask:
 
 
 def replica_removed(replays: Replays) -> Removed | None:
-    """Find the replica without which the others are fastest; None with few replicas, or no slow one.
+    """Find the replica whose removal shortens steps most; None with few replicas, or without a slow one.
 
-    Its ops take no time, so that no worker waits for it; collectives of the others take as long as they did.
+    In the replay, the removed replica's ops take no time, so that no worker waits for it. Collectives of the
+    other replicas take as long as recorded.
     """
     found, replicas = replays.found, replays.found.job.layout.dp_size
     lost_s = _lost(found, with_type=True).max(axis=0)
@@ -144,13 +146,13 @@ def replica_removed(replays: Replays) -> Removed | None:
         return None
     with_all_s, *without_s = _without_replicas(found, [None, *tried])
     dp_rank, least_s = min(zip(tried, without_s, strict=True), key=lambda each: each[1])
-    # What the diagnosis replays beside, such as usual transfers, is the same with and without it.
+    # Only the difference is used, because replays.mean_s replaces the unknown durations of some transfers.
     step_s = replays.mean_s() + least_s - with_all_s
     return Removed(dp_rank, replicas, step_s, step_s * replicas / (replicas - 1))
 
 
 def _without_replicas(found: Found, dp_ranks: Sequence[int | None]) -> list[float]:
-    """Return the mean replayed step time without the ops of each replica; None if nothing changes. [s]"""
+    """Return the mean replayed step time without each of the given replicas; None removes none. [s]"""
     cells = np.zeros((len(dp_ranks), *found.job.hosts.shape), dtype=bool)
     for of_row, dp_rank in zip(cells, dp_ranks, strict=True):
         if dp_rank is not None:
@@ -166,7 +168,10 @@ def _without_replicas(found: Found, dp_ranks: Sequence[int | None]) -> list[floa
 
 
 def _without(block: BlockTimes, late: KeptDelays, cells: Mask) -> Floats:
-    """Return step times if ops of some workers took no time; shape (row, step). cells : (row, p, d). [s]"""
+    """Return step times if ops of some workers took no time, shape (row, step). [s]
+
+    cells : bool, shape (row, p, d); for each row the workers whose ops take no time.
+    """
     is_kept = np.array([~_of_ops(block, of_row) for of_row in cells]).swapaxes(0, 1)
     duration_s = block.duration_s[:, None] * is_kept
     rows, lanes = len(cells), block.duration_s[0].size
@@ -174,17 +179,19 @@ def _without(block: BlockTimes, late: KeptDelays, cells: Mask) -> Floats:
     for ops, delay_s in (block.delays, late):
         for op, of_op_s in zip(ops.tolist(), delay_s[:, None] * is_kept[ops], strict=True):
             delays[op] = delays.get(op, 0.0) + of_op_s.reshape(rows, lanes)
-    # What may end a step in any row may be looked at in all of them.
+    # An op that may end a step in some row is examined in all rows.
     lasts = may_end(block._replace(duration_s=duration_s.min(axis=1)))
     shape = (rows, *block.duration_s.shape[1:])
     return replay(block.graph, list(duration_s.reshape(-1, rows, lanes)), shape, lasts, delays)
 
 
 def replica_lightened(replays: Replays, memory: float = np.inf) -> Lightened | None:
-    """Find the weight of a slow replica's microbatches with which steps are shortest.
+    """Find the weight of a slow replica's microbatches with which steps are shortest, of those tried.
 
-    Computes take as much less, or more, as their microbatches weigh; None where no replica is slow, or
-    computes could not be separated. memory : bound on what microbatches of others weigh, relative to now.
+    The duration of computes is proportional to the weight of their microbatches.
+
+    memory  : bound on the weight of other replicas' microbatches, relative to now.
+    returns : None if no replica is slow, or if computes were not decomposed.
     """
     found, factors, replicas = replays.found, replays.found.factors, replays.found.job.layout.dp_size
     if factors is None or replicas == 1:
@@ -199,7 +206,7 @@ def replica_lightened(replays: Replays, memory: float = np.inf) -> Lightened | N
         own_s *= factors.types.of_workers
     by_replica_s = own_s.mean(axis=(3, 4)).sum(axis=(1, 2)).max(axis=0)
     others_s = float(np.delete(by_replica_s, slow).max())
-    if not by_replica_s[slow] > 0.0:  # late by its own ops alone, of computes that take no time
+    if not by_replica_s[slow] > 0.0:  # slow only in other ops, while its computes take no time
         return None
     even = replicas * others_s / (others_s + (replicas - 1) * float(by_replica_s[slow]))
     even = min(max(even, replicas - memory * (replicas - 1)), 1.0)

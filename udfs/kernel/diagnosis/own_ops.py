@@ -1,6 +1,6 @@
-"""Slow ops that wait for no other worker (optimizer, clip, gc), and late entries into collectives.
+"""Find slow ops that wait for no other worker (optimizer, clip, gc), and late entries into collectives.
 
-Each op type is compared with the same op of the step's peers, as computes are.
+Ops of each type are compared with those of the peers in the same step, as computes are.
 Axes p, s, d: stage, step in the order of time, dp rank.
 """
 
@@ -31,23 +31,23 @@ from udfs.kernel.graph.graph import Layout
 from udfs.kernel.selection import median_of_all, medians_along, quantile
 
 LEAST_SHARE: Final = 0.0025
-"""Op types that take a smaller share of a step are ignored: their scatter costs nothing noticeable."""
+"""Op types that always take less than this share of a step are ignored, as their scatter costs little."""
 
 LEAST_LOG: Final = 0.05
 LEAST_ENTRY: Final = 0.005
-"""Log of the least factor of an op, and share of a step that a late entry takes, to count as slow."""
+"""Least log excess of a slow op, and least delay of a late entry as a share of the step."""
 
 LEAST_PAUSE: Final = 0.15
 ERRORS_OF_PAUSE: Final = 6.0
-"""A single op is a pause beyond this log, and this multiple of the usual scatter."""
+"""An op is a pause if its log excess exceeds LEAST_PAUSE, and ERRORS_OF_PAUSE times the usual scatter."""
 
 
 class OwnTimes(NamedTuple):
-    """Durations of a block's slow local ops, as base_s x slow x shared + pause_s.
+    """Durations of a block's ops whose type has slow ops, as base_s * slow * shared + pause_s.
 
     ops     : int, shape (op,).
-    base_s, pause_s : float64, shape (op, step, dp). [s]
-    slow, shared    : factors, of the same shape; of the worker, and of all workers, which no cause explains.
+    base_s, pause_s : float64, shape (op, step, dp); usual time, and additional time of a pause. [s]
+    slow, shared    : factors, same shape; slowness of the worker, and unexplained slowness of all workers.
     """
 
     ops: Ints
@@ -58,13 +58,13 @@ class OwnTimes(NamedTuple):
 
 
 class OwnOps(NamedTuple):
-    """What is slow in ops other than computes and transfers, by op type.
+    """Slowness in ops other than computes and transfers; each field is a dictionary by op type.
 
-    slow   : op type -> log factors of its ops, 0 where not slow, shape (p, s, d).
-    pauses : op type -> time of single long ops beyond the usual, shape (p, s, d). [s]
-    shared : op type -> log factors by which all workers' ops are longer, which no cause explains; (p, s, d).
-    usual_s : op type -> its usual time in a step, at least what counts: log factors are over that. [s]
-    late_s : op type -> by how much workers entered it late, else 0, shape (p, s, d). [s]
+    slow    : log factors by which a worker's ops are slow, 0 where they are not, shape (p, s, d).
+    pauses  : time by which single long ops exceed the usual time, shape (p, s, d). [s]
+    shared  : log factors by which the ops of all workers are longer, without a known cause, shape (p, s, d).
+    usual_s : median time in a step, but at least LEAST_SHARE of the step. [s]
+    late_s  : delay of significantly late entries into these ops, else 0, shape (p, s, d). [s]
     """
 
     slow: dict[int, Floats]
@@ -75,8 +75,9 @@ class OwnOps(NamedTuple):
 
 
 def own_ops(blocks: Sequence[BlockTimes], layout: Layout, hosts: Ints, actual_s: float) -> OwnOps:
-    """Find slow ops, and late collective entries, of single workers.
+    """Find slow ops other than computes and transfers, and late entries into collectives.
 
+    hosts    : int, shape (p, d); -1 where unknown.
     actual_s : mean recorded step time. [s]
     """
     found, least_s = OwnOps({}, {}, {}, {}, {}), LEAST_SHARE * actual_s
@@ -85,7 +86,7 @@ def own_ops(blocks: Sequence[BlockTimes], layout: Layout, hosts: Ints, actual_s:
         if times_s is None or times_s.max() < least_s:
             continue
         if op_type == ot.OPTIMIZER_CLIP_MAIN_GRAD:
-            # All workers clip together, and do the same there, whatever their stage.
+            # All workers start the clip together and do equal work, so stages are compared with each other.
             p, s, d = times_s.shape
             together_s = times_s.swapaxes(0, 1).reshape(1, s, p * d)
             parts = _slow(together_s, hosts.reshape(1, -1), least_s)
@@ -93,19 +94,21 @@ def own_ops(blocks: Sequence[BlockTimes], layout: Layout, hosts: Ints, actual_s:
         else:
             slow, pauses_s, shared = _slow(times_s, hosts, least_s)
         for kind, values in ((found.slow, slow), (found.pauses, pauses_s), (found.shared, shared)):
-            # Workers that collect garbage in the same step do so by plan.
+            # Garbage collection of all workers in the same step is planned, and not slowness.
             if values.any() and not (kind is found.shared and op_type == ot.GC):
                 kind[op_type] = values
                 found.usual_s[op_type] = max(median_of_all(times_s.reshape(-1)), least_s)
-    for op_type, late_s in _entries(blocks, layout).items():
-        late = _late(late_s, actual_s)
-        if late.any():
-            found.late_s[op_type] = late
+    for op_type in sorted({int(each) for block in blocks for each in block.entry_types}):
+        own = [(block, block.entry_types == op_type, block.entries) for block in blocks]
+        totals_s = [by_worker(layout, block, ops[of], delay_s[of])[0] for block, of, (ops, delay_s) in own]
+        late_s = _late(in_time(blocks, totals_s, 1), actual_s)
+        if late_s.any():
+            found.late_s[op_type] = late_s
     return found
 
 
 def own_times(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[OwnTimes]:
-    """Divide the durations of each block's slow ops into the factors of OwnTimes."""
+    """Decompose the durations of each block's ops whose type has slow ops."""
     types = own.slow.keys() | own.pauses.keys() | own.shared.keys()
     found = []
     for block in blocks:
@@ -121,7 +124,10 @@ def own_times(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list
 
 
 def without_own(blocks: Sequence[BlockTimes], apart: Sequence[OwnTimes]) -> list[BlockTimes]:
-    """Return the blocks with slow ops at their usual times."""
+    """Return the blocks with their slow ops at usual times.
+
+    apart : as returned by own_times for these blocks.
+    """
     found = []
     for block, own in zip(blocks, apart, strict=True):
         duration_s = block.duration_s.copy() if own.ops.size else block.duration_s
@@ -131,7 +137,7 @@ def without_own(blocks: Sequence[BlockTimes], apart: Sequence[OwnTimes]) -> list
 
 
 def late_entries(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[KeptDelays]:
-    """Return for each block the entries into collectives that were late because of the worker itself."""
+    """Return for each block the late entries into collectives, with their delays beyond the usual one."""
     found = []
     for block in blocks:
         is_late = np.isin(block.entry_types, list(own.late_s))
@@ -147,7 +153,7 @@ def _in_steps(by_type: dict[int, Floats], block: BlockTimes) -> dict[int, Floats
 
 
 def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats]) -> Floats:
-    """Spread values per worker and op type over the ops, 0 where there is no value; shape (op, step, dp)."""
+    """Return each op's value from values by op type (p, step, d), or 0 without one; shape (op, step, dp)."""
     values = np.zeros((len(ops), *block.duration_s.shape[1:]))
     for place, op in enumerate(ops.tolist()):
         of_type = by_type.get(block.graph.op_types[op])
@@ -157,7 +163,7 @@ def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats]) -> Floats:
 
 
 def _parts(block: BlockTimes, layout: Layout, ops: Ints, values: Floats) -> Floats:
-    """Return which part of the total of its worker and op type each op has; shape (op, step, dp)."""
+    """Return each op's value as a share of the sum over its worker and op type; shape (op, step, dp)."""
     types = block.types_of(ops)
     same = {op_type: types == op_type for op_type in set(types.tolist())}
     sums = {op_type: by_worker(layout, block, ops[at], values[at])[0] for op_type, at in same.items()}
@@ -167,7 +173,7 @@ def _parts(block: BlockTimes, layout: Layout, ops: Ints, values: Floats) -> Floa
 
 
 def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
-    """Pick from the values of all workers, shape (p, step, d), those of an op's workers, shape (step, dp)."""
+    """Return from values of all workers, shape (p, step, d), those of the op's workers, shape (step, dp)."""
     if block.graph.has_dp_lanes:
         of_stage: Floats = values[block.graph.stages[op]]
         return of_stage
@@ -176,18 +182,19 @@ def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
 
 
 def _slow(times_s: Floats, hosts: Ints, least_s: float) -> tuple[Floats, Floats, Floats]:
-    """Return the excess in ops of one type: by worker, by single op, and by all workers together.
+    """Return three kinds of excess in ops of one type, each of shape (p, s, d).
 
     times_s : shape (p, s, d). [s]
-    least_s : of an excess that counts. [s]
+    least_s : smallest excess that matters. [s]
+    returns : log excess of slow workers, time of single long ops [s], and log excess that all workers share.
     """
-    # What is short, or was not there at all, is as good as any other short one.
+    # Times below least_s, also 0 of a missing op, are treated as equal.
     level = np.log(np.maximum(times_s, max(least_s, TINY_S)))[:, None]
     beyond = level - medians_along(level, 3, low=True)[..., None]
     even = np.ones(level.shape[2], dtype=bool)
     error = scatter_over_steps(beyond) if level.shape[3] > 1 else scatter_over_steps(level)
     if float(median_of_all(times_s.reshape(-1))) <= least_s:
-        error = np.zeros_like(error)  # Most workers hardly do it: what one does is not scatter.
+        error = np.zeros_like(error)  # If most workers hardly run the op, a long one is not due to scatter.
     usual = usual_levels(level, error, hosts, even, even, error)
     beyond, stage = level - usual.level[..., None], usual.stage[..., None]
     slow = slow_series(beyond, Doubt(error[:, None] * even, apart_when_healthy(beyond), is_single=True))
@@ -205,33 +212,28 @@ def _slow(times_s: Floats, hosts: Ints, least_s: float) -> tuple[Floats, Floats,
 
 
 def _late(late_s: Floats, actual_s: float) -> Floats:
-    """Return by how much entries are significantly late, else 0; shape (p, s, d). [s]"""
-    usual_s = _usual_entry_s(medians_along(late_s, 2, low=True), LEAST_ENTRY * actual_s)
+    """Return the delay of significantly late entries beyond the usual one, else 0; shape (p, s, d). [s]"""
+    least_s, steps = LEAST_ENTRY * actual_s, late_s.shape[1]
+    # A stage's usual delay is a low quantile over steps, or the mean of the earliest if clearly smaller.
+    by_step_s = medians_along(late_s, 2, low=True)
+    ordered_s = np.sort(by_step_s, axis=1)
+    usual_s = quantile(ordered_s, USUAL_STEPS)
+    if steps >= 2 * LEAST_QUIET:
+        quiet_s = quietest(ordered_s)
+        off_s = MAD_TO_SIGMA * medians_along(np.abs(by_step_s - medians_along(by_step_s, 1)[:, None]), 1)
+        is_less = usual_s - quiet_s > np.maximum(least_s, ERRORS_OF_BASE * off_s)
+        usual_s = np.where(is_less, quiet_s, usual_s)
     beyond_s = np.maximum(late_s - usual_s[:, None, None], 0.0)
-    if not beyond_s.max() > LEAST_ENTRY * actual_s:
+    if not beyond_s.max() > least_s:
         return np.zeros_like(beyond_s)
     scatter_s = MAD_TO_SIGMA * float(medians_along(beyond_s.reshape(-1), 0, low=True))
-    is_late = beyond_s > max(LEAST_ENTRY * actual_s, ERRORS * scatter_s)
-    is_late &= is_late.sum(axis=1, keepdims=True) >= min(LEAST_HITS, late_s.shape[1])
+    is_late = beyond_s > max(least_s, ERRORS * scatter_s)
+    is_late &= is_late.sum(axis=1, keepdims=True) >= min(LEAST_HITS, steps)
     return np.where(is_late, beyond_s, 0.0)
 
 
-def _usual_entry_s(by_step_s: Floats, least_s: float) -> Floats:
-    """Return how late a stage usually enters: a low quantile, or that of a few quiet steps; shape (p,). [s]
-
-    by_step_s : shape (p, s). least_s : of a late entry that counts. [s]
-    """
-    ordered_s = np.sort(by_step_s, axis=1)
-    usual_s = quantile(ordered_s, USUAL_STEPS)
-    if by_step_s.shape[1] < 2 * LEAST_QUIET:
-        return usual_s
-    quiet_s = quietest(ordered_s)
-    scatter_s = MAD_TO_SIGMA * medians_along(np.abs(by_step_s - medians_along(by_step_s, 1)[:, None]), 1)
-    return np.where(usual_s - quiet_s > np.maximum(least_s, ERRORS_OF_BASE * scatter_s), quiet_s, usual_s)
-
-
 def _times_of(blocks: Sequence[BlockTimes], layout: Layout, op_type: int) -> Floats | None:
-    """Return each worker's time in ops of a type per step, (p, s, d); None if a worker has no such op. [s]"""
+    """Return each worker's time in ops of a type by step, (p, s, d); None if some worker has none. [s]"""
     parts = []
     for block in blocks:
         ops = np.flatnonzero(np.array(block.graph.op_types) == op_type)
@@ -242,20 +244,10 @@ def _times_of(blocks: Sequence[BlockTimes], layout: Layout, op_type: int) -> Flo
     return in_time(blocks, parts, 1)
 
 
-def _entries(blocks: Sequence[BlockTimes], layout: Layout) -> dict[int, Floats]:
-    """Return how late workers enter ops of each type in total, per step; shape (p, s, d). [s]"""
-    found: dict[int, Floats] = {}
-    for op_type in sorted({int(each) for block in blocks for each in block.entry_types}):
-        own = [(block, block.entry_types == op_type, block.entries) for block in blocks]
-        parts = [by_worker(layout, block, ops[of], delay_s[of])[0] for block, of, (ops, delay_s) in own]
-        found[op_type] = in_time(blocks, parts, 1)
-    return found
-
-
 def by_worker(layout: Layout, block: BlockTimes, ops: Ints, values: Floats) -> tuple[Floats, Floats]:
-    """Sum values over the ops of each worker, and mark workers with any op; shape (stage, step, dp_rank).
+    """Return the sum of values over each worker's ops, and whether it has any; both (stage, step, dp_rank).
 
-    values : of the ops, shape (op, step, dp).
+    values : one for each op, shape (op, step, dp).
     """
     total = np.zeros((layout.pp_size, block.number_of_steps, layout.dp_size))
     known = np.zeros(total.shape, dtype=bool)

@@ -10,21 +10,24 @@ from udfs.kernel.cause import ALL, HOST, RACK, REPLICA, STAGE, WORKER, Culprit
 from udfs.kernel.diagnosis.course import course_of
 
 MOST_OF: Final = 0.6
-"""Share of the workers of a host, stage or replica that must be slow for it to be the culprit."""
+"""A host, rack, stage or replica is a culprit if at least this share of its workers is slow together."""
 
 SAME_STEPS: Final = 0.5
-"""Workers are slow together if they share this part of the steps in which one of them is slow."""
+"""A worker is slow together with its group if both are slow in this share of the steps in which either is."""
 
 LEAST_EFFECT: Final = 0.03
 BEYOND: Final = 1.5
-"""A worker slower than its host by at least this share, and by this factor, is a culprit beside it."""
+"""A worker is named in addition to its group if it exceeds the group by LEAST_EFFECT in some step, and if its
+mean excess is more than BEYOND times the group's."""
 
 
 class Series(NamedTuple):
-    """Slowness of one worker in one direction: the excess by step, relative to usual, in order of time.
+    """Slowness of one worker in one direction, or in ops of one type.
 
-    positions : of the steps among the job's, shape (step,). error: standard error of a share.
-    usual_s   : what these ops usually take in a step. [s]
+    share     : excess of each step over the usual time, as a share of it, shape (step,); 0 if not slow.
+    positions : int, shape (step,); positions of these steps among the job's steps, in the order of time.
+    error     : standard error of a share.
+    usual_s   : usual time of these ops in a step. [s]
     """
 
     stage: int
@@ -37,7 +40,7 @@ class Series(NamedTuple):
 
 
 def grouped(slow: Sequence[Series], hosts: Ints, racks: Ints | None = None) -> list[Culprit]:
-    """Group slow workers into hosts, racks, stages and replicas where most workers are slow together.
+    """Group slow workers by host, rack, stage or replica if most workers of it are slow in the same steps.
 
     hosts, racks : int, shape (stage, dp_rank); -1 where unknown.
     """
@@ -55,7 +58,15 @@ def grouped(slow: Sequence[Series], hosts: Ints, racks: Ints | None = None) -> l
             reach, place, members = max(groups, key=lambda group: len(group[2]), default=(ALL, ALL, []))
             if not members:
                 break
-            named.append(_group(reach, place, members))
+            named.append(
+                _culprit(_typical(members))._replace(
+                    stage=place if reach == STAGE else ALL,
+                    dp_rank=place if reach == REPLICA else ALL,
+                    reach=reach,
+                    host=place if reach in (HOST, RACK) else ALL,
+                    workers=tuple((each.stage, each.dp_rank) for each in members),
+                )
+            )
             left = [each for each in left if not any(each is member for member in members)]
             left += _beyond(members)
     named += [_culprit(each) for each in left]
@@ -63,9 +74,9 @@ def grouped(slow: Sequence[Series], hosts: Ints, racks: Ints | None = None) -> l
 
 
 def _groups(own: Sequence[Series], places: Mapping[int, Ints]) -> Iterator[tuple[int, int, list[Series]]]:
-    """Yield hosts and racks, then stages and replicas, if most of their workers are slow in the same steps.
+    """Yield (reach, number, slow workers) of places with most workers slow in the same steps.
 
-    places : by reach, which host, rack, stage or replica each worker belongs to, -1 where unknown.
+    places : reach -> number of each worker's host, rack, stage or replica, (stage, dp_rank); -1 if unknown.
     """
     cells = tuple(np.array([(each.stage, each.dp_rank) for each in own], dtype=np.int64).reshape(-1, 2).T)
     for reach, number in places.items():
@@ -79,7 +90,7 @@ def _groups(own: Sequence[Series], places: Mapping[int, Ints]) -> Iterator[tuple
 
 
 def _together(own: Sequence[Series]) -> list[Series]:
-    """Select the workers of a group that are slow in the same steps as its typical worker."""
+    """Return the workers that are slow in about the same steps as at least half of the given workers."""
     is_slow = np.array([each.share > 0.0 for each in own])
     typical = is_slow.mean(axis=0) >= 0.5
     shared = (is_slow & typical).sum(axis=1) >= SAME_STEPS * np.maximum((is_slow | typical).sum(axis=1), 1)
@@ -91,17 +102,8 @@ def _typical(members: Sequence[Series]) -> Series:
     return members[0]._replace(share=shares[len(members) // 2])
 
 
-def _group(reach: int, place: int, members: Sequence[Series]) -> Culprit:
-    stage, dp_rank = (place if reach == STAGE else ALL), (place if reach == REPLICA else ALL)
-    workers = tuple((each.stage, each.dp_rank) for each in members)
-    host = place if reach in (HOST, RACK) else ALL
-    return _culprit(_typical(members))._replace(
-        stage=stage, dp_rank=dp_rank, reach=reach, host=host, workers=workers
-    )
-
-
 def _beyond(members: Sequence[Series]) -> list[Series]:
-    """Select the workers that are slower than their group, with only what they exceed the group by."""
+    """Return the workers that are slower than their group, with their excess over the group."""
     typical = _typical(members).share
     found = []
     for each in members:

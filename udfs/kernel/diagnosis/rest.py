@@ -1,4 +1,4 @@
-"""Slow computes that no known cause explains, and that are slower than noise would make them.
+"""Find computes that are longer than known causes and noise explain.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step in the order of time, dp rank.
 """
@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.arrays import Floats
 from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.levels import (
@@ -27,34 +27,37 @@ LEAST_OP: Final = 0.05
 ERRORS_OF_OP: Final = 6.0
 MANY_OPS: Final = 0.05
 LEAST_MANY: Final = 4
-"""Ops count as long beyond this log and this multiple of the usual scatter, if more than this share and this
-number of a step's ops are long: a few long ops in every step are the job's noise."""
+"""An op is long if its log residual exceeds LEAST_OP and ERRORS_OF_OP MADs. Long ops count in steps in which
+at least a share MANY_OPS of the ops, and LEAST_MANY ops, are long; fewer long ops are noise."""
 
 SIGMAS_WITHIN: Final = 6.0
-"""Steps within this many standard deviations above the quietest step may be usual."""
+"""Steps up to this number of standard deviations above the fastest step may be usual."""
 
 BENT: Final = 2
-"""Error of a difference of differences."""
+"""Order of the differences that show the noise: second differences contain no steady drift."""
 
 BLOM: Final = 0.375
 """The i-th of n normal values is expected at the quantile (i - BLOM) / (n + 1 - 2 BLOM)."""
 
 
 def rest_of(factors: Factors) -> Floats | None:
-    """Return log excess of computes beyond work, causes and noise; None, or broadcastable to a Tensor."""
+    """Return the log excess of computes over work, known causes and noise, broadcastable to a Tensor.
+
+    None if there is no such excess.
+    """
     p, k, c, m, s, d = factors.noise.shape
     left = factors.log_noise.copy()
     workers = factors.workers
-    # Of all workers at once: beyond the quiet steps. Microbatches that differ may be longer in all steps.
+    # First, the excess of all workers over quiet steps; only in even steps, as others differ in their data.
     even = ~workers.is_uneven
     common = np.zeros_like(workers.common)
     if even.any():
         common[:, even] = _slow_in_time(workers.common[:, even], workers.error)
-    # Of one worker, in single steps.
+    # Second, the excess of one worker in single steps.
     level = medians_along(left.reshape(p, k, c * m, s, d), 2)
     usual = _of_usual_steps(level, common)
     of_all = np.minimum(common[:, :, None], np.maximum(level - usual[..., None, None], 0.0))
-    # The work was fitted to all, and differs from the usual one where some are slow, or fast.
+    # The work was fitted to all steps, so that slow or fast ones shift the usual residual from 0.
     usual = usual + medians_along((level - usual[..., None, None] - of_all).reshape(p, k, -1), 2)
     level = level - usual[..., None, None] - of_all
     scatter = MAD_TO_SIGMA * medians_along(np.abs(level).swapaxes(0, 1).reshape(k, -1), 1)
@@ -62,11 +65,11 @@ def rest_of(factors: Factors) -> Floats | None:
     single = np.where(level > least[:, None, None], level, 0.0)
     in_steps = (single + of_all)[:, :, None, None]
     left -= usual[..., None, None, None, None]
-    # Of a step in which many ops are long, the others are not.
+    # In a step with many long ops, the other ops are not long: their part of the step's excess is removed.
     is_clear = in_steps > (ERRORS_OF_OP * np.sqrt(c * m) * workers.error)[:, None, None, None, None]
     if is_clear.any():
         in_steps = np.where(is_clear & (left < in_steps / 2.0), 0.0, in_steps)
-    # In all steps, of one microbatch of a stage: the work of others does not explain it.
+    # Third, the excess of one microbatch of a stage in all steps, which the fitted work does not explain.
     left -= in_steps
     place = medians_along(left.reshape(p, k, c * m, s * d), 3).reshape(p, k, c, m, 1, 1)
     place = place - medians_along(place.reshape(p, k, c * m), 2, low=True)[..., None, None, None, None]
@@ -77,9 +80,10 @@ def rest_of(factors: Factors) -> Floats | None:
 
 
 def _of_usual_steps(level: Floats, common: Floats) -> Floats:
-    """Return the median log residual of steps that are not slow, from a fit to all steps; shape (p, k).
+    """Return the median log residual of the steps that are not slow; shape (p, k); 0 if all or none are slow.
 
-    level : shape (p, k, s, d). common: by how much steps are slow, shape (k, s).
+    level  : log residuals of workers, shape (p, k, s, d).
+    common : log excess of slow steps, else 0, shape (k, s).
     """
     found = np.zeros(level.shape[:2])
     for kind, is_usual in enumerate(common == 0.0):
@@ -89,60 +93,51 @@ def _of_usual_steps(level: Floats, common: Floats) -> Floats:
 
 
 def _of_ops(left: Tensor) -> Tensor:
-    """Return log excess of long single ops in those steps that have many; 0 elsewhere."""
+    """Return the log excess of long ops in steps with many long ops, and 0 elsewhere."""
     k, steps = left.shape[1], left.shape[4]
     found = np.zeros_like(left)
     for kind in range(k):
         own = left[:, kind]
         least = max(MANY_OPS * own[..., 0, :].size, LEAST_MANY)
-        # Where too few are long by any scatter, none is needed.
-        if not (_long_ops(own, LEAST_OP) >= least).any():
+        # If too few ops exceed even the lower limit, the scatter need not be computed.
+        if not (np.count_nonzero(own > LEAST_OP, axis=(0, 1, 2, 4)) >= least).any():
             continue
         scatter = MAD_TO_SIGMA * median_of_all(np.abs(own).reshape(-1))
         limit = max(LEAST_OP, ERRORS_OF_OP * scatter)
-        many = _long_ops(own, limit) >= least
+        many = np.count_nonzero(own > limit, axis=(0, 1, 2, 4)) >= least
         if many.any():
             in_step = np.where(many, 1.0, 0.0).reshape(1, 1, 1, steps, 1)
             found[:, kind] = np.where(own > limit, own, 0.0) * in_step
     return found
 
 
-def _long_ops(own: Floats, limit: float) -> Ints:
-    """Count the ops above a limit in each step, shape (step,). own : shape (p, c, m, s, d)."""
-    number: Ints = np.count_nonzero(own > limit, axis=(0, 1, 2, 4))
-    return number
-
-
 def _slow_in_time(common: Floats, error: Floats) -> Floats:
-    """Return log excess of steps over quiet steps, 0 if it may be chance; shape (k, s)."""
+    """Return the significant log excess of steps over quiet steps, else 0; shape (k, s).
+
+    common : log excess of each step that all workers have, shape (k, s).
+    error  : standard error of a worker's level in a step, shape (k,).
+    """
     steps = common.shape[1]
     if steps > BENT:
-        # What drifts changes from step to step by more than noise does, but the change is steady.
+        # Noise from first differences, or from second ones if lower, because a drift enlarges only the first.
         bends = np.abs(np.diff(common, BENT, axis=1))
         of_bends = MAD_TO_SIGMA / np.sqrt(6.0) * medians_along(bends, 1)
         error = np.maximum(error, np.minimum(scatter_over_steps(common[None, :, :, None]), of_bends))
-    series = (common - _usual(common, error)[:, None])[None, :, :, None]
-    return slow_series(series, Doubt(error[:, None] * np.ones(steps), np.zeros(len(common))))[0, ..., 0]
-
-
-def _usual(common: Floats, error: Floats) -> Floats:
-    """Return the usual level, by the steps that are not slow, even if these are few; shape (k,).
-
-    The quietest lie below the usual level by chance, by as much as as many near them lie above it.
-
-    error : standard deviation of a usual step, shape (k,).
-    """
+    # Usual is the mean of the fastest steps plus the amount by which they are fast by chance. That amount is
+    # the distance of the lowest of `near` normal values from their mean, where `near` steps are close to the
+    # fastest.
     ordered = np.sort(common, axis=1)
-    quietest = max(1, round(QUIET_STEPS * common.shape[1] / 2.0))
+    quietest = max(1, round(QUIET_STEPS * steps / 2.0))
     near = np.count_nonzero(ordered <= ordered[:, :1] + SIGMAS_WITHIN * error[:, None], axis=1)
     below = np.array([_sigmas_below(min(quietest, number), number) for number in near.tolist()])
-    found: Floats = ordered[:, :quietest].mean(axis=1) + below * error
-    return found
+    usual = ordered[:, :quietest].mean(axis=1) + below * error
+    series = (common - usual[:, None])[None, :, :, None]
+    return slow_series(series, Doubt(error[:, None] * np.ones(steps), np.zeros(len(common))))[0, ..., 0]
 
 
 @cache
 def _sigmas_below(lowest: int, number: int) -> float:
-    """Return by how many standard deviations the lowest of some normal values are below the mean."""
+    """Return by how many standard deviations the mean of the lowest of `number` normal values is below 0."""
     normal = NormalDist()
     places = [(rank + 1 - BLOM) / (number + 1 - 2 * BLOM) for rank in range(lowest)]
     return -sum(map(normal.inv_cdf, places)) / lowest

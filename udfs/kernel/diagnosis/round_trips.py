@@ -1,8 +1,7 @@
-"""Slow transfers that are certain despite wrong clocks, whose errors cancel in round trips (section 4).
+"""Find how much of the excess of slow transfers is certain even if clocks are wrong (diagnosis, section 4).
 
-A clock that is ahead makes transfers of one direction look longer, and those of the other as much shorter.
-Sends that are done when their data are copied do not say which clock is right; what both directions of a
-link take together, they do.
+A clock that is ahead makes the transfers of one direction look longer and those of the other direction
+shorter by the same amount. In the sum of both directions of a link, the round trip, this error cancels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +18,15 @@ from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.recorded.ends import links
 
 KIND: Final[Kind] = (ot.FORWARD_RECV, ALL, ALL)
-"""Round trips are judged as transfers of a kind of their own."""
+"""Kind under which round trips are passed to limits_of."""
 
 
 def sure_share(
     blocks: Sequence[BlockTimes], slow: Sequence[SlowOps], before_s: Mapping[int, float] = NO_DAYS
 ) -> float:
-    """Return which part of the excess of slow receives shows in the round trips of their links too.
+    """Return the share of the slow receives' excess that the round trips of their links have too.
 
+    slow     : slow transfers of each block.
     before_s : usual time of an op type on earlier days. [s]
     """
     joined = [
@@ -43,7 +43,7 @@ def sure_share(
             own = [op for op in recvs.tolist() if op in place]
             rows = [place[op] for op in own]
             own_beyond_s = np.maximum(as_is_s[rows] - usual_s[rows], 0.0)
-            # What the other direction takes at least counts.
+            # A round trip adds the median of the other direction, or 0 if that is unknown.
             trip_s = block.duration_s[own] + np.nan_to_num(_whole(block, others))
             own_sure_s = np.where(trip_s > usual.limit_s, trip_s - usual.base_s, 0.0)
             beyond_s += float(own_beyond_s.sum())
@@ -52,7 +52,7 @@ def sure_share(
 
 
 def _usual(blocks: Sequence[BlockTimes], before_s: Mapping[int, float]) -> Usual:
-    """Return the usual round trip over all links, steps and dp ranks, and the limit for slow ones."""
+    """Return the usual round trip time over all links, steps and dp ranks, and the limit for slow ones."""
     trips_s, middles_s = [], []
     for block in blocks:
         own_s = np.array(
@@ -67,14 +67,14 @@ def _usual(blocks: Sequence[BlockTimes], before_s: Mapping[int, float]) -> Usual
 
 @once_per_graph
 def _both_ways(graph: OpGraph) -> list[tuple[Ints, Ints]]:
-    """Return receives of both directions of each link that has both directions."""
+    """Return the receives of the forward and the backward direction of each link that has both."""
     backward = {link[1:4]: link.recvs for link in links(graph) if link.is_backward}
     forward = [link for link in links(graph) if not link.is_backward and link[1:4] in backward]
     return [(link.recvs, backward[link[1:4]]) for link in forward]
 
 
 def _whole(block: BlockTimes, recvs: Ints) -> Floats:
-    """Return the median of receives that were recorded in full; shape (step, dp), nan without one. [s]"""
+    """Return the median of the receives that were recorded whole, or nan; shape (step, dp). [s]"""
     ops = recvs.tolist()
     is_hidden = np.array([block.is_cut[op] for op in ops])
     for row, op in enumerate(ops):

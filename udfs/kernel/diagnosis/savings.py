@@ -1,4 +1,4 @@
-"""What fixes save: each alone, all together, and each cause's share in what all save together."""
+"""Compute the saving by each cause's fix alone and by all fixes, and each cause's part of the latter."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -14,14 +14,13 @@ from udfs.kernel.diagnosis.fixes import NOTHING, Fixed
 ALL_FIXES: Final[Fixed] = frozenset(cause.FIXABLE)
 
 EVERYTHING: Final[Fixed] = ALL_FIXES | {cause.UNEXPLAINED}
-"""All fixes together, and the slowness beyond the noise that no fix removes."""
+"""All fixes, together with the removal of slowness that has no known cause."""
 
 BOTH_IMBALANCES: Final[Fixed] = frozenset({cause.STAGE_IMBALANCE, cause.DATA_IMBALANCE})
-"""Scenarios that are often needed next: one more scenario costs less than another pass over the graph."""
+"""Often needed for Shapley values, and replayed in the first pass, where it costs less than another pass."""
 
 LEAST_SHARED: Final = 0.002
-"""Causes that save less are not fixed in every combination with others."""
-
+"""Causes that save less, as a share of T_actual, are left out of the combinations for Shapley values."""
 
 Number = TypeVar("Number", float, Floats)
 
@@ -29,12 +28,12 @@ Number = TypeVar("Number", float, Floats)
 class Savings(NamedTuple):
     """Shares of T_actual that fixes save.
 
-    alone      : cause -> saved by its fix alone.
-    attributed : cause -> its share in what all fixes together save.
-    together   : saved by all fixes together.
-    replayed   : replay with nothing fixed, over T_actual.
-    unexplained : saved beside all fixes if nothing else were slow beyond the job's noise; not negative.
-    by_step    : alone and attributed of every step, over the mean T_actual; shape (2, cause, step).
+    alone       : cause -> saving by its fix alone.
+    attributed  : cause -> its part of the saving by all fixes together.
+    together    : saving by all fixes together.
+    replayed    : step time replayed with nothing fixed, over T_actual.
+    unexplained : further saving, at least 0, if slowness without a known cause were removed too.
+    by_step     : `alone` and `attributed` in each step, over the mean T_actual; shape (2, cause, step).
     """
 
     alone: dict[int, float]
@@ -48,12 +47,12 @@ class Savings(NamedTuple):
 def savings_of(
     times_s: Callable[[Sequence[Fixed]], dict[Fixed, Floats]], actual_s: float, shown: Fixed = ALL_FIXES
 ) -> Savings:
-    """Compute which shares of T_actual fixes save, each alone and all together.
+    """Compute the shares of T_actual that fixes save, each alone and all together.
 
-    Savings are linear in step times, so one pass over arrays gives those of the mean and of every step.
+    Savings are linear in step times, so those of the mean and of each step are computed as one array.
 
-    times_s : step times with each of several sets of causes fixed: first their mean, then each step's. [s]
-    shown   : causes that the log can show at all; nothing is attributed to others.
+    times_s : function from sets of fixed causes to the mean step time followed by that of each step. [s]
+    shown   : causes that the log can show; nothing is attributed to others.
     """
     alone = {each: frozenset({each}) for each in cause.FIXABLE}
     times = times_s([NOTHING, *alone.values(), BOTH_IMBALANCES, ALL_FIXES, EVERYTHING])
@@ -63,7 +62,7 @@ def savings_of(
     if abs(interplay) >= LEAST_SHARED:
         all_but = {each: ALL_FIXES - {each} for each in sorted(shown)}
         without_s = times_s(list(all_but.values()))
-        for each, rest in all_but.items():  # what its fix saves last
+        for each, rest in all_but.items():  # saving by its fix after all others
             worth[each] = max(worth[each], abs(without_s[rest][0] - times[ALL_FIXES][0]) / actual_s)
     shared = [each for each in alone if worth[each] >= LEAST_SHARED]
     subsets = [
@@ -75,7 +74,7 @@ def savings_of(
         saved |= {fixed: (times[NOTHING] - of_fixed_s) / actual_s for fixed, of_fixed_s in more_s.items()}
     attributed = {each: saved[fixed] for each, fixed in alone.items()}
     attributed |= shapley(saved, shared)
-    # The rest between the shared causes' sum and the total goes to causes that save next to nothing.
+    # The difference between the sum and the total is divided among the causes that save hardly anything.
     left = saved[ALL_FIXES] - sum(attributed.values(), np.zeros(1))
     others = [each for each in sorted(shown) if each not in shared] or sorted(shown)
     for each in others:

@@ -1,6 +1,7 @@
-"""Time of each microbatch over all stages and chunks, without the effect of doubtful computes.
+"""Sum each microbatch's time over stages and chunks, with estimates for doubtful computes.
 
-Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank. A place: stage, direction, chunk.
+A place is one stage, direction and chunk. Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step,
+dp rank.
 """
 
 from typing import Final
@@ -12,21 +13,21 @@ from udfs.kernel.diagnosis.block_times import Tensor
 from udfs.kernel.selection import medians_of_rows, quantile_of_all, sorted_rows
 
 LEAST_CLEAN: Final = 0.1
-"""Share of the microbatches that must be without doubt to estimate the doubtful ones."""
+"""Doubtful computes are estimated only if at least this share of the microbatches has no doubtful compute."""
 
 LEAST_SLOPE: Final = 0.01
-"""A place is proportional to the data if it varies by at least this part of its mean."""
+"""Least slope of a place's time against the total time, as a share of the ratio of their means."""
 
 WITHIN: Final = 0.9
-"""Lines are fitted to this share of the microbatches without doubt; they are not extrapolated to the longest.
-On a published trace with longer microbatches inserted, extrapolated lines were off by 3.6 % of the step,
-these by 1.1 %."""
+"""Estimated totals above this quantile of the totals without doubt are not used, as lines are not
+extrapolated. On a published trace with longer microbatches inserted, extrapolated lines were wrong by 3.6 %
+of the step, and with this limit by 1.1 %."""
 
 MOST_APART: Final = 1.5
-"""If places disagree more than this about a microbatch, they do not show how places vary with the data."""
+"""Lines are fitted to microbatches whose relative times differ between places by at most this factor."""
 
 ENOUGH_PLACES: Final = 2
-"""A single place may be long without doubt being cast on it."""
+"""The other direction is used too if fewer places are without doubt, as one place may be long by itself."""
 
 TINY_S: Final = 1e-9
 
@@ -34,9 +35,10 @@ TINY_S: Final = 1e-9
 def totals(times_s: Tensor, doubtful: Mask) -> Floats:
     """Sum each microbatch's time over stages and chunks, with estimates for doubtful times; (k, m, s, d). [s]
 
-    A stage takes a constant beside what goes with the data. So a doubtful time is not left out, but is what
-    the lines through the microbatches without doubt say of it: else light ones would look too light. What is
-    longer than most of them counts as it is, because long sequences take more than lines say.
+    The work of a stage is the sum of a constant and a part proportional to the data. A microbatch with
+    doubtful times therefore gets the total that lines, fitted to the microbatches without doubt, give for its
+    other times. Estimates above the quantile WITHIN are not used, because long sequences take longer than
+    lines predict; the recorded sum is used then.
     """
     p, k, c, m, s, d = times_s.shape
     total_s: Floats = times_s.sum(axis=(0, 2)).reshape(k, -1)
@@ -55,7 +57,7 @@ def totals(times_s: Tensor, doubtful: Mask) -> Floats:
     mean_s = clean_s.mean(axis=1)
     for kind, of_kind in enumerate(np.split(unclear, k)):
         of_clean_s = total_s[kind, is_clean]
-        # Long sequences lengthen one direction more: the other is asked where this one has too few places.
+        # Long sequences lengthen one direction more, so the other is used only where this one has few places.
         asked = unclear | (np.count_nonzero(~of_kind, axis=0) >= ENOUGH_PLACES)
         asked[kind * p * c : (kind + 1) * p * c] = of_kind
         said_s = _by_others(clean_s, mean_s, unclean_s, asked, of_clean_s)
@@ -65,17 +67,18 @@ def totals(times_s: Tensor, doubtful: Mask) -> Floats:
 
 
 def _by_others(clean_s: Floats, mean_s: Floats, unclean_s: Floats, doubt: Mask, total_s: Floats) -> Floats:
-    """Return microbatch totals by trusted stages and chunks, inf if there are none; shape (unclean,). [s]
+    """Return totals of microbatches with doubt, from their places without doubt; inf if there are none. [s]
 
-    clean_s, unclean_s : times by place, shape (place, microbatch). [s]
-    mean_s, total_s    : of the clean ones, by place and of all places. [s]
+    clean_s, unclean_s : times of microbatches without and with doubt, shape (place, microbatch). [s]
+    mean_s, total_s    : of the clean ones, means by place and totals by microbatch. [s]
+    doubt              : bool, shape of unclean_s; places that are not used.
     """
     of_all_s = float(total_s.mean())
     over_s = total_s - of_all_s
     slope = (clean_s @ over_s) / max(float(over_s @ over_s), TINY_S**2)
     least = LEAST_SLOPE * mean_s / max(of_all_s, TINY_S)
     said_s = (unclean_s - mean_s[:, None]) / np.maximum(np.maximum(slope, least), TINY_S)[:, None]
-    # Places without doubt may be long as well: the lower median of what they say.
+    # The lower median of the estimates, because a place without doubt may be long too.
     said_s = sorted_rows(np.where(doubt, np.inf, said_s))
     middle = (np.count_nonzero(~doubt, axis=0) - 1) // 2
     found_s: Floats = of_all_s + said_s[middle, np.arange(middle.size)]

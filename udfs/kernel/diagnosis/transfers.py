@@ -1,4 +1,4 @@
-"""Find transfers that take far longer than is usual for their kind, and steps in which all transfers do."""
+"""Find transfers that take far longer than usual for their kind, and steps in which all transfers do."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.selection import SORTED, ascending, medians_of_rows
 
 ENOUGH_WHOLE: Final = 0.1
-"""Share of the transfers of a kind that must be uncut for them alone to define the usual time."""
+"""If at least this share of a kind's transfers was recorded whole, only these define the usual time."""
 
 
 class _Part(NamedTuple):
@@ -33,9 +33,9 @@ class _Part(NamedTuple):
 
     ops     : int, shape (op,).
     time_s  : float64, shape (op, step, dp). [s]
-    known   : bool, of the same shape: where a transfer's own length is known; None if everywhere.
-    telling : bool, of the same shape: transfers that show the usual time; None if all do.
-    is_cut  : whether too few transfers cannot have been longer than they look.
+    known   : bool, same shape; whether the time is the transfer's own and not a call's; None if all are.
+    telling : bool, same shape; transfers from which the usual time is computed; None if all are used.
+    is_cut  : whether fewer than ENOUGH_WHOLE of the transfers were recorded whole.
     """
 
     ops: Ints
@@ -44,16 +44,12 @@ class _Part(NamedTuple):
     telling: Mask | None
     is_cut: bool
 
-    @classmethod
-    def of(cls, block: BlockTimes, ops: Ints, known: Mask | None, whole: Mask | None) -> "_Part":
-        """Select transfers of a block; whole : where no transfer was cut, None if none was."""
-        sure = whole if whole is None or known is None else known & whole
-        is_cut = sure is not None and bool(np.count_nonzero(sure) < ENOUGH_WHOLE * sure.size)
-        return cls(ops, block.duration_s[ops], known, known if sure is None or is_cut else sure, is_cut)
-
 
 def slow_transfers(blocks: Sequence[BlockTimes], before_s: Mapping[int, float] = NO_DAYS) -> list[SlowOps]:
-    """Find slow transfers of each block, by what is usual in all blocks and on earlier days."""
+    """Find slow transfers of each block, compared with the usual times in all blocks and on earlier days.
+
+    before_s : usual time of an op type on earlier days. [s]
+    """
     parts = [_parts(block) for block in blocks]
     factors, medians_s = _congestion(blocks, parts)
     calm = [
@@ -77,29 +73,30 @@ def slow_transfers(blocks: Sequence[BlockTimes], before_s: Mapping[int, float] =
 
 
 def _parts(block: BlockTimes) -> dict[Kind, _Part]:
-    """Return transfers with a peer, by kind, and transfers without a peer that are in a call."""
+    """Return transfers with a peer, and transfers without a peer that are in a call, by kind."""
     free = block.calls.is_free
     nowhere = np.zeros(block.duration_s.shape[1:], dtype=bool)
     parts = {}
-    for kind, members in _ops_by_kind(block.graph, frozenset(free)).items():
-        known = None
-        if not free.keys().isdisjoint(members.tolist()):
-            known = ~np.array([free.get(op, nowhere) for op in members.tolist()])
-        parts[kind] = _Part.of(block, members, known, _whole(block, kind, members))
+    for kind, ops in _ops_by_kind(block.graph, frozenset(free)).items():
+        known = sure = None
+        if not free.keys().isdisjoint(ops.tolist()):
+            known = ~np.array([free.get(op, nowhere) for op in ops.tolist()])
+        if kind[0] in ot.TRANSFERS and kind[1] != NO_PEER:
+            cut = np.array([block.is_cut[op] for op in ops.tolist()])
+            if cut.any():
+                sure = ~cut if known is None else known & ~cut
+        is_cut = sure is not None and bool(np.count_nonzero(sure) < ENOUGH_WHOLE * sure.size)
+        telling = known if sure is None or is_cut else sure
+        parts[kind] = _Part(ops, block.duration_s[ops], known, telling, is_cut)
     return parts
-
-
-def _whole(block: BlockTimes, kind: Kind, members: Ints) -> Mask | None:
-    """Mask pipeline transfers that are not cut; None if no transfer is cut or none has a peer."""
-    if kind[0] not in ot.TRANSFERS or kind[1] == NO_PEER:
-        return None
-    cut = np.array([block.is_cut[op] for op in members.tolist()])
-    return ~cut if cut.any() else None
 
 
 @once_per_graph
 def _ops_by_kind(graph: OpGraph, of_calls: frozenset[int]) -> dict[Kind, Ints]:
-    """Return the ops of each kind, ascending, kinds by first op. of_calls : ops that belong to a call."""
+    """Return the ops of each kind, ascending; kinds are ordered by their first op.
+
+    of_calls : ops whose transfer was issued in a call with others.
+    """
     chunks = [chunk for cell in graph.cells for chunk in cell.program.chunks]
     ops_of: dict[Kind, list[int]] = {}
     alone = set(of_calls)
@@ -121,9 +118,10 @@ def _ops_by_kind(graph: OpGraph, of_calls: frozenset[int]) -> dict[Kind, Ints]:
 def _congestion(
     blocks: Sequence[BlockTimes], parts: Sequence[dict[Kind, _Part]]
 ) -> tuple[list[dict[int, Floats]], dict[Kind, Floats]]:
-    """Return by which factor op types are slower in congested steps, for each block; shape (step,).
+    """Return the factors by which congestion slows op types, and step medians of kinds without congestion.
 
-    And for each kind the median transfer of each step without congestion, shape (step,). [s]
+    returns : for each block with congested steps {op type: factors of its steps, (step,)}; and {kind: median
+              transfer of each step of the job, divided by the factor, (step,)}. [s]
     """
     kinds = sorted({kind for found in parts for kind in found})
     together = {
@@ -145,23 +143,21 @@ def _congestion(
 
 
 def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -> Floats:
-    """Return per kind and step the lower median of known transfers, or nan; shape (kind, step). [s]"""
+    """Return for each kind and step the lower median of its telling transfers, or nan; (kind, step). [s]"""
     found = np.full((len(kinds), steps), np.nan)
     alike: dict[int, list[int]] = {}
     for row, kind in enumerate(kinds):
         part = parts.get(kind)
-        known = None if part is None else part.telling
         if part is None:
             continue
-        time_s = part.time_s
-        if known is not None:
-            count = known.sum(axis=(0, 2))
-            medians = _of_ranks(np.where(known, time_s, np.inf), np.maximum(count - 1, 0) // 2)
-            found[row] = np.where(count > 0, medians, np.nan)
-        else:
+        if part.telling is None:
             alike.setdefault(len(part.ops), []).append(row)
+            continue
+        count = part.telling.sum(axis=(0, 2))
+        medians = _of_ranks(np.where(part.telling, part.time_s, np.inf), np.maximum(count - 1, 0) // 2)
+        found[row] = np.where(count > 0, medians, np.nan)
     for rows in alike.values():
-        # Kinds of as many ops at once: most have one op.
+        # Kinds with equal numbers of ops together, for speed: most kinds have one op.
         times_s = np.array([parts[kinds[row]].time_s.swapaxes(0, 1) for row in rows])
         medians = medians_of_rows(times_s.reshape(len(rows) * steps, -1), low=True)
         found[rows] = medians.reshape(len(rows), steps)
@@ -169,7 +165,7 @@ def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -
 
 
 def _of_ranks(time_s: Floats, ranks: Ints) -> Floats:
-    """Return each step's time of rank ranks[step], counted from the shortest; time_s : (op, step, dp)."""
+    """Return for each step the (ranks[step] + 1)-th shortest time; time_s : shape (op, step, dp)."""
     ops, steps, lanes = time_s.shape
     if ops * lanes <= SORTED:
         return ascending(time_s, 0, 2)[np.arange(steps), ranks]

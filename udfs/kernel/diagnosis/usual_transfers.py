@@ -1,6 +1,6 @@
-"""What is usual for transfers of a kind, and the limit above which a transfer counts as a fault.
+"""Compute the usual time of each kind of transfer, and the limit above which a transfer is slow.
 
-Steps in which all are slow at once are a congested network, not one bad link.
+If all transfers of a step are slow, the network is congested, and no single link is slow.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,18 +24,20 @@ from udfs.kernel.selection import (
 
 LOW_QUANTILE: Final = 0.25
 USUAL_BAND: Final = (0.5, 1.6)
-"""The usual transfer is the median of those within this band around the low quantile."""
+"""The usual time is the median of the transfers within this band, in multiples of the low quantile."""
 
 LEAST_FACTOR: Final = 1.8
 MADS: Final = 5.0
+"""A transfer is slow above the larger of LEAST_FACTOR and exp(MADS * MAD of logs) times the usual time."""
+
 SAME_KIND: Final = 3.0
-"""A collective of a stage is measured by its usual time, up to this multiple of its type's, and transfers of
-one direction up to this multiple of the other's: both move the same amount."""
+"""A kind's usual time is not used if it exceeds this multiple of the usual time of its op type, or of the
+opposite direction. The shorter time is used then, because equal amounts of data are moved."""
 
 LEAST_S: Final = 1e-6
 
 CLEARLY: Final = 1.0 - 1e-9
-"""Rounding may lift a value that is below a bound by less than this above it."""
+"""Factor for bounds, so that rounding does not change on which side of a bound a value is."""
 
 TRAFFIC: Final = (ot.TRANSFERS, (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER, ot.SEPARATE_GRADS_ALL_REDUCE))
 """Op types that share a network: along the pipeline, and between replicas."""
@@ -45,34 +47,36 @@ BACK_AND_FORTH: Final = {
     for pair in ((ot.FORWARD_SEND, ot.BACKWARD_SEND), (ot.FORWARD_RECV, ot.BACKWARD_RECV))
     for op_type in pair
 }
-"""The same end of both directions: a send may be complete once its data are copied."""
+"""Op types that move equal data, by op type; not sends and recvs, as a buffered send ends once data are
+copied."""
 
 LEAST_LOG: Final = float(np.log(1.3))
 LEAST_LOG_OF_FEW: Final = float(np.log(1.8))
-"""A step is congested if it is slower by this log factor; with few kinds, and against a single step, it must
-be slower still."""
+"""Least log factor by which a congested step is slower: with at least ENOUGH_KINDS kinds, and with fewer. A
+gap of the second between successive step times also separates the fastest steps from the others."""
 
 ENOUGH_KINDS: Final = 3
 BOTH_WAYS: Final = 4
-"""Kinds of a pipeline: both ends of both directions."""
+"""Number of kinds of pipeline transfers: sends and recvs of both directions."""
 
 ENOUGH_STEPS: Final = 0.1
-"""Share of steps, and at least two, that must be equally uncongested, unless they are far from the others."""
+"""Uncongested are the fastest steps that agree: two and this share, or fewer if the next step is far slower.
+"""
 
 ERRORS: Final = 5.0
 MAD_TO_ERROR: Final = 1.4826 * 1.2533
-"""From a median absolute deviation to the standard error of a median, except for the root of the number."""
+"""Standard error of the median of n values, over their median absolute deviation, times sqrt(n)."""
 
 Kind = tuple[int, int, int]
-"""Transfers that take equally long: pipeline transfers by type, collectives by (type, stage, chunk)."""
+"""Transfers with one usual time: (op type, stage, chunk), and for pipeline transfers (op type, ALL, ALL)."""
 
 ALL: Final = -1
 NO_PEER: Final = -2
-"""Replaces a stage: pipeline transfers of all stages, and those of a call that move nothing themselves."""
+"""Instead of a stage: transfers of all stages; and transfers without a peer that belong to a call."""
 
 
 class Usual(NamedTuple):
-    """Usual time of a kind of transfers, and the limit above which a transfer counts as a fault. [s]"""
+    """Usual time of a kind of transfers, and the limit above which a transfer is slow. [s]"""
 
     base_s: float
     limit_s: float
@@ -87,11 +91,12 @@ class Band(NamedTuple):
 
 
 class SlowOps(NamedTuple):
-    """Transfers or data-loads of one block, of which some are slow or have no known length.
+    """Transfers or data-loads of one block that a fix changes, or whose own duration was not recorded.
 
     ops     : int, shape (op,).
-    as_is_s : float64, shape (op, step, dp); as they ran, at most the usual where the length is not known. [s]
-    usual_s : the same with the slow ones at their usual time, without congestion. [s]
+    as_is_s : float64, shape (op, step, dp); recorded times, limited to the usual time where only the time of
+              a whole call was recorded. [s]
+    usual_s : same shape; times without congestion, and slow ops at their usual time. [s]
     """
 
     ops: Ints
@@ -110,19 +115,22 @@ def limits_of(
     medians_s: Mapping[Kind, Floats] = NO_STEPS,
     cut: Collection[Kind] = (),
 ) -> dict[Kind, Usual]:
-    """Return usual times and fault limits by kind; a kind that is far slower has those of similar kinds.
+    """Return usual times and limits by kind; a kind far slower than similar kinds gets their usual time.
 
-    before_s : usual time of an op type on earlier days; kinds of a type that all became slow are measured
-               by it. [s]
+    known     : transfer times of each kind, in any order. [s]
+    before_s  : usual time of an op type on earlier days, used if all kinds of the type became slow. [s]
     medians_s : median transfer of a kind in each step, without congestion; shape (step,). [s]
-    cut      : kinds whose transfers were longer than they look: no measure for others.
+    cut       : kinds whose true times exceed the recorded ones; other kinds are not compared with them.
     """
     usual = {kind: _band(values, medians_s.get(kind)) for kind, values in known.items()}
     bases: dict[int, list[float]] = {}
     for kind, band in usual.items():
         bases.setdefault(kind[0], []).append(band.usual_s)
     low_s = {op_type: median_low(base_s) for op_type, base_s in bases.items()}
-    became = {op_type: _became(each_s, before_s.get(op_type)) for op_type, each_s in low_s.items()}
+    became = {}  # usual time over that of earlier days, if it is far longer
+    for op_type, each_s in low_s.items():
+        day_s = before_s.get(op_type, 0.0)
+        became[op_type] = each_s / day_s if each_s > LEAST_FACTOR * day_s > 0.0 else 1.0
     now_s = {op_type: each_s / became[op_type] for op_type, each_s in low_s.items()}
     whole = {kind[0] for kind, values in known.items() if values.size and kind not in cut}
     alike_s = {
@@ -145,25 +153,18 @@ def limits_of(
     return limits
 
 
-def _became(usual_s: float, before_s: float | None) -> float:
-    """Return how many times as long as on earlier days usual transfers take today; 1 without a fault."""
-    if before_s is None or not usual_s > LEAST_FACTOR * before_s > 0.0:
-        return 1.0
-    return usual_s / before_s
-
-
 def _band(values: Floats, median_s: Floats | None = None) -> Band:
     """Return the band of usual times around the low quantile, and its median.
 
-    median_s : of each step, nan where it has none. Values like those of the quiet steps alone count where
-               even low ones are far beyond: a kind that became slow. [s]
+    median_s : median transfer of each step, nan without one. If the low quantile is far above the time in
+               quiet steps, because the kind became slow, only transfers as fast as in these steps count. [s]
     """
     if not values.size:
         return Band(LEAST_S, LEAST_S, LEAST_S)
-    # Of few, a sorted copy answers all at once.
+    # A few values are sorted once for all quantiles; of many, each quantile is selected.
     ordered = np.sort(values) if values.size <= MANY else None
     low = quantile_of_all(values, LOW_QUANTILE) if ordered is None else float(quantile(ordered, LOW_QUANTILE))
-    # Quiet steps take at least what the fastest one does: mostly that is enough.
+    # Comparing with the fastest step first mostly avoids computing the quiet steps, which are not faster.
     if median_s is not None and not low <= CLEARLY * LEAST_FACTOR * np.fmin.reduce(median_s):
         # Transfer time of a kind in the fastest steps that agree; infinite if unknown. [s]
         logs = np.log(np.maximum(median_s[np.isfinite(median_s)], LEAST_S))
@@ -185,7 +186,7 @@ def _band(values: Floats, median_s: Floats | None = None) -> Band:
 
 
 def _is_narrow(values: Floats, band: Band) -> bool:
-    """Return whether half of the values are so close together that LEAST_FACTOR is above the noise limit."""
+    """Return whether half of the values are so close together that LEAST_FACTOR exceeds exp(MADS * MAD)."""
     width = LEAST_FACTOR ** (1 / MADS)
     first_s, last_s = max(band.usual_s / width, band.first_s), min(band.usual_s * width, band.last_s)
     return bool(2 * np.count_nonzero((values >= first_s) & (values <= last_s)) > values.size)
@@ -203,11 +204,11 @@ def _scatter(values: Floats, band: Band) -> float:
 
 
 def step_factors(median_s: Floats) -> Floats:
-    """Return by which factor transfers of each step are slower than without congestion; 1 if they are not.
+    """Return the factor by which congestion slows the transfers of each step; 1 without congestion.
 
-    Steps are compared with the fastest that agree with each other, because most of them may be congested.
+    Steps are compared with the fastest steps that agree with each other, because most steps may be congested.
 
-    median_s : float64, shape (kind, step); median transfer of each kind, nan where a step has none. [s]
+    median_s : float64, shape (kind, step); median transfer of each kind, nan if a step has none. [s]
     returns  : float64, shape (step,).
     """
     steps = median_s.shape[1]
@@ -218,7 +219,7 @@ def step_factors(median_s: Floats) -> Floats:
     if len(known) > BOTH_WAYS:
         relative = logs - medians_along(logs, 1)[:, None]
         slow = medians_along(relative, 0)
-    else:  # Half of them may be one direction, which is slow alone, perhaps in most steps.
+    else:  # Half of the kinds may be one direction, which may be slow by itself in most steps.
         relative = logs - np.array([[_uncongested(own, LEAST_LOG_OF_FEW)] for own in logs])
         slow = medians_along(relative, 0, low=True)
     scatter = median_of_all(np.abs(relative - slow).reshape(-1))
@@ -230,7 +231,11 @@ def step_factors(median_s: Floats) -> Floats:
 
 
 def _uncongested(slow: Floats, limit: float) -> float:
-    """Return log transfer time without congestion, which is the middle of the lowest steps that agree."""
+    """Return the log transfer time without congestion: the median of the lowest values that agree.
+
+    slow  : log times of the steps.
+    limit : values agree if they differ by at most this.
+    """
     ordered = np.sort(slow)
     enough = max(2, int(np.ceil(ENOUGH_STEPS * len(ordered))))
     first = 0

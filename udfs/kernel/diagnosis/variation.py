@@ -1,4 +1,4 @@
-"""Levels of workers in each step, and how uneven microbatches and noise vary ops within a step.
+"""Divide log compute times into levels of workers by step, weights of microbatches within a step, and noise.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step in the order of time, dp rank. All values are
 logs of times.
@@ -16,22 +16,23 @@ from udfs.kernel.diagnosis.levels import MAD_TO_SIGMA, QUANTILE_TO_SIGMA, USUAL_
 from udfs.kernel.selection import median_of_all, medians_along, quantile, quantile_of_all
 
 LEAST_STEPS: Final = 4
-"""With fewer steps it is unknown how single ops vary."""
+"""With fewer steps, the scatter of single ops is not estimated."""
 
 MEDIAN_ERROR: Final = 1.25
 """Standard error of a median over that of a mean."""
 
 LEAST_UNEVEN: Final = 0.012
 UNEVEN_ERRORS: Final = 2.5
-"""Microbatches of a step are uneven if they scatter by this log, and by this number of standard errors."""
+"""A step is uneven if the standard deviation of its microbatches' log weights exceeds LEAST_UNEVEN, and
+UNEVEN_ERRORS standard errors of a weight."""
 
 LEAST_SHARED: Final = 0.3
-"""Share of the scatter of microbatches within a step that two halves of the measurements must agree on."""
+"""Two halves of the measurements must agree on this share of the variance of microbatches within a step."""
 
 LEAST_SPREAD: Final = 0.01
 ERRORS_OF_SHARED: Final = 3.0
-"""Steps in which single ones show nothing uneven are uneven together if the part that two halves share
-scatters by this log, and is this multiple of the part shared by chance."""
+"""If no single step is uneven, all steps together are uneven if the halves' covariance exceeds both
+LEAST_SPREAD^2 and this number of its standard errors."""
 
 ONE_SIGMA: Final = 0.1587
 """Quantile of normal values one standard deviation below their mean."""
@@ -39,34 +40,36 @@ ONE_SIGMA: Final = 0.1587
 LEAST_LONG: Final = 0.03
 ERRORS_OF_LONG: Final = 5.0
 MOST_LONG: Final = 0.5
-"""Single microbatches are long by this log and this many standard errors, in at most this share of steps."""
+"""Microbatches are rarely heavy if they exceed their peers by LEAST_LONG, and ERRORS_OF_LONG standard errors,
+in at most the share MOST_LONG of the steps."""
 
 RESTLESS: Final = 2.0
 TINY: Final = 1e-9
-"""A step whose ops scatter by this multiple of other steps' scatter counts less for its workers."""
+"""A step is restless if its ops scatter by more than RESTLESS times the scatter in the median step."""
 
 CLEARLY_LESS: Final = 2.0
-"""If low differences show less noise than the middle one by this factor, most differences have a long op."""
+"""If the noise from a low quantile of differences is smaller than that from their median by this factor, most
+differences contain a long op."""
 
 MOSTLY: Final = 2.0 / 3.0
-"""If more than this share of the steps is uneven, the others are assumed to be uneven by less than can be
-seen."""
+"""If more than this share of the steps is uneven, all steps are treated as uneven."""
 
 FEW_MICROBATCHES: Final = 4
-"""Up to this number of values the lower median is the level: one long op must not raise it."""
+"""Up to this number of microbatches, levels are lower medians, which one long op does not raise."""
 
 
 @dataclass(frozen=True)
 class Variation:
-    """Levels of workers in each step, and how microbatches vary within a step.
+    """Levels of workers in each step, and the variation of microbatches within a step.
 
-    chunk  : usual level of a chunk beside the others of its stage, shape (p, k, c, 1, 1, 1).
-    level  : shape (p, k, s, d).
-    weight : of each microbatch beside its step's level, 0 where microbatches are even; (1, k, 1, m, s, d).
-    error  : standard error of a level, from the scatter of the ops, shape (k,).
-    restless : how many times that is in steps in which ops scatter far more, shape (k, s).
-    data   : that of a step's data, shape (k, s). luck: of those of each dp rank, shape (k, s, d).
-    is_uneven : bool, shape (s,).
+    chunk    : usual log time of a chunk minus the mean over its stage's chunks, shape (p, k, c, 1, 1, 1).
+    level    : log time of a worker in a step, without `chunk`, shape (p, k, s, d).
+    weight   : log weight of each microbatch relative to level and chunk, 0 in even steps; (1, k, 1, m, s, d).
+    error    : standard error of a level due to the scatter of ops, shape (k,).
+    restless : factor by which that error is larger in steps in which ops scatter far more, shape (k, s).
+    data     : standard error of a level due to the microbatches that a step has, shape (k, s).
+    luck     : the same for each dp rank, by its own microbatches, shape (k, s, d).
+    is_uneven : bool, shape (s,); steps whose microbatches differ.
     is_single : whether a level is that of one op.
     """
 
@@ -82,12 +85,12 @@ class Variation:
 
     @cached_property
     def error_of_step(self) -> Floats:
-        """Standard error of a worker's level in each step, shape (k, s)."""
+        """Standard error of a worker's level in a step, due to ops and microbatches together; (k, s)."""
         return np.hypot(self.error[:, None] * self.restless, medians_along(self.luck, 2))
 
 
 def levels_and_variation(logs: Tensor) -> Variation:
-    """Divide log times into levels of workers by step, and variation within steps."""
+    """Divide log times of computes into levels of workers by step, and variation within steps."""
     p, k, c, m, s, d = logs.shape
     is_low = m <= FEW_MICROBATCHES
     by_step = medians_along(logs, 3, low=is_low)
@@ -107,17 +110,22 @@ def levels_and_variation(logs: Tensor) -> Variation:
     level = level + apart
     error = MEDIAN_ERROR * scatter / np.sqrt(c * m)
     data = MEDIAN_ERROR * np.where(uneven, spread, 0.0) / np.sqrt(m)
-    return Variation(chunk, level, weight, error, restless, data, _luck(weight[0, :, 0], data), uneven)
+    luck = np.broadcast_to(data[..., None], (k, s, d))
+    if not is_low:
+        # Computed for each rank, because a rank whose own microbatches are equal has no such error.
+        own = MEDIAN_ERROR * weight[0, :, 0].std(axis=1) / np.sqrt(m)
+        luck = np.maximum(own, medians_along(own, 2)[..., None])
+    return Variation(chunk, level, weight, error, restless, data, luck, uneven)
 
 
 def _by_light(apart: Floats, beside: Tensor, is_restless: Mask) -> Floats:
-    """In steps with strong scatter, return levels by the light microbatches, shape (p, k, s, d).
+    """Return levels that in restless steps come from a worker's light microbatches, shape (p, k, s, d).
 
-    Where half of a worker's ops are long in a step, their median is long or not by chance. What is slow
-    itself lengthens the light ones too.
+    If about half of a worker's ops are long in a step, chance decides whether their median is a long op. A
+    slow worker lengthens its light microbatches too, so their lower quartile shows its level.
 
-    apart : level of each step, beside that of which beside are the rest; shape (p, k, s, d).
-    is_restless : shape (k, s); at most half of the steps.
+    apart       : median of `beside` over microbatches, mean over chunks; shape (p, k, s, d).
+    is_restless : bool, shape (k, s); at most half of the steps.
     """
     if not is_restless.any():
         return apart
@@ -130,22 +138,8 @@ def _by_light(apart: Floats, beside: Tensor, is_restless: Mask) -> Floats:
     return found
 
 
-def _luck(weight: Floats, of_step: Floats) -> Floats:
-    """Return how wrong a dp rank's level by step may be by which microbatches it got, shape (k, s, d).
-
-    weight  : shape (k, m, s, d). of_step: the same of all dp ranks of a step together, shape (k, s).
-    """
-    k, m, s, d = weight.shape
-    if m <= FEW_MICROBATCHES:
-        return np.broadcast_to(of_step[..., None], (k, s, d))
-    # A dp rank whose own microbatches are alike is not lucky because those of another are not.
-    own = MEDIAN_ERROR * weight.std(axis=1) / np.sqrt(m)
-    luck: Floats = np.maximum(own, medians_along(own, 2)[..., None])
-    return luck
-
-
 def _single(level: Floats, chunk: Tensor) -> Variation:
-    """Return the variation if a level is one op: what workers share is due to data, and the rest is noise."""
+    """Return the variation if a level is one op: differences that stages share are data, others are noise."""
     p, k, s, d = level.shape
     weight, calm = np.zeros((1, k, 1, 1, s, d)), np.ones((k, s))
     if s < LEAST_STEPS:
@@ -169,14 +163,15 @@ def _single(level: Floats, chunk: Tensor) -> Variation:
 
 
 def _of_two(level: Floats, apart: Tensor, least: Floats) -> Floats:
-    """Estimate how the work of single microbatches scatters, by differences of two dp ranks; shape (k,).
+    """Estimate the scatter of single microbatches' log work from differences of two dp ranks; shape (k,).
 
-    Of two, one is the other's peer in each step: what either has beyond it would be 0 half of the time.
-    Data make now the one slower and now the other; of one that is slow now and then no step is below the
-    middle: then it is 0.
+    With data, each rank is the slower one in some steps. If only one of them ever is, that rank is slow from
+    time to time, and the result is 0. The difference of both is used, because the excess over the lower
+    median of two ranks is 0 for one of them.
 
-    level : shape (p, k, s, d). apart : changes from step to step, over sqrt 2, shape (p, k, 1, 1, s, d).
-    least : by which data differ in some steps both ways, shape (k,).
+    level : shape (p, k, s, d).
+    apart : differences between successive steps, over sqrt 2, shape (p, k, 1, 1, s - 1, d).
+    least : difference from the median by which each rank must be slower in some steps, shape (k,).
     """
     changes, between = (np.diff(each)[..., 0] / np.sqrt(2.0) for each in (apart, level[:, :, None, None]))
     of_changes = MAD_TO_SIGMA * medians_along(np.abs(_weight(changes[..., None])[0, :, 0, 0, :, 0]), 1)
@@ -187,13 +182,14 @@ def _of_two(level: Floats, apart: Tensor, least: Floats) -> Floats:
 
 
 def _of_few_long(level: Floats, error: Floats) -> Floats:
-    """Return the root mean square excess of those microbatches that are long in few steps; shape (k,).
+    """Return the root mean square excess of microbatches that are long in few steps; shape (k,).
 
-    They count where several dp ranks have them. Most steps are alike then, and no median shows it. A slow
-    replica or host is slow in its own steps; data are heavy now here, now there, on all stages and in both
-    directions. Zeros where that is not seen.
+    Medians over steps do not show rarely heavy microbatches. Long computes are attributed to data if two dp
+    ranks have them in different steps, on all stages and in both directions. Otherwise the result is 0,
+    because a slow host or replica may be the reason.
 
-    level : shape (p, k, s, d). error : of one of them, shape (k,).
+    level : shape (p, k, s, d).
+    error : standard error of one level, shape (k,).
     """
     over = (level - medians_along(level, 3, low=True)[..., None])[:, :, None, None]
     shared = _weight(over)[0, :, 0, 0]
@@ -211,13 +207,13 @@ def _of_few_long(level: Floats, error: Floats) -> Floats:
 
 
 def _weight(varied: Tensor) -> Tensor:
-    """Return by how much each microbatch exceeds its step's level on all stages; log, (1, k, 1, m, s, d)."""
+    """Return each microbatch's log excess over the step's level that all stages share, (1, k, 1, m, s, d)."""
     p, k, c, *lanes = varied.shape
     if p * c > 1:
         return medians_along(varied.swapaxes(1, 2).reshape(p * c, k, *lanes), 0, low=True)[None, :, None]
     if k == 1:
         return varied
-    # One measurement a direction: what both say, so that what lengthens one alone does not look like data.
+    # With one measurement for each direction, only an excess that both have is taken as data.
     first, second = varied[0, 0, 0], varied[0, 1, 0]
     nearer = np.where(np.abs(first) < np.abs(second), first, second)
     both = np.where(first * second > 0.0, nearer, 0.0)
@@ -225,12 +221,13 @@ def _weight(varied: Tensor) -> Tensor:
 
 
 def _scatter(varied: Tensor, *, has_long: bool = False) -> tuple[Floats, Floats]:
-    """Return the noise of ops without data or rare long ops, and by which factors some steps are noisier.
+    """Return the noise of single ops, and the factors by which restless steps are noisier.
 
-    From differences of two that did the same microbatch: what the data do to both is not in them.
+    The noise is computed from differences between two places that have the same microbatch. These differences
+    do not contain the effect of data, and their median does not depend on rare long ops.
 
-    has_long : whether most may have a long op, as where each is of four ops, of two steps.
-    returns  : shape (k,), and factors of steps in which ops scatter far more than in others, shape (k, s).
+    has_long : whether most differences may contain a long op, for example if each is made of four ops.
+    returns  : standard deviation, shape (k,), and factors, 1 except in restless steps, shape (k, s).
     """
     p, k, c, *lanes = varied.shape
     by_place = varied.swapaxes(1, 2).reshape(p * c, k, *lanes)
@@ -249,7 +246,7 @@ def _scatter(varied: Tensor, *, has_long: bool = False) -> tuple[Floats, Floats]
 
 
 def _uneven_steps(varied: Tensor, weight: Tensor, spread: Floats, error: Floats) -> Mask:
-    """Mark steps with uneven microbatches, if two halves of the measurements agree on them; bool, (s,).
+    """Mark steps with uneven microbatches on which two halves of the measurements agree; bool, shape (s,).
 
     spread : standard deviation of the weights, shape (k, s).
     error  : standard error of a weight, shape (k,).
@@ -269,11 +266,12 @@ def _uneven_steps(varied: Tensor, weight: Tensor, spread: Floats, error: Floats)
 
 
 def _is_uneven_together(first: Floats, second: Floats, weight: Floats) -> bool:
-    """Return whether microbatches are uneven over all steps together, even if no one step shows it.
+    """Return whether microbatches are uneven over all steps together, even if no single step shows it.
 
-    Two halves of the measurements must agree, and two directions: data lengthen both.
+    Two halves of the measurements must agree, and both directions, because data lengthen both.
 
-    first, second : the halves, shape (m, s, d). weight: shape (k, m, s, d).
+    first, second : deviations by each half, shape (m, s, d).
+    weight        : log weights by direction, shape (k, m, s, d).
     """
     shared = float((first * second).mean())
     least = max(LEAST_SPREAD**2, LEAST_SHARED * float(np.square((first + second) / 2.0).mean()))

@@ -1,4 +1,4 @@
-"""Find slow computes: of a worker, of a whole dp rank, or of all hosts of a stage.
+"""Find workers, dp ranks and stages whose computes are slow, apart from uneven data.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step in the order of time, dp rank. All values are
 logs of times.
@@ -29,27 +29,26 @@ from udfs.kernel.diagnosis.variation import FEW_MICROBATCHES, MEDIAN_ERROR, Vari
 from udfs.kernel.selection import medians_along
 
 ERRORS_OF_DATA: Final = 4.0
-"""A dp rank is slow itself if it is longer in a step by more standard errors than that step's data explain.
-"""
+"""Data may explain a dp rank's excess in a step up to this number of standard errors."""
 
 OFTEN: Final = 0.2
-"""Share of the steps in which a worker must be slow where a single long microbatch would look the same."""
-
+"""With one microbatch per chunk, a slow dp rank is slow in at least this share of the uneven steps."""
 
 LIGHT: Final = 0.5
-"""Part of a slow worker's excess that its light microbatches have at least: it lengthens them too."""
+"""Light microbatches of a slow worker have at least this share of its excess; heavy data do not change them.
+"""
 
 
 class Workers(NamedTuple):
     """Log factors by which workers are slower than their peers; 0 if they are not slower.
 
-    own        : of single workers and dp ranks, beyond `stage`, shape (p, k, s, d); below 0 where a worker is
-                 fast though its stage is slow.
-    stage      : of all workers of a stage, in steps in which its hosts are slow, shape (p, k, s).
-    always     : of stages whose one host or worker is always slow, shape (p,).
-    ambiguous  : bool, shape (p,); stages that are heavy, or whose one host or worker is slow.
-    error      : standard error of the level of a worker in a step, shape (k,).
-    common     : by which all workers take longer in a step, whatever the reason; shape (k, s).
+    own        : factors of single workers and dp ranks, in addition to `stage`, shape (p, k, s, d); below 0
+                 where a worker is fast although its stage is slow.
+    stage      : factors of all workers of a stage, in steps in which its hosts are slow, shape (p, k, s).
+    always     : factors of stages on one host, or with one worker, that is slow in all steps, shape (p,).
+    ambiguous  : bool, shape (p,); stages that either have more work or are on one slow host or worker.
+    error      : standard error of a worker's level in a step, shape (k,).
+    common     : log by which all workers take longer in a step, for any reason; shape (k, s).
     is_uneven  : bool, shape (s,); steps whose microbatches differ.
     """
 
@@ -75,15 +74,22 @@ def slow_workers(logs: Tensor, hosts: Ints, fitted: Mask | None = None) -> tuple
     """Find slow workers; also return usual log times (p, k, c, 1, 1, 1) and log weights (1, k, 1, m, s, d).
 
     hosts  : int, shape (p, d); -1 where unknown.
-    fitted : bool, shape (s,); steps whose data were taken away, but for what no line fits; None: none.
+    fitted : bool, shape (s,); steps from whose logs fitted work was subtracted; None if it was from none.
     """
     found = levels_and_variation(logs)
     usual = _usual(found, hosts, fitted)
     own, of_data, lasts = _beside_data(found.level - usual.level[..., None], found)
     noise = np.maximum(found.error, scatter_over_steps(own))
-    slow, stage = _slow_own(own, lasts, noise, found), _slow_stages(usual.stage, found)
+    error = np.maximum(found.error_of_step, noise[:, None])
+    least = np.maximum(LEAST_STEP, ERRORS * error)[None, :, :, None]
+    # With few microbatches, the error of a single step is not known well.
+    known = lasts | (own > least) if found.weight.shape[3] > FEW_MICROBATCHES else lasts
+    slow = slow_series(own, Doubt(error, apart_when_healthy(own), noise, known, found.is_single))
+    series = usual.stage[..., None]
+    error = np.maximum(found.error_of_step, scatter_over_steps(series)[:, None])
+    stage = slow_series(series, Doubt(error, np.zeros(len(error)), is_single=found.is_single))[..., 0]
     if stage.any():
-        is_fast = own < -_least_step(noise, found)
+        is_fast = own < -least
         slow = np.where(is_fast & (stage > 0.0)[..., None], own, slow)
     base = usual.base[:, :, None] + found.chunk[..., 0, 0, 0]
     of_hosts = stages_of_hosts(base, hosts, slow.mean(axis=(1, 2)))
@@ -98,10 +104,10 @@ def slow_workers(logs: Tensor, hosts: Ints, fitted: Mask | None = None) -> tuple
 def _usual(found: Variation, hosts: Ints, fitted: Mask | None) -> Usual:
     """Return the usual levels of stages; fitted : as in slow_workers."""
     of_step, even = found.error_of_step, ~found.is_uneven
-    # Stages share their data: what one is slower than the others is known as well as with even data.
+    # Stages share their data, so uneven data do not add to the error of differences between stages.
     of_base = found.error[:, None] * found.restless if len(found.level) > 1 else of_step
     error, uneven_error = (np.sqrt(np.square(each).mean(axis=1)) for each in (of_base, of_step))
-    # Beside fitted data levels scatter by what no line fits, in more steps than look uneven.
+    # Where the fitted work was subtracted, errors of that fit add to the scatter, in even steps too.
     calm = even if fitted is None or not fitted.any() else np.zeros_like(even)
     usual = usual_levels(found.level, error, hosts, even, calm, uneven_error)
     if found.is_single and found.level.shape[0] * found.level.shape[3] == 1:
@@ -109,37 +115,13 @@ def _usual(found: Variation, hosts: Ints, fitted: Mask | None) -> Usual:
     return usual
 
 
-def _slow_own(own: Floats, lasts: Mask, noise: Floats, found: Variation) -> Floats:
-    """Return the log excess of slow workers and dp ranks, shape (p, k, s, d).
-
-    own   : excess beside the data, of the same shape. lasts : where that of a dp rank does, shape (s, d).
-    noise : standard error of a worker's level, shape (k,).
-    """
-    known = lasts
-    if found.weight.shape[3] > FEW_MICROBATCHES:  # enough to know the error of a step
-        known = known | (own > _least_step(noise, found))
-    error = np.maximum(found.error_of_step, noise[:, None])
-    return slow_series(own, Doubt(error, apart_when_healthy(own), noise, known, found.is_single))
-
-
-def _least_step(noise: Floats, found: Variation) -> Floats:
-    """Return the least excess of a worker in a step that is beyond its error, shape (1, k, s, 1)."""
-    error = np.maximum(found.error_of_step, noise[:, None])
-    return np.maximum(LEAST_STEP, ERRORS * error)[None, :, :, None]
-
-
-def _slow_stages(stage: Floats, found: Variation) -> Floats:
-    """Return the log excess of stages in steps in which all their workers are slow; shape (p, k, s)."""
-    series = stage[..., None]
-    error = np.maximum(found.error_of_step, scatter_over_steps(series)[:, None])
-    doubt = Doubt(error, np.zeros(len(error)), is_single=found.is_single)
-    return slow_series(series, doubt)[..., 0]
-
-
 def _without_long_ops(common: Floats, error: Floats) -> Floats:
-    """Return the excess in steps of one op per level; single long ops in only one direction do not count.
+    """Return the log excess of steps in which both directions are slow, for levels of one op; shape (k, s).
 
-    A step that is slow lengthens both; shape (k, s). error : of one step, shape (k,).
+    A slow step lengthens both directions. If intermittent slow steps of one direction are mostly not slow in
+    the other, they are long ops, and the smaller of both excesses is returned for them.
+
+    error : standard error of the excess in one step, shape (k,).
     """
     found = common.copy()
     for kind, series in enumerate(common):
@@ -153,9 +135,10 @@ def _without_long_ops(common: Floats, error: Floats) -> Floats:
 
 
 def _beside_data(beyond: Floats, found: Variation) -> tuple[Floats, Floats, Mask]:
-    """Divide workers' excess from that by a dp rank's data, (k, s, d), and say where that lasts, (s, d).
+    """Divide the excess of workers into their own (p, k, s, d) and the part due to data (k, s, d).
 
-    beyond : levels beyond the peers of the same step, shape (p, k, s, d).
+    beyond  : levels minus those of the peers of the same step, shape (p, k, s, d).
+    returns : both parts, and where a dp rank has a lasting excess of its own, bool, shape (s, d).
     """
     p, k, s, d = beyond.shape
     nothing = np.zeros((k, s, d))
@@ -164,8 +147,8 @@ def _beside_data(beyond: Floats, found: Variation) -> tuple[Floats, Floats, Mask
     uneven = found.is_uneven
     luck, shared = np.hypot(found.luck, found.error[:, None, None]), _shared(beyond, found)
     limit, light = ERRORS_OF_DATA * luck, _light(found.weight[0, :, 0])
-    # What a dp rank has beyond the others for long is not luck, nor what luck does not give in one step.
-    # Steps of even data show it too: there nothing is luck, but all of it counts.
+    # An excess is a rank's own if it lasts, or if it is too large to be the chance effect of a step's data.
+    # In steps of even data, all of it is the rank's own, and these steps count in finding what lasts.
     may_be_luck = _is_luck(shared, limit, light) | ~uneven[:, None]
     peers = peers_of(beyond)
     series = _shared(beyond - beyond[..., peers].mean(axis=3, keepdims=True), found).min(axis=0)
@@ -175,7 +158,7 @@ def _beside_data(beyond: Floats, found: Variation) -> tuple[Floats, Floats, Mask
     of_luck = shared - lasting
     is_luck = _is_luck(of_luck, limit, light)
     if found.is_single:
-        # One microbatch may be far longer than others; a worker is slow more often than now and then.
+        # A single microbatch may be far longer than others, but a slow worker is slow in many steps.
         is_luck |= np.count_nonzero(~is_luck & uneven[:, None], axis=0) < OFTEN * np.count_nonzero(uneven)
     is_data = uneven[:, None] & is_luck
     of_data = np.where(is_data, of_luck, 0.0)
@@ -183,18 +166,19 @@ def _beside_data(beyond: Floats, found: Variation) -> tuple[Floats, Floats, Mask
 
 
 def _is_luck(shared: Floats, limit: Floats, light: Floats) -> Mask:
-    """Return whether the data of dp ranks may explain why they exceed their peers, shape (s, d).
+    """Return whether its data may explain why a dp rank exceeds its peers; bool, shape (s, d).
 
-    shared, limit : shape (k, s, d). light : as of `_light`.
+    shared : log excess that all stages of a rank have; limit : of the chance effect; both (k, s, d).
+    light  : as returned by `_light`.
     """
     is_luck: Mask = np.asarray((shared <= limit).all(axis=0))
     return is_luck | np.asarray((light < -LIGHT * shared).any(axis=0))
 
 
 def _light(weight: Floats) -> Floats:
-    """Return log weights of the light microbatches of each dp rank, relative to its peers; shape (k, s, d).
+    """Return the lower quartile of each dp rank's log weights minus that of the median rank; shape (k, s, d).
 
-    weight : beside the median of a dp rank's microbatches, shape (k, m, s, d); the lower quartile is light.
+    weight : relative to the median of the rank's microbatches, shape (k, m, s, d). Zeros if these are few.
     """
     microbatches = weight.shape[1]
     if microbatches <= FEW_MICROBATCHES:
@@ -204,7 +188,7 @@ def _light(weight: Floats) -> Floats:
 
 
 def _shared(beyond: Floats, found: Variation) -> Floats:
-    """Return the excess common to all stages of a dp rank, as these share its data; shape (k, s, d)."""
+    """Return the log excess that most stages of a dp rank have, because they share its data; (k, s, d)."""
     p, k, s, d = beyond.shape
     if p > 1:
         shared = medians_along(beyond, 0, low=True)
@@ -214,7 +198,7 @@ def _shared(beyond: Floats, found: Variation) -> Floats:
         shared = np.broadcast_to(np.where(agree, nearer, 0.0), (k, s, d))
     if k > 1:
         error = found.data
-        # Data lengthen both directions: what one has beyond the other is the dp rank's own.
+        # Data lengthen both directions, so a significant excess of only one direction is the rank's own.
         apart = found.weight[0, 1, 0] - found.weight[0, 0, 0]
         of_apart = error.max(axis=0)
         if len(apart) > 1:
@@ -226,7 +210,10 @@ def _shared(beyond: Floats, found: Variation) -> Floats:
 
 
 def _within(found: Variation) -> Floats | None:
-    """Return the error of a dp rank's level in a step, by the middle half of its microbatches; shape (d,)."""
+    """Return the standard error of a dp rank's level in a step, by the middle half of its microbatches; (d,).
+
+    None if microbatches are few.
+    """
     weight = found.weight[0, :, 0]
     k, m, s, d = weight.shape
     if m <= FEW_MICROBATCHES:

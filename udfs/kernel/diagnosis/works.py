@@ -1,4 +1,4 @@
-"""Work after balancing over stages or microbatches, and whether a log shows it apart from slow workers.
+"""Balance the work over stages or microbatches, and say whether a log separates work from slow workers.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
@@ -16,17 +16,17 @@ from udfs.kernel.diagnosis.totals import TINY_S
 from udfs.kernel.selection import median_of_all
 
 MOST_SIGMAS: Final = 4.0
-"""Larger measurement errors are misfits of the work, not noise."""
+"""Errors of weights are limited to this number of standard deviations: larger ones are misfits, not noise."""
 
 MOST_UNKNOWN: Final = 0.004
-"""Largest standard error of a worker's speed, as a factor, at which what even data save is known."""
+"""Largest relative standard error of a worker's speed at which the saving by balanced data is known."""
 
 MOST_HIDDEN: Final = 0.02
-"""If chance hides a larger share of the pauses in the work of microbatches, neither is known."""
+"""If by chance more than this share of the pauses counts as heavy data, weights and pauses are not known."""
 
 
 class Works(NamedTuple):
-    """Compute durations on usual workers without pauses, with and without each of the balancing fixes. [s]"""
+    """Compute durations on usual workers without pauses, and with balanced data, stages, or both. [s]"""
 
     as_is: Tensor
     data: Tensor
@@ -37,8 +37,8 @@ class Works(NamedTuple):
 def works(factors: Factors) -> Works:
     """Return the work as recorded, and balanced over microbatches, over stages and chunks, and over both.
 
-    A fix keeps the sum of each stage, direction and chunk, or of each direction. Steps whose microbatches are
-    even stay as they are where data are balanced.
+    Balancing microbatches keeps the mean work of each stage, direction and chunk, and does not change steps
+    with even microbatches. Balancing stages keeps the mean work of each direction.
     """
     as_is_s = factors.work_s * factors.noise
     by_kind_s = as_is_s.mean(axis=(3, 4, 5), keepdims=True)
@@ -61,7 +61,7 @@ def works(factors: Factors) -> Works:
 def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
     """Return the work of uneven steps, balanced over microbatches, and also over stages and chunks. [s]
 
-    slowness : what slowness_in_weights says.
+    slowness : as returned by slowness_in_weights.
     """
     by_kind_s = (factors.work_s * factors.noise).mean(axis=(3, 4, 5), keepdims=True)
     own_s = factors.work_s / slowness
@@ -76,12 +76,13 @@ def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
 
 
 def left_beside(factors: Factors, own_s: Tensor, given_s: Tensor) -> Tensor:
-    """Return by which factor each compute differs from the work that it is given.
+    """Return noise factors for computes that are given other work.
 
-    What is left of a light microbatch is small beside the work that it gets, however large beside its own.
+    A compute keeps its residual in seconds. It is divided by the larger of the old and the new work, because
+    the residual of a light microbatch may be a large multiple of its own work.
 
-    own_s   : work that it has now, without the slowness that weights have taken. [s]
-    given_s : work instead of it; broadcastable. [s]
+    own_s   : old work, without the slowness that is contained in weights. [s]
+    given_s : new work, broadcastable to own_s. [s]
     """
     left = own_s * (factors.noise - 1.0)
     left /= np.maximum(np.maximum(own_s, given_s), TINY_S)
@@ -90,7 +91,7 @@ def left_beside(factors: Factors, own_s: Tensor, given_s: Tensor) -> Tensor:
 
 
 def weighed_steps(weight: Floats) -> Ints:
-    """Return the steps with different microbatches. weight : shape (direction, microbatch, step, dp_rank)."""
+    """Return steps with unequal microbatches. weight : shape (direction, microbatch, step, dp_rank)."""
     return np.flatnonzero((weight != weight[:, :1, :, :1]).any(axis=(0, 1, 3)))
 
 
@@ -107,17 +108,17 @@ def in_steps(factors: Factors, steps: Ints) -> Factors:
 
 
 def lasting_of_slow(factors: Factors) -> Floats:
-    """Return lasting residual factors of dp ranks that have a slow worker, else 1; (p, k, 1, 1, 1, d)."""
+    """Return residual factors over all steps for dp ranks with a slow worker, else 1; (p, k, 1, 1, 1, d)."""
     has_slow = (factors.worker != 1.0).any(axis=(0, 1, 2, 3, 4))
     return np.where(has_slow, _lasting(factors), 1.0)
 
 
 def slowness_in_weights(factors: Factors) -> Floats:
-    """Return which part of microbatch weights is due to slow workers, shape (1, k, 1, 1, 1, d).
+    """Return the factor by which slow workers enlarge the weights of a dp rank, shape (1, k, 1, 1, 1, d).
 
-    A worker that is slow without being found, or in more steps than it was found in, made the microbatches of
-    its dp rank look heavy: most other stages of that dp rank seem quicker by as much. With one stage, steps
-    whose microbatches are even show how fast workers are.
+    A worker that was not found slow in all its slow steps makes the microbatches of its dp rank look heavy.
+    The other stages of that dp rank are then faster than the weights predict, by the same factor. With one
+    stage, the factor is computed from the worker's speed in steps with even microbatches.
     """
     weighed = weighed_steps(factors.data.weight)
     if len(factors.noise) == 1:
@@ -127,7 +128,7 @@ def slowness_in_weights(factors: Factors) -> Floats:
         lasting = _lasting(in_steps(factors, even))
         return np.asarray(lasting / lasting.mean(axis=5, keepdims=True))
     is_slow = (factors.worker != 1.0).any(axis=(1, 2, 3, 4))
-    # A dp rank that is slow in all stages has no other that tells.
+    # If a dp rank is slow in all stages, no healthy stage shows the factor, and it is taken as 1.
     lasting = np.where(is_slow.all(axis=0), 1.0, _lasting(in_steps(factors, weighed)))
     says_so = ~is_slow | is_slow.all(axis=0)
     peers = np.where(says_so[:, None, None, None, None], lasting, np.nan)
@@ -135,7 +136,7 @@ def slowness_in_weights(factors: Factors) -> Floats:
 
 
 def are_workers_known(factors: Factors) -> bool:
-    """Return whether other stages, or enough steps of even microbatches, show how fast each worker is."""
+    """Return whether the speed of each worker is known from other stages, or from enough even steps."""
     stages, kinds, chunks, microbatches, steps, _ = factors.noise.shape
     even = steps - weighed_steps(factors.data.weight).size
     computes = kinds * chunks * microbatches * even
@@ -143,10 +144,10 @@ def are_workers_known(factors: Factors) -> bool:
 
 
 def _lasting(factors: Factors) -> Floats:
-    """Return each worker's time relative to its work, over all steps; shape (p, k, 1, 1, 1, d).
+    """Return each worker's total compute time over its total work; shape (p, k, 1, 1, 1, d).
 
-    By time: of microbatches that hardly take any, what is left is a multiple and says nothing. Nor does a
-    worker whose computes take none: 1.
+    A ratio of sums, because the residual factors of very short microbatches may be large multiples. 1 for a
+    worker whose computes take no time.
     """
     axes = (2, 3, 4)
     work_s = factors.work_s.sum(axis=axes, keepdims=True)
@@ -155,19 +156,19 @@ def _lasting(factors: Factors) -> Floats:
 
 
 def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor:
-    """Scale times so that their mean over the given axes is mean_s; overwrites times_s. [s]"""
+    """Scale times in place so that their mean over the given axes is mean_s. [s]"""
     scale = mean_s / np.maximum(times_s.mean(axis=axes, keepdims=True), TINY_S)
     scaled_s: Tensor = np.multiply(times_s, scale, out=times_s)
     return scaled_s
 
 
 def error_of_weights(left: Tensor) -> Floats:
-    """Return factors that scatter as weights of microbatches err, by how two halves of them differ.
+    """Return factors with the scatter of the errors of microbatch weights, from two halves of the residuals.
 
-    The weights took with them their share of the noise, which a fix of the data does not take away: steps end
-    with the slowest.
+    Fitted weights contain a part of the noise. After data are balanced, that noise must be put back, because
+    a step ends with its slowest worker.
 
-    left    : what is left beside work; Tensor.
+    left    : residual factors, a tensor.
     returns : shape (1, direction, 1, microbatch, step, dp_rank).
     """
     p, k, c, m, s, d = left.shape
@@ -185,8 +186,8 @@ def error_of_weights(left: Tensor) -> Floats:
 def hide_pauses(factors: Factors) -> bool:
     """Return whether pauses are too frequent for the weights of uneven microbatches to be known.
 
-    A microbatch is as heavy as most stages and chunks say, or the other direction if there is one of each. If
-    more pause in it at once, it looks heavy.
+    The weight of a microbatch is a median over stages and chunks, or with one of each, over both directions.
+    If more than half of these computes pause, the microbatch looks heavy.
     """
     if not factors.data.is_real or factors.pause_s is None:
         return False
@@ -198,27 +199,27 @@ def hide_pauses(factors: Factors) -> bool:
 
 
 def _hidden_share(places: int, struck: float) -> float:
-    """Return the share of pauses that by chance hit over half of the places of the same microbatch.
+    """Return the chance that a microbatch with a pause in one place pauses in over half of all places.
 
-    struck : share of the computes of a place that pause.
+    struck : share of computes that pause; places are taken to pause independently of each other.
     """
     others = places - 1
     together = np.arange(places // 2, places)
-    # In logarithms: the number of ways exceeds all floats from a thousand places on.
-    ways = np.array([_log_ways(others, each) for each in together.tolist()])
+    # In logarithms, because binomial coefficients exceed all floats from about a thousand places on.
+    ways = np.array(
+        [
+            math.lgamma(others + 1) - math.lgamma(each + 1) - math.lgamma(others - each + 1)
+            for each in together.tolist()
+        ]
+    )
     share = min(max(struck, np.finfo(float).tiny), 1.0 - np.finfo(float).eps)
     return float(np.exp(ways + together * np.log(share) + (others - together) * np.log1p(-share)).sum())
 
 
-def _log_ways(places: int, chosen: int) -> float:
-    """Return the logarithm of the number of ways to choose some of the places."""
-    return math.lgamma(places + 1) - math.lgamma(chosen + 1) - math.lgamma(places - chosen + 1)
-
-
 def are_told_apart(factors: Factors) -> bool:
-    """Return whether other stages or microbatches show which is heavy data and which a slow worker.
+    """Return whether heavy data and slow workers can be separated, by other stages and microbatches.
 
-    Beside a dp rank of which most stages are slow, or a stage of which all workers are, no others do.
+    They cannot if most stages of a dp rank, or all workers of a stage, are slow.
     """
     if not factors.data.is_real or not has_slow(factors):
         return True
