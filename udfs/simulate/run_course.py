@@ -117,7 +117,7 @@ class Course:
     contradictions: int = 0
 
     def kept_below(self) -> list[float]:
-        """Return for each attempt its first step that was or must be repeated; infinite if there is none."""
+        """Return for each attempt its first step that was or must be repeated; infinite without one."""
         found, least = [], math.inf
         for attempt in reversed(self.attempts):
             mine = least
