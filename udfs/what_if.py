@@ -39,8 +39,8 @@ def simulate_job(
     """Simulate one unit in every what-if scenario (model, section 5), and return the result tables by name.
 
     rank_steps : rows of one unit in any order, columns as in the table rank_steps; `op` as names or codes.
-    manifest   : the unit's job.json as a dict; None or empty without a job.json. If it has a log_date, rows of
-                 other dates are left out.
+    manifest   : the unit's job.json as a dict; None or empty without a job.json. If it has a log_date, rows
+                 of other dates are left out.
     before_s   : usual transfer times of earlier days, by op type as in job_baseline; they show that all
                  transfers of a type became slow. [s]
     returns    : table name -> rows without log_date, job_id and run_id. job_slowdown has one row, with the
