@@ -36,8 +36,8 @@ from schemas.vocabulary import (
 )
 
 ROWS_IN: Final = "rows_in"
-"""Key of the rows that an entry point read; the other keys are the tables that it published,
-and those of phase_work."""
+"""Key, in the counts of a run, of the number of rows read; other keys are published tables, and the keys
+of phase_work."""
 
 _RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt): ")
 _LONGEST_LINE: Final = 1000
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 def one_line(error: Exception) -> str:
     """Return the root cause of an error on one line.
 
-    The first lines of Java's and workers' errors are uninformative.
+    It is not the first line in errors of Java and of Spark's Python workers.
     """
     if isinstance(error, Py4JJavaError):
         java = error.java_exception
@@ -154,7 +154,7 @@ def recorded_run(
             )
         raise
     done = RUN_OUTCOMES[Exit.DONE]
-    note.say(done)  # all that it publishes is there, whatever becomes of its row
+    note.say(done)  # its tables are published even if its row cannot be completed
     _complete(warehouse, _ended(facts, time.monotonic() - start, counts, done))
     note.remove()
 
@@ -162,7 +162,7 @@ def recorded_run(
 def say_killed(warehouse: Warehouse) -> int:
     """Give runs without an outcome the one in their note, else `killed`; return the number of killed runs.
 
-    Only a writer that holds the warehouse's lock may call it: no other writer runs then.
+    The caller must hold the warehouse's lock, so that no other writer is running.
     """
     rows = warehouse.rows(TABLE)
     left = rows.filter(pc.equal(rows["outcome"], RUN_STARTED))

@@ -16,7 +16,7 @@ from udfs.simulate.effective_time import MOST_OVERDRAWN, StepTimes, shown_gpu_ho
 from udfs.simulate.run_course import in_order
 
 Read = Callable[[str, date], pa.Table]
-"""Reads a table's rows of a day."""
+"""Returns the rows of a table, by its name, on one day."""
 
 _STEPS: Final = ("actual_step_s", "simulated_step_s", "ideal_step_s")
 _WINDOW: Final = [*UNIT_KEY, "started_at", "ended_at"]
@@ -30,7 +30,7 @@ def training_time_texts(
 
     job_slowdown : rows of these days
     """
-    read = cache(lambda name, day: warehouse.rows(TABLES[name], [day]))  # of a day with such a unit, once
+    read = cache(lambda name, day: warehouse.rows(TABLES[name], [day]))  # each table at most once a day
     times = warehouse.rows(TABLES[JOB_TIME], log_dates)
     jobs = job_slowdown.select([*UNIT_KEY, "status", "world_size", *_STEPS])
     found: dict[date, list[str]] = defaultdict(list)
@@ -41,7 +41,7 @@ def training_time_texts(
 
 
 def _too_many_steps(row: Mapping[str, Any]) -> str:
-    """Return a sentence if the steps kept, at the recorded step time, take more GPU-hours than there were."""
+    """Return a sentence if the kept steps, at the recorded step time, exceed the unit's GPU-hours."""
     steps, step_s, gpus = row["steps_kept"], row["actual_step_s"], row["world_size"]
     outages = row["outage_s"] * gpus / _HOUR_S - row["outage_gpu_hours"]
     wanted, there = steps * step_s * gpus / _HOUR_S, row["scheduled_gpu_hours"] + outages
