@@ -104,7 +104,7 @@ units_of_other_loss: Final = _rule(
     "causes_add_up_to_what_is_lost",
     "the causes of an analysed unit lose what all fixes together save, plus the loss beyond fixes and noise; "
     "other units lose nothing",
-    # The second sum is of units that versions before 0.4.0 simulated; they stay beside later units of their day.
+    # The second sum is of units simulated by versions before 0.4.0, which stay beside others of their day.
     f"""
     SELECT {_KEY}
     FROM (SELECT {_KEY}, sum(lost_fraction) AS lost, greatest(0, sum(attributed_fraction)) AS returned,

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-_PROJECT: Final = "straggler-fleet"
 BROUGHT_BY: Final = {
     "airflow": "airflow",
     "cryptography": "spark",
@@ -15,9 +14,9 @@ BROUGHT_BY: Final = {
     "viztracer": "draw",
     "vl_convert": "draw",
 }
-"""Package -> extra."""
+"""Extra of this project that installs a package, by the package's import name."""
 _ALONE: Final = ("pandas", "polars")
-"""Packages that answers can be converted to, if installed."""
+"""Packages that no extra installs; answers can be converted to their data frames."""
 
 
 def missing(error: BaseException | None) -> str | None:
@@ -26,5 +25,5 @@ def missing(error: BaseException | None) -> str | None:
     if name in _ALONE:
         return f"{name} is not installed: pip install {name}"
     if name in BROUGHT_BY:
-        return f"{name} is not installed: pip install '{_PROJECT}[{BROUGHT_BY[name]}]'"
+        return f"{name} is not installed: pip install 'straggler-fleet[{BROUGHT_BY[name]}]'"
     return None

@@ -2,15 +2,16 @@
 
 import difflib
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 _LIKE: Final = 0.6
 """Least similarity of a suggestion: one typing error in short names, a few in long ones."""
 _FEW: Final = 12
-"""Up to this many names are all listed when none is close."""
+"""Most names that are all listed if none is close."""
 _MOST: Final = 10
-"""Number of names that are listed of more, those most like it."""
+"""Number of most similar names that are listed if there are more than _FEW."""
 
 
 def suggestion(name: str, names: Collection[str], others: str = "") -> str:
@@ -31,13 +32,15 @@ def suggestion(name: str, names: Collection[str], others: str = "") -> str:
 def missing_folder(path: str) -> str:
     """Describe how far a path exists, and suggest the closest name for its next folder.
 
-    Returns such as `/data/landng does not exist: did you mean /data/landing?`
+    For example: `/data/landng does not exist: did you mean landing?`
     """
     parts = Path(path)
     if parts.exists():
         return f"{path} is not a folder"
     missing = next(each for each in (*reversed(parts.parents), parts) if not each.exists())
-    beside = [each.name for each in _folders(missing.parent)]
+    beside: list[str] = []
+    with suppress(OSError):
+        beside = [each.name for each in missing.parent.iterdir() if each.is_dir()]
     end = "" if missing == parts else f", because {missing} does not"
     close = close_match(missing.name, beside)
     hint = (
@@ -46,13 +49,6 @@ def missing_folder(path: str) -> str:
         else f": {missing.parent} has {', '.join(sorted(beside))}" * (len(beside) <= _FEW)
     )
     return f"{path} does not exist{end}{hint}"
-
-
-def _folders(parent: Path) -> list[Path]:
-    try:
-        return [each for each in parent.iterdir() if each.is_dir()]
-    except OSError:
-        return []
 
 
 def close_match(name: str, names: Collection[str]) -> str:

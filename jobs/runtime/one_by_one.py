@@ -1,7 +1,7 @@
 """Run work piece by piece in a memory-limited subprocess, so that a crash costs only one piece.
 
-Spark's workers do their work together and fast. Where one of them dies, Spark does its task again, and this
-module is how: the piece that ends its process is found, and all others are done.
+Usually a Spark worker does all pieces of a task itself, which is fast. If the worker dies, Spark retries the
+task. The retry then uses this module, which finds the piece that kills its process, and does all others.
 """
 
 import os
@@ -47,8 +47,8 @@ def one_by_one(
     """Yield the result of each piece in order, or Ended if the piece killed its process.
 
     work : a function of a module, or a partial of one
-    most_bytes : memory that the process may have; left out, half of all that is there. [B]
-    raises : what `work` raises, but for MemoryError; RuntimeError where no process can be started
+    most_bytes : writable memory that the process may have; None: half of memory_bytes() [B]
+    Raises what `work` raises, except MemoryError, and RuntimeError if no process can be started.
     """
     most = most_bytes or memory_bytes() // 2
     left = list(pieces)
@@ -68,7 +68,7 @@ def one_by_one(
 def serve() -> None:
     """Process the pieces received on standard input, and write results to standard output."""
     results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed must not come between the results
+    os.dup2(2, 1)  # prints of libraries must not come between the results
     work, pieces, most = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the process that started this one
     limit_data(most)
     results.write(_READY)

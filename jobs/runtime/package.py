@@ -1,8 +1,8 @@
 """Packages for other machines: the project's zip for clusters, the emitter's wheel for training images.
 
-Run as a module it writes dist/straggler-fleet.zip, or the file that it is given, which `spark-submit
---py-files` and executors take; with the argument `emitter` it writes dist/straggler_emitter-*.whl. A wheel is
-a zip with three files of metadata: writing it takes less than a build tool. Same code, same bytes.
+Run as a module, it writes dist/straggler-fleet.zip, or the file named by its argument, for `spark-submit
+--py-files`. With the argument `emitter`, it writes dist/straggler_emitter-*.whl. A wheel is a zip with three
+files of metadata, so that no build tool is needed. The same code gives the same bytes.
 """
 
 import base64
