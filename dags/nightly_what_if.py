@@ -84,8 +84,8 @@ same for all of Airflow's processes.
 
 The webhook gets JSON, with `text` for people, when a task has failed and is not retried (`kind`:
 `gate_refused`, `wrong_settings`, `day_not_finished`, `task_failed`), and when a night has warnings
-(`night_warnings`). Warnings are about coverage that is low or fell, or about a loss of the fleet or a slowdown
-of a host that rose above its past. `[watch]` in the settings has their limits.
+(`night_warnings`). Warnings are about coverage that is low or fell, or about a loss of the fleet or a
+slowdown of a host that rose above its past. `[watch]` in the settings has their limits.
 
 A landing in an object store is named by its URL (`s3://bucket/landing`); to see the marker there,
 `wait_for_day` needs that store's fsspec package, such as s3fs. Tasks use the Spark of the environment in

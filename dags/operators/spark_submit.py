@@ -188,7 +188,6 @@ class SparkSubmitOperator(BashOperator):
         self.log.info("Spark's settings of %s: %s", SPARK, listed or "none")
 
     def _arguments(self) -> list[str]:
-        """Return the arguments of spark-submit that name the entry point and its options."""
         asked = self.env or {}
         places = {f"--{name}": asked[name.upper()] for name in ("landing", "warehouse", "settings")}
         return [

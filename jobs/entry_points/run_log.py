@@ -141,12 +141,15 @@ def recorded_run(
     try:
         yield counts
     except BaseException as error:
-        seconds, outcome = time.monotonic() - start, _outcome(error)
+        seconds = time.monotonic() - start
+        status = error.exit_status if isinstance(error, PlainError) else Exit.FAILED
+        outcome = RUN_INTERRUPTED if is_interruption(error) else RUN_OUTCOMES[status]
         try:
             note.say(outcome)
             refusal = _refusal_in(error)
             ended = _ended(facts, seconds, refusal.counts if refusal else {}, outcome)
-            _complete(warehouse, ended | {"refusals": refused_by(error)})
+            ended |= {"refusals": refused_by(error)}
+            warehouse.rewrite(TABLE, _rows_of(ended), "pipeline_run_id")
             note.remove()
         except Exception as unwritten:  # noqa: BLE001  # the caller must get the error of the run itself
             logger.warning(
@@ -155,7 +158,8 @@ def recorded_run(
         raise
     done = RUN_OUTCOMES[Exit.DONE]
     note.say(done)  # its tables are published even if its row cannot be completed
-    _complete(warehouse, _ended(facts, time.monotonic() - start, counts, done))
+    ended = _ended(facts, time.monotonic() - start, counts, done)
+    warehouse.rewrite(TABLE, _rows_of(ended), "pipeline_run_id")
     note.remove()
 
 
@@ -175,13 +179,6 @@ def say_killed(warehouse: Warehouse) -> int:
     return outcomes.count(RUN_KILLED)
 
 
-def _outcome(error: BaseException) -> str:
-    """Return the outcome, one of RUN_OUTCOMES, of a run that ended with this error."""
-    if is_interruption(error):
-        return RUN_INTERRUPTED
-    return RUN_OUTCOMES[error.exit_status if isinstance(error, PlainError) else Exit.FAILED]
-
-
 def _ended(
     facts: Mapping[str, object], seconds: float, counts: Mapping[str, int], outcome: str
 ) -> dict[str, object]:
@@ -196,10 +193,6 @@ def _ended(
         "phases": phases or None,
         "stages": phases or None,
     }
-
-
-def _complete(warehouse: Warehouse, row: Mapping[str, object]) -> None:
-    warehouse.rewrite(TABLE, _rows_of(row), "pipeline_run_id")
 
 
 def _rows_of(row: Mapping[str, object]) -> pa.Table:

@@ -4,6 +4,7 @@ import os
 import pickle
 import sys
 from contextlib import suppress
+from typing import Any
 
 import great_expectations as gx
 import pyarrow as pa
@@ -64,7 +65,7 @@ def _as_suite(suite: Suite) -> gx.ExpectationSuite:
         except GreatExpectationsError:
             raise SettingsError(f"{where}.type: Great Expectations has no {each.type}") from None
         except ValueError as error:
-            stated = getattr(error, "errors", list)()  # of pydantic 1, which Great Expectations brings
+            stated: list[Any] = getattr(error, "errors", list)()  # of pydantic 1, which the library brings
             why = str(error).splitlines()[0]
             if stated:
                 why = f"{'.'.join(map(str, stated[0]['loc']))}: {stated[0]['msg']}"

@@ -63,7 +63,13 @@ def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
     file = PROJECT / "conf" / "log4j2.properties"  # hides warnings that every start prints
     logging = {} if is_zip() else {_JAVA_OPTIONS: f"-Dlog4j2.configurationFile={file}"}
     options = {name: value for name, value in {**logging, **conf}.items() if name in _AT_START}
-    _check_harmless(options)
+    for name, value in options.items():
+        if _SECRET.search(value):
+            raise SecretError(
+                f"{name} seems to hold a password or key, and everyone on this machine could read it on the "
+                "command line of Spark's JVM: put credentials of repositories into the file that "
+                "spark.jars.ivySettings names, options of Java into the variable JDK_JAVA_OPTIONS"
+            )
     _set_environment(conf)
     options[_JAVA_OPTIONS] = f'"-Djava.io.tmpdir={run_folder()}" {options.get(_JAVA_OPTIONS, "")}'.strip()
     arguments = SparkConf(loadDefaults=False).setAll(list(options.items()))
@@ -96,17 +102,6 @@ def has_ended(error: Exception) -> bool:
     if isinstance(error, ConnectionError | Py4JNetworkError):
         return True
     return type(error) is Py4JError and "Trace:" not in str(error)
-
-
-def _check_harmless(options: Mapping[str, str]) -> None:
-    """Raise SecretError for the first setting that seems to hold a secret, without showing it."""
-    for name, value in options.items():
-        if _SECRET.search(value):
-            raise SecretError(
-                f"{name} seems to hold a password or key, and everyone on this machine could read it on the "
-                "command line of Spark's JVM: put credentials of repositories into the file that "
-                "spark.jars.ivySettings names, options of Java into the variable JDK_JAVA_OPTIONS"
-            )
 
 
 def _set_environment(conf: Mapping[str, str]) -> None:

@@ -52,15 +52,18 @@ def missing_folder(path: str) -> str:
 
 
 def close_match(name: str, names: Collection[str]) -> str:
-    """Return `did you mean x?`; empty if no name is close."""
+    """Return `did you mean x?`; empty if no name is close.
+
+    If none is similar, names count that contain `name`, or that make up more than half of it.
+    """
     by_lower = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_LIKE)
     if close:
         return f"did you mean {by_lower[close[0]]}?"
-    inside = [each for low, each in by_lower.items() if name and _is_inside(name.lower(), low)]
+    wanted = name.lower()
+    inside = [
+        each
+        for low, each in by_lower.items()
+        if wanted and (wanted in low or (low in wanted and 2 * len(low) > len(wanted)))
+    ]
     return f"did you mean {' or '.join(sorted(inside))}?" if 0 < len(inside) <= _FEW else ""
-
-
-def _is_inside(name: str, other: str) -> bool:
-    """Return whether a name is part of the other, or contains the other as more than half of itself."""
-    return name in other or (other in name and 2 * len(other) > len(name))

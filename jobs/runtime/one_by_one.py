@@ -52,8 +52,12 @@ def one_by_one(
     """
     most = most_bytes or memory_bytes() // 2
     left = list(pieces)
+    command = [sys.executable, "-c", _SERVE]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # to run this process's code
     while left:
-        with _process() as process:
+        with subprocess.Popen(  # noqa: S603  # this program itself
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        ) as process:
             try:
                 for found in _results(process, (work, left, most)):
                     del left[0]
@@ -82,16 +86,6 @@ def serve() -> None:
             found = _Raised(error)
         pickle.dump(found, results)
         results.flush()
-
-
-def _process() -> subprocess.Popen[bytes]:
-    """Start a subprocess that serves, with this process's code."""
-    return subprocess.Popen(  # noqa: S603  # this program itself
-        [sys.executable, "-c", _SERVE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
 
 
 def _results(process: subprocess.Popen[bytes], task: object) -> Iterator[Any]:

@@ -75,7 +75,6 @@ def spread(text: str, work: Callable[[Task], Result], tasks: Sequence[Task], wor
 
 
 def _bar(*columns: ProgressColumn) -> Progress:
-    """Make a transient progress bar on standard error."""
     return Progress(
         *columns, console=SCREEN, transient=True, redirect_stdout=False, disable=not SCREEN.is_terminal
     )
