@@ -46,7 +46,7 @@ _KINDS: Final = {
 
 
 def alert_failure(context: "Context") -> None:
-    """Post that a task has failed for good, and why. Every task has this callback."""
+    """Post that a task has failed and is not retried, and why. Every task has this callback."""
     error = context.get("exception")
     kind = next((name for type_, name in _KINDS.items() if isinstance(error, type_)), "task_failed")
     task = context["task_instance"]

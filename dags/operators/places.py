@@ -11,7 +11,7 @@ from dags.operators.alerts import WrongSettings
 _ASK: Final = """\
 import sys, jobs.runtime.settings as conf
 print(getattr(conf.load_settings(*sys.argv[2:]).paths, sys.argv[1]))"""
-"""Program that prints a path of the settings; a process runs it, because DAGs never import code of jobs/."""
+"""Program that prints one path of the settings; it runs in a process, because DAGs never import jobs/."""
 
 
 def place(name: str, given: str, project: str, settings: str) -> str:

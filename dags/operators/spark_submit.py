@@ -167,11 +167,11 @@ class SparkSubmitOperator(BashOperator):
         return outcome
 
     def get_openlineage_facets_on_complete(self, _task_instance: object) -> "OperatorLineage[Any, Any]":
-        """Report to lineage what the task read and published."""
+        """Return the datasets that the task read and published."""
         return lineage(self.inlets, self.outlets, self._place)
 
     def get_openlineage_facets_on_failure(self, _task_instance: object) -> "OperatorLineage[Any, Any]":
-        """Report to lineage what the task read; a failed phase publishes nothing."""
+        """Return only the datasets that the task read, because a failed phase publishes nothing."""
         return lineage(self.inlets, [], self._place)
 
     def _place(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Commands that need a Spark session: the session, the exit status, and one-line errors."""
+"""Decorator for commands that need a Spark session; it sets their exit status and shortens their errors."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping

@@ -12,7 +12,7 @@ from schemas.tables import TABLES
 from schemas.vocabulary import PUBLICATIONS, SOURCE_FILES, Phase
 
 _KEPT: Final = timedelta(days=6)
-"""Age of the oldest ingest to compare: vacuum deletes the files that an ingest replaced after a week."""
+"""Age up to which an ingest is compared with the one before, whose files vacuum deletes after a week."""
 
 
 def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[str]]:
@@ -28,7 +28,7 @@ def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date,
 
 
 def _before_ingest(warehouse: Warehouse, log_dates: Sequence[date]) -> list[tuple[Published, list[date]]]:
-    """Return the publication before each day's last recent ingest, with the days for which it is the same."""
+    """Return publications that came right before the last recent ingest of some days, with these days."""
     rows = warehouse.rows(TABLES[PUBLICATIONS]).sort_by("publication").to_pylist(maps_as_pydicts="strict")
     since = datetime.now(UTC) - _KEPT
     last: dict[date, int] = {}

@@ -37,7 +37,7 @@ def _agree(found: str, wanted: str, tolerance: float) -> str:
 
 
 def _rule(table: str, name: str, meaning: str, query: str) -> RuleOf:
-    """Return a function from rows by table to a Rule, with the rows that `query` finds to break the rule.
+    """Return a function that takes rows by table, runs `query` on them, and returns a Rule with its rows.
 
     The function raises GateError if the query cannot be evaluated, which never counts as a pass.
     """

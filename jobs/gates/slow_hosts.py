@@ -20,11 +20,11 @@ Risen = tuple[str, float, float, int]
 _MOST_JOBS: Final = 5
 """Most jobs of a day that are named one by one."""
 _MOST_HOSTS: Final = 3
-"""Largest number of hosts that are named for a job."""
+"""Most hosts of a job that are named one by one."""
 
 
 class Slowed(NamedTuple):
-    """The run that a host slows most, and the largest cause in that run; the cause is None if none holds."""
+    """The run that a host slows most, and the run's largest cause; None if no cause holds in the run."""
 
     job_id: str
     run_id: str

@@ -79,7 +79,10 @@ def _place(result: ExpectationValidationResult) -> int:
 
 
 def _rule(suite: Suite, number: int, result: ExpectationValidationResult, rows: pa.Table) -> Rule:
-    """Return the outcome of an expectation; one about all rows breaks in one row, the observed value."""
+    """Return the outcome of an expectation.
+
+    If an expectation about all rows together fails, the only row of its Rule has the observed value.
+    """
     each = suite.expectations[number]
     info = result.exception_info or {}
     layers = [info, *(layer for layer in info.values() if isinstance(layer, dict))]  # a metric's is nested

@@ -109,7 +109,7 @@ class StatedExpectation(_Stated):
 
     @property
     def effect(self) -> Severity:
-        """Return what a failure does: `critical` refuses rows, else it warns. Old files use `meta`."""
+        """Return `refuses` for severity `critical`, else `warns`; old files state the severity in `meta`."""
         stated = (self.meta or {}).get("severity", self.severity)
         return "refuses" if stated == "critical" else "warns"
 

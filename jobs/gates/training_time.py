@@ -16,7 +16,7 @@ from udfs.simulate.effective_time import MOST_OVERDRAWN, StepTimes, shown_gpu_ho
 from udfs.simulate.run_course import in_order
 
 Read = Callable[[str, date], pa.Table]
-"""Returns the rows of a table, by its name, on one day."""
+"""Function that returns the rows of a table, given by name, of one day."""
 
 _STEPS: Final = ("actual_step_s", "simulated_step_s", "ideal_step_s")
 _WINDOW: Final = [*UNIT_KEY, "started_at", "ended_at"]

@@ -134,7 +134,7 @@ def _of_failures(job_slowdown: pa.Table) -> dict[date, list[Notice]]:
 
 
 def of_night(fleet: Mapping[date, Mapping[str, Any]], watch: WatchSettings, log_date: date) -> list[Notice]:
-    """Return notices about a night's coverage, and about its loss if this rose above that of earlier nights.
+    """Return notices about a night's coverage, and about its loss if that is above earlier nights' loss.
 
     fleet : row of fleet_day of each day
     """
@@ -166,7 +166,7 @@ def risen_hosts(
 ) -> list[Risen]:
     """Return hosts whose slowdown rose above their past, slowest first; empty with too few past days.
 
-    hosts : for each day, host, day and largest slowdown of a worker on the host
+    hosts : (host, day, largest slowdown of a worker on the host), by day
     """
     rows = _with_past(fleet, watch, log_date)
     if len(rows) <= watch.minimum_days or log_date not in rows:
@@ -244,7 +244,7 @@ def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]
 
 
 def _why(said: str | list[str] | int) -> str:
-    """Return one of the columns that `of_claims` reads as text; an integer counts lines of other days."""
+    """Return as text: a status detail, refused claims, or a number of lines of other days."""
     if isinstance(said, int):
         return f"lines with times of other days: {said:,} (left out, unless all lines are)"
     return said if isinstance(said, str) else "; ".join(said)

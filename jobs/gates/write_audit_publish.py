@@ -88,7 +88,7 @@ def publish(
 
 
 def check_rows(tables: Mapping[str, Rows], units: Collection[Unit]) -> None:
-    """Raise GateRefusedError if rows of these units break what their tables declare.
+    """Raise GateRefusedError if rows break expectations of their tables, or are not of these units.
 
     Live tables are checked in this way: they are in no publication, and get no page of checks.
     """

@@ -20,7 +20,7 @@ _ALONE: Final = ("pandas", "polars")
 
 
 def missing(error: BaseException | None) -> str | None:
-    """Return how to install a package that an import did not find; None if the package is not optional."""
+    """Return how to install the optional package that an import did not find; None for other errors."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if name in _ALONE:
         return f"{name} is not installed: pip install {name}"

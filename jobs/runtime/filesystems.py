@@ -41,7 +41,7 @@ def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
 
 @lru_cache(maxsize=8)
 def _by_delta(bucket: str) -> fs.FileSystem:
-    """Return deltalake's filesystem of a bucket, because Arrow's does not read the same variables."""
+    """Return deltalake's filesystem of a bucket, because Arrow's reads other environment variables."""
     handler = import_module("deltalake.fs").DeltaStorageHandler
 
     class Handler(handler):  # type: ignore[misc, valid-type]  # its own does not take Arrow's buffers

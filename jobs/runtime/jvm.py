@@ -1,4 +1,4 @@
-"""Start the JVM of a session in a cleaned environment."""
+"""Start of a Spark session's JVM, with the environment variables that Spark's scripts and workers read."""
 
 import os
 import re

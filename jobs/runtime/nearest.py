@@ -17,7 +17,7 @@ _MOST: Final = 10
 def suggestion(name: str, names: Collection[str], others: str = "") -> str:
     """Return `did you mean x?`, or if no name is close, all names, or some and the number of others.
 
-    others : the command that lists all of them
+    others : command that lists all names
     """
     if close := close_match(name, names):
         return close
@@ -54,7 +54,7 @@ def missing_folder(path: str) -> str:
 def close_match(name: str, names: Collection[str]) -> str:
     """Return `did you mean x?`; empty if no name is close.
 
-    If none is similar, names count that contain `name`, or that make up more than half of it.
+    If no name is similar, those are close that contain `name`, or that make up more than half of it.
     """
     by_lower = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=_LIKE)

@@ -58,7 +58,7 @@ def times_as_text(value: object, *, are_local: bool = False) -> object:
 class Result:
     """Rows to print.
 
-    is_number : for each column, whether it is aligned to the right; None: columns without text are
+    is_number : for each column, whether to align it to the right; None: if it has no text
     is_cut : whether further rows were left out
     """
 

@@ -192,7 +192,7 @@ def log_file(named: str | None) -> Path:
 
 @contextmanager
 def log_on_error(named: str | None, entry_point: str) -> Iterator[None]:
-    """Log the path of Spark's output if the block fails; copy and keep a temporary file."""
+    """Log the path of Spark's output if the block fails; copy a temporary file first, so that it stays."""
     try:
         yield
     except Exception:

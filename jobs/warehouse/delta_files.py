@@ -44,7 +44,7 @@ def few_rows(
     also: Mapping[str, str] | None = None,
     most_bytes: int = FEW_BYTES,
 ) -> pa.Table | None:
-    """Return rows of a table, all or only those of these days or units; None above `most_bytes` of files.
+    """Return rows of a table, all or only of these days or units; None if their files exceed `most_bytes`.
 
     also : required values of partition columns other than log_date, by column
     """
@@ -224,7 +224,10 @@ def put(root: str, table: Table, rows: pa.Table, replaced: Filters | None = None
 
 
 def rewrite(root: str, table: Table, rows: pa.Table, key: str) -> None:
-    """Replace the rows of an unpartitioned table whose `key` is in `rows`; other files stay as they are."""
+    """In an unpartitioned table, replace the rows that have the same `key` as one of `rows`.
+
+    Only files that may have such rows are rewritten.
+    """
     table.check(rows.schema)
     path, keys = f"{root}/{table.name}", rows[key].to_pylist()
     some = [file for file in logged(opened(path)) if any(file.may_have(key, each) for each in keys)]

@@ -1,4 +1,4 @@
-"""Lock of a warehouse in a store: an object that only one writer can create and renews while it lives.
+"""Lock of a warehouse in a store: an object that only one writer can create, and that it keeps renewing.
 
 The lock of a holder that was killed, or cannot reach the store, expires. A holder that was paused notices
 that it has lost the lock before it writes anything that readers would see. Only the store's clock decides

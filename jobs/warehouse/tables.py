@@ -222,7 +222,7 @@ class Warehouse:
         delta_files.put(self.root, table, rows)
 
     def rewrite(self, table: Table, rows: pa.Table, key: str) -> None:
-        """Replace rows with equal keys in an unpartitioned table."""
+        """In an unpartitioned table, replace the rows that have the same `key` as one of `rows`."""
         delta_files.rewrite(self.root, table, rows, key)
 
     def register_views(self, names: Collection[str] = (*TABLES, *VIEWS)) -> int:
