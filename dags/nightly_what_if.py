@@ -1,6 +1,6 @@
 """# A night of the fleet: finds which training jobs straggled, and what that cost
 
-Takes the rank logs of one day from the landing and publishes what each job would have cost without
+Reads the rank logs of one day from the landing, and publishes how long each job would have taken without
 stragglers.
 
 | task | publishes |
@@ -68,8 +68,8 @@ relative paths start at the project's folder.
 
 | variable | environment | without it |
 |---|---|---|
-| `what_if_landing` | `AIRFLOW_VAR_WHAT_IF_LANDING` | as the settings say |
-| `what_if_warehouse` | `AIRFLOW_VAR_WHAT_IF_WAREHOUSE` | as the settings say |
+| `what_if_landing` | `AIRFLOW_VAR_WHAT_IF_LANDING` | the landing in the settings |
+| `what_if_warehouse` | `AIRFLOW_VAR_WHAT_IF_WAREHOUSE` | the warehouse in the settings |
 | `what_if_settings` | `AIRFLOW_VAR_WHAT_IF_SETTINGS` | the project's `conf/` |
 | `what_if_project` | `AIRFLOW_VAR_WHAT_IF_PROJECT` | the project that this file belongs to |
 | `what_if_webhook` | `AIRFLOW_VAR_WHAT_IF_WEBHOOK` | no alert is sent |

@@ -25,8 +25,6 @@ WEBHOOK: Final = "what_if_webhook"
 
 _DECISIONS: Final = ("changes", "drain", "mitigations")
 """Keys of a summary whose sentences come first in a post."""
-_TIMEOUT_S: Final = 10.0
-_SCHEMES: Final = ("http://", "https://")
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -93,14 +91,14 @@ def _send(kind: str, text: str, facts: Mapping[str, Any]) -> None:
     if not url:
         return
     mask_secret(url)
-    if not url.startswith(_SCHEMES):
+    if not url.startswith(("http://", "https://")):
         _LOG.warning("no alert: the variable %s does not begin with http:// or https://", WEBHOOK)
         return
     body = json.dumps({"kind": kind, "text": text, **facts}).encode()
     headers = {"Content-Type": "application/json"}
     try:
         request = Request(url, data=body, headers=headers)  # noqa: S310  # the scheme was checked
-        with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310  # the same
+        with urlopen(request, timeout=10.0):  # noqa: S310  # the same
             _LOG.info("posted an alert: %s", kind)
     except (OSError, HTTPException, ValueError) as error:  # its message may show the address, a secret
         reason = error.reason if isinstance(error, URLError) else error

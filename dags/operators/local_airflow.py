@@ -30,7 +30,6 @@ _COMPONENTS: Final = {
     "dag-processor": (),
 }
 _START_S: Final = 180
-_STOP_S: Final = 20
 
 
 class LocalAirflow:
@@ -68,7 +67,7 @@ class LocalAirflow:
             _signal(process, signal.SIGTERM)
         for process in self._processes.values():
             try:
-                process.wait(_STOP_S)
+                process.wait(20)
             except subprocess.TimeoutExpired:
                 _signal(process, signal.SIGKILL)
 

@@ -97,7 +97,7 @@ def entry_point(
 
 
 def _record_nothing(root: str, name: str, args: Arguments, why: str, *, begins: bool) -> None:
-    """Record a run that had nothing to do, without a session.
+    """Record in pipeline_runs a run that had nothing to do, without starting a Spark session.
 
     begins : create the warehouse if it does not exist; if False, nothing is left behind then, not even a lock
     """

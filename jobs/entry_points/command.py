@@ -66,13 +66,13 @@ def settings_entry_point(
         def work(args: Arguments) -> None:
             body(load_settings(args.settings, args.landing, args.warehouse), args)
 
-        return command(name, *WHERE, *options, **{"described_by": body, "explain": _explained, **how})(work)
+        usual = {
+            "described_by": body,
+            "explain": lambda error: f"{type(error).__name__}: {first_line(error)}",
+        }
+        return command(name, *WHERE, *options, **{**usual, **how})(work)
 
     return of
-
-
-def _explained(error: Exception) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def opened(settings: Settings) -> Database:

@@ -164,7 +164,7 @@ def recorded_run(
 
 
 def say_killed(warehouse: Warehouse) -> int:
-    """Give runs without an outcome the one in their note, else `killed`; return the number of killed runs.
+    """Set the outcome of runs without one, from their notes or to `killed`; return the number of killed runs.
 
     The caller must hold the warehouse's lock, so that no other writer is running.
     """

@@ -5,7 +5,7 @@ are written in Spark SQL and transpiled to DuckDB. Both engines give the same re
 (tests/jobs/gates/test_engines.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from functools import lru_cache
 from typing import Final
@@ -23,7 +23,7 @@ from schemas.table import Expectation, Table
 
 _ROWS: Final = "rows_of_table"
 MOST_KEPT: Final = 100_000
-"""Most rows of a table that broken_rows returns, enough to see why they break expectations."""
+"""Limit on the rows that broken_rows returns, enough to see why rows break expectations."""
 _transpiled: Final = lru_cache(maxsize=4096)(condition)
 
 
@@ -35,9 +35,13 @@ def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[C
     if wrong := _differences(table, rows):
         return [Check(table.name, SCHEMA_EXPECTATION, rows.num_rows, wrong)]
     expectations = _expectations(table, rows, extra)
+    days: dict[str, Sequence[date | None]] = {}
     with judge({_ROWS: (table, rows)}) as connection:
         counts = _counts(connection, table, expectations)
-        days = _days(connection, table, expectations) if any(counts) else {}
+        if any(counts) and LOG_DATE in table.column_names:
+            names = f"SELECT {LOG_DATE} AS day, unnest(broken) AS name FROM ({_broken(table, expectations)})"
+            of_names = f"SELECT name, list(DISTINCT day) FROM ({names}) GROUP BY name"
+            days = dict(connection.execute(of_names).fetchall())
     return [
         Check(table.name, each.name, count, each.meaning, known_days(days.get(each.name, ())), each.severity)
         for each, count in zip(expectations, counts, strict=True)
@@ -116,16 +120,6 @@ def _count(
     ]
     (found,) = connection.execute(f"SELECT {', '.join(counts)} FROM {_ROWS}").fetchall()
     return [int(count) for count in found]
-
-
-def _days(
-    connection: duckdb.DuckDBPyConnection, table: Table, expectations: Sequence[Expectation]
-) -> Mapping[str, Sequence[date | None]]:
-    """Return the log dates of the rows that break each expectation."""
-    if LOG_DATE not in table.column_names:
-        return {}
-    each = f"SELECT {LOG_DATE} AS day, unnest(broken) AS name FROM ({_broken(table, expectations)})"
-    return dict(connection.execute(f"SELECT name, list(DISTINCT day) FROM ({each}) GROUP BY name").fetchall())
 
 
 def _broken(table: Table, expectations: Sequence[Expectation]) -> str:

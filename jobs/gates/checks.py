@@ -1,4 +1,4 @@
-"""Outcomes of the expectations and rules of gates, and the errors of gates."""
+"""Checks, which are outcomes of expectations and rules, and the errors that gates raise."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ OF_EVERY_TABLE: Final = {
 
 LOG_DATE: Final = "log_date"
 _MOST_LISTED: Final = 5
-"""Most refusals that a message lists: one wrong column often breaks a dozen expectations."""
+"""Limit on the refusals that a message lists, because one wrong column often breaks a dozen expectations."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ REFUSED: Final = "refused"
 """Outcome of a page about rows that were not published."""
 
 _LOG: Final = logging.getLogger(__name__)
-_RELEASE: Final = "straggler release"
 
 
 class TableChecks(NamedTuple):
@@ -93,7 +92,8 @@ class Page:
             named = [each.name for each in self.refusals if day in (each.log_dates or self.log_dates)]
             accept = [word for name in named for word in ("--accept", name)]
             words = ["--warehouse", self.root, "--log-date", day.isoformat(), *accept]
-            commands += [f"{_RELEASE} {shlex.join(words)} --by WHO --because WHY"] if named else []
+            release = f"straggler release {shlex.join(words)} --by WHO --because WHY"
+            commands += [release] if named else []
         return commands
 
     @property

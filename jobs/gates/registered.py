@@ -7,7 +7,7 @@ from functools import cache
 import duckdb
 
 from jobs.runtime.places import is_url
-from jobs.warehouse.delta_tables import ALONE, read_parquet
+from jobs.warehouse.delta_tables import ALONE, as_patterns, read_parquet
 from jobs.warehouse.dialect import SETTINGS, WHOLE
 from jobs.warehouse.rows import FileRows, Rows, StagedRows
 from schemas.table import Table
@@ -28,8 +28,8 @@ def judge(tables: Mapping[str, tuple[Table, Rows | FileRows]]) -> Iterator[duckd
             elif is_url(found.path):
                 connection.register(name, found.in_store)
             else:
-                source = read_parquet(table, found.path, found.files)
-                connection.execute(f"CREATE TEMP VIEW {name} AS FROM {source}")
+                patterns = as_patterns(found.path, [file.name for file in found.files])
+                connection.execute(f"CREATE TEMP VIEW {name} AS FROM {read_parquet(table, patterns)}")
         yield connection
 
 

@@ -18,9 +18,9 @@ from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, UNIT_KEY, WORKER_S
 Risen = tuple[str, float, float, int]
 """A value of one day that is above its past: name, value, median of past days, number of past days."""
 _MOST_JOBS: Final = 5
-"""Most jobs of a day that are named one by one."""
+"""Limit on the jobs of a day that are named one by one."""
 _MOST_HOSTS: Final = 3
-"""Most hosts of a job that are named one by one."""
+"""Limit on the hosts of a job that are named one by one."""
 
 
 class Slowed(NamedTuple):

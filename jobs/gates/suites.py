@@ -26,7 +26,7 @@ from jobs.gates.checks import GateError, Rule
 from jobs.runtime.extras import missing
 from jobs.runtime.nearest import missing_folder, suggestion
 from jobs.runtime.project import data_root, project_file
-from jobs.runtime.settings import SettingsError
+from jobs.runtime.settings import KEY_ERRORS, SettingsError
 from jobs.warehouse.rows import Rows, columns_of
 from schemas.table import Severity
 from schemas.tables import TABLES
@@ -61,11 +61,6 @@ _TABLES_OF: Final[Mapping[str, Sequence[str]]] = {
     Phase.REVISE: (JOB_CAUSES,),  # it changes job_slowdown, too, but simulate judges that
     Phase.AGGREGATE: FLEET_TABLES,
 }
-_COLUMNS: Final = ("column", "column_A", "column_B")
-_LISTS: Final = ("column_list", "column_set")
-_BY_ROW: Final = "row_condition"
-_WORDS: Final = {"extra_forbidden": "unknown key", "missing": "missing key"}
-_Level = Literal["critical", "warning", "info"]
 
 
 class _Stated(BaseModel):
@@ -85,15 +80,16 @@ class StatedExpectation(_Stated):
     type: str
     kwargs: dict[str, Any] = {}
     description: str | None = None
-    severity: _Level = "critical"
+    severity: Literal["critical", "warning", "info"] = "critical"
     rendered_content: Any = None
     success_on_last_run: bool | None = None
 
     @property
     def columns(self) -> list[tuple[str, str]]:
         """Return the columns that the expectation names, each with its key."""
-        one = [(key, self.kwargs[key]) for key in _COLUMNS if key in self.kwargs]
-        return one + [(key, name) for key in _LISTS for name in self.kwargs.get(key) or ()]
+        single, lists = ("column", "column_A", "column_B"), ("column_list", "column_set")
+        one = [(key, self.kwargs[key]) for key in single if key in self.kwargs]
+        return one + [(key, name) for key in lists for name in self.kwargs.get(key) or ()]
 
     @property
     def name(self) -> str:
@@ -130,7 +126,7 @@ class Suite(NamedTuple):
     def columns(self) -> list[str]:
         """Return the columns of the table that the suite needs, and the key, which identifies bad rows."""
         named = {name for each in self.expectations for _, name in each.columns}
-        all_ = any(not each.columns or _BY_ROW in each.kwargs for each in self.expectations)
+        all_ = any(not each.columns or "row_condition" in each.kwargs for each in self.expectations)
         named |= {*TABLES[self.table].grain}
         return [name for name in TABLES[self.table].column_names if all_ or name in named]
 
@@ -192,7 +188,7 @@ def _read(name: str, file: Traversable) -> Suite:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = "".join(f"{key}: " for key in [".".join(map(str, first["loc"]))] if key)
-        raise SettingsError(f"{name}: {place}{_WORDS.get(first['type'], first['msg'])}") from None
+        raise SettingsError(f"{name}: {place}{KEY_ERRORS.get(first['type'], first['msg'])}") from None
     meta = stated.meta or {}
     table, key = (meta["table"], "meta.table") if "table" in meta else (stated.name, "name")
     if table not in TABLES:

@@ -19,7 +19,6 @@ Read = Callable[[str, date], pa.Table]
 """Function that returns the rows of a table, given by name, of one day."""
 
 _STEPS: Final = ("actual_step_s", "simulated_step_s", "ideal_step_s")
-_WINDOW: Final = [*UNIT_KEY, "started_at", "ended_at"]
 _HOUR_S: Final = 3600.0
 
 
@@ -59,7 +58,8 @@ def _too_few_hours(read: Read, row: Mapping[str, Any]) -> str:
     if not row["contradictions"] or row["unknown_gpu_hours"] != row["scheduled_gpu_hours"]:
         return ""
     events, jobs = (_of_unit(read(name, row["log_date"]), row) for name in (RUN_EVENTS, JOBS))
-    facts = jobs.select(_WINDOW).to_pylist()[0] | {"events": in_order(events).to_pylist()}
+    (facts,) = jobs.select([*UNIT_KEY, "started_at", "ended_at"]).to_pylist()
+    facts["events"] = in_order(events).to_pylist()
     shown = shown_gpu_hours(facts, row, StepTimes(*(row[name] for name in _STEPS)))
     stated = row["scheduled_gpu_hours"]
     if shown <= stated * (1 + MOST_OVERDRAWN):

@@ -23,9 +23,8 @@ from schemas.vocabulary import FLEET_DAY, HOST_DAY, JOB_SLOWDOWN, JOBS, SLOWER_T
 
 RULE_BROKEN: Final = "rule_broken"
 """Kind of a notice about a broken rule of severity `warns`."""
-_OF_SLOWER: Final = ["log_date", "job_id", "run_id", "status", "slower_than_usual"]
 _MOST_UNITS: Final = 5
-"""Most units of a day and kind that are named one by one."""
+"""Limit on the units that are named one by one, for each day and kind of notice."""
 _BY_MANIFEST: Final = pa.array([Status.BAD_LAYOUT, Status.TOO_MANY_RESTARTS])
 """Statuses that a manifest alone can cause, and that exclude its unit from all figures."""
 _CLAIMED: Final = {
@@ -34,8 +33,6 @@ _CLAIMED: Final = {
     "lines_of_other_days": "may be in the folder of a wrong day",
 }
 _MOST_FAILURES: Final = 20
-_OF_FAILURES: Final = ["log_date", "job_id", "run_id", "status_detail"]
-_OF_HOSTS: Final = ["host", "log_date", "worker_slowdown_max"]
 _OF_A_NORMAL: Final = 1.4826
 """Standard deviations per median absolute deviation of a normal distribution."""
 
@@ -56,12 +53,12 @@ def night_warnings(
     """Compare published nights with the limits in `watch` and with earlier nights; return warnings by day."""
     days = sorted({day - timedelta(days=age) for day in log_dates for age in range(watch.days + 1)})
     fleet = {row["log_date"]: row for row in warehouse.rows(TABLES[FLEET_DAY], days).to_pylist()}
-    host_days = warehouse.rows(TABLES[HOST_DAY], days).select(_OF_HOSTS)
+    host_days = warehouse.rows(TABLES[HOST_DAY], days).select(["host", "log_date", "worker_slowdown_max"])
     hosts: dict[date, list[_Value]] = defaultdict(list)
     for each in zip(*(column.to_pylist() for column in host_days.columns), strict=True):
         hosts[each[1]].append(each)
     job_slowdown = warehouse.rows(TABLES[JOB_SLOWDOWN], log_dates)
-    slower = slower_of(job_slowdown.select(_OF_SLOWER).to_pylist())
+    slower = slower_of(job_slowdown.select([*UNIT_KEY, "status", "slower_than_usual"]).to_pylist())
     of_units = (
         slower_units(slower, largest_causes(warehouse, log_dates) if slower else {}),
         _of_rules(warehouse, log_dates),
@@ -126,8 +123,9 @@ def slower_units(units: Iterable[Mapping[str, Any]], causes: Mapping[Unit, str])
 def _of_failures(job_slowdown: pa.Table) -> dict[date, list[Notice]]:
     """Return a notice with the reason for each of a day's first _MOST_FAILURES failed units."""
     found: defaultdict[date, list[Notice]] = defaultdict(list)
-    failed = job_slowdown.filter(pc.equal(job_slowdown["status"], Status.FAILED)).select(_OF_FAILURES)
-    for day, job_id, run_id, why in zip(*(column.to_pylist() for column in failed.columns), strict=True):
+    failed = job_slowdown.filter(pc.equal(job_slowdown["status"], Status.FAILED))
+    for row in failed.select([*UNIT_KEY, "status_detail"]).to_pylist():
+        day, job_id, run_id, why = row.values()
         if len(found[day]) < _MOST_FAILURES:
             found[day].append(Notice("unit_failed", f"{day}: job {job_id}, run {run_id} failed: {why}"))
     return found

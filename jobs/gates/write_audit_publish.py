@@ -158,7 +158,7 @@ def _released(warehouse: Warehouse, page: Page) -> set[str]:
 def refused_path(root: str, phase: str, log_dates: Sequence[date]) -> str:
     """Return the folder for rows that a phase's gate refused on these days, with a subfolder per table.
 
-    Several days are named from the first to the last.
+    For several days, the folder's name has the first and the last day.
     """
     days = [day.isoformat() for day in sorted({min(log_dates), max(log_dates)})]
     return f"{root}/_refused/{phase}/{'..'.join(days)}"

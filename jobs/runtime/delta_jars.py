@@ -64,20 +64,17 @@ def fetch(spark: SparkSettings) -> list[str]:
             launch_jvm({**asked, **resolver_conf(spark), "spark.master": "local[1]"}, errors)
         except JvmError:
             errors.seek(0)
-            raise DeltaJarsError(_explain(spark.packages, errors.read().decode(errors="replace"))) from None
+            output = errors.read().decode(errors="replace")
+            lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
+            # The resolver asks Maven Central first, and then spark-packages, which has none of these JARs.
+            first = [line for line in lines if "spark-packages" not in line]
+            found = (line for pattern in _REASONS for line in first if re.search(pattern, line))
+            raise DeltaJarsError(
+                f"cannot fetch {', '.join(spark.packages)}: {next(found, lines[-1])[:300]} (behind a mirror "
+                "or without network: name it as spark.jars.repositories or spark.jars.ivySettings under "
+                "[spark.conf] in conf/base.toml)"
+            ) from None
     return resolved_jars(spark.packages)
-
-
-def _explain(packages: Sequence[str], output: str) -> str:
-    """Extract the reason from the resolver's output, and describe what to do."""
-    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
-    # The resolver asks Maven Central first, and then spark-packages, which has none of these JARs.
-    first = [line for line in lines if "spark-packages" not in line]
-    reason = next((line for pattern in _REASONS for line in first if re.search(pattern, line)), lines[-1])
-    return (
-        f"cannot fetch {', '.join(packages)}: {reason[:300]} (behind a mirror or without network: name it as "
-        "spark.jars.repositories or spark.jars.ivySettings under [spark.conf] in conf/base.toml)"
-    )
 
 
 if __name__ == "__main__":

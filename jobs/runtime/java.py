@@ -1,7 +1,7 @@
 """Search for Java for Spark: in JAVA_HOME, else PATH, else the Java that `make setup` installed from PyPI.
 
 Run as a module, it prints the JAVA_HOME found, so that scripts and DAGs can use the same one. The Java from
-PyPI gets a launcher that drops an option which it does not know, and trusts the system's certificates.
+PyPI gets a launcher that leaves out an option unknown to this Java, and adds the system's certificates.
 """
 
 import os

@@ -35,7 +35,6 @@ _AT_START: Final = frozenset(
 """Spark settings that a JVM needs on its command line, which everyone on the machine can read."""
 _SECRET: Final = re.compile(r"://[^/\s,]*@|[?&]\w+=|(secret|password|token|key)=", re.IGNORECASE)
 """Pattern of a password or key in a setting's value, within a URL or a Java option."""
-_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python that it starts
 
 
 class JvmError(Exception):
@@ -48,7 +47,7 @@ class SecretError(WrongInputError):
 
 def is_submitted() -> bool:
     """Return whether spark-submit started this process, together with a JVM."""
-    return _SUBMITTED in os.environ
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:

@@ -9,9 +9,9 @@ from typing import Final
 _LIKE: Final = 0.6
 """Least similarity of a suggestion: one typing error in short names, a few in long ones."""
 _FEW: Final = 12
-"""Most names that are all listed if none is close."""
+"""If no name is close, all names are listed, up to this number of names."""
 _MOST: Final = 10
-"""Number of most similar names that are listed if there are more than _FEW."""
+"""Number of names listed, the most similar ones, if there are more than _FEW."""
 
 
 def suggestion(name: str, names: Collection[str], others: str = "") -> str:

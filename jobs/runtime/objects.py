@@ -14,7 +14,6 @@ from obstore.store import ObjectStore, from_url
 
 from jobs.runtime.places import MOST_RETRIES, RETRIED_S, said_by, storage_options, usual
 
-_AT_A_TIME: Final = 16
 _RETRIES: Final[Any] = {"max_retries": MOST_RETRIES, "retry_timeout": timedelta(seconds=RETRIED_S)}
 """Limits on retries of a request that a store answers by 500 or 503, or not at all."""
 
@@ -82,7 +81,7 @@ def contents(root: str, names: Sequence[str]) -> list[bytes]:
     """Read the contents of several objects in parallel. Raises FileNotFoundError if one is missing."""
     if not names:
         return []
-    with _asking(), ThreadPoolExecutor(min(_AT_A_TIME, len(names))) as beside:
+    with _asking(), ThreadPoolExecutor(min(16, len(names))) as beside:
         return list(beside.map(lambda name: bytes(obstore.get(store_at(root), name).bytes()), names))
 
 

@@ -20,9 +20,7 @@ from jobs.runtime.memory import limit_data, memory_bytes
 Piece = TypeVar("Piece")
 Found = TypeVar("Found")
 
-_SERVE: Final = "from jobs.runtime.one_by_one import serve; serve()"
 _READY: Final = b"\n"
-_GB: Final = 1e9
 
 
 class Ended(NamedTuple):
@@ -52,7 +50,7 @@ def one_by_one(
     """
     most = most_bytes or memory_bytes() // 2
     left = list(pieces)
-    command = [sys.executable, "-c", _SERVE]
+    command = [sys.executable, "-c", "from jobs.runtime.one_by_one import serve; serve()"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # to run this process's code
     while left:
         with subprocess.Popen(  # noqa: S603  # this program itself
@@ -111,4 +109,4 @@ def _said(status: int) -> str:
 
 
 def _allowed(most: int) -> str:
-    return f"with {most / _GB:.1f} GB allowed"
+    return f"with {most / 1e9:.1f} GB allowed"

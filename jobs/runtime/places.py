@@ -11,7 +11,6 @@ STORES: Final = ("s3", "gs", "az", "abfs", "abfss")
 _USUAL: Final = {"s3a://": "s3://", "s3n://": "s3://", "wasbs://": "abfss://"}
 """URL schemes of Spark's connectors, and the schemes that other libraries use for the same stores."""
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 MOST_RETRIES: Final = 8
 RETRIED_S: Final = 60
 """Time for which requests to a failing or silent store are retried; deltalake's default is 180 s. [s]"""
@@ -25,7 +24,6 @@ _NO_KEYS: Final = (
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
 """Colour codes, and arrows between reasons, in the messages of stores' clients."""
 _ANSWER: Final = re.compile(r"(?:<\?xml[^>]*> ?)?<Error>.*?<Message>(.*?)</Message>.*?</Error>")
-_LONGEST: Final = 1000
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
 """Parts of a path that deltalake misreads, because it makes a URL of it: %20 means a space, \\ means /."""
 _NOT_WRITTEN: Final = re.compile(r"[*?{}\[\]^|%:]")
@@ -54,7 +52,7 @@ def usual(root: str) -> str:
 def said_by(error: BaseException) -> str:
     """Return an error of a store's client as text on one line; of an XML answer only its message."""
     said = " ".join(_COLOUR.sub("", str(error)).split()).partition(" Debug source:")[0]
-    return with_reason(_ANSWER.sub(r"\1", said))[:_LONGEST]
+    return with_reason(_ANSWER.sub(r"\1", said))[:1000]
 
 
 def with_reason(said: str) -> str:
@@ -120,7 +118,7 @@ def s3_endpoint() -> str | None:
 
 def s3_region() -> str | None:
     """Return the S3 region from the environment; None if it is not set."""
-    return _first(_REGIONS)
+    return _first(("AWS_REGION", "AWS_DEFAULT_REGION"))
 
 
 def storage_options(root: str) -> dict[str, str] | None:

@@ -23,13 +23,12 @@ TABLE: Final = "table"
 FORMATS: Final = (TABLE, "csv", "json", "markdown", "tab")
 _QUOTED_ENDS: Final = "\r\n"
 """End of a line for the CSV writer, which therefore quotes values that contain either character."""
-_FOR_PEOPLE: Final = ("table", "markdown")
 
 _UNFOLDED: Final = 100_000
 """Width of a table in a file or a pipe, so that every row is on one line. [characters]"""
 
 _NAMED: Final = 5
-"""Most columns that are named among those left out for lack of room."""
+"""Limit on the columns that are named after they were left out for lack of room."""
 
 _FOLDED: Final = 10
 """Width below which a column is no longer readable on a terminal."""
@@ -79,7 +78,7 @@ class Result:
 
 def is_for_people(form: str | None, out: TextIO) -> bool:
     """Return whether the output is for people, who need headings and explanations."""
-    return form in _FOR_PEOPLE or (form is None and out.isatty())
+    return form in (TABLE, "markdown") or (form is None and out.isatty())
 
 
 def write(result: Result, form: str | None, out: TextIO, *, as_lists: bool = False) -> None:

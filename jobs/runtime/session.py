@@ -32,13 +32,9 @@ from jobs.runtime.run_folder import run_folder
 from jobs.runtime.settings import Settings
 from jobs.runtime.settings_sections import SparkSettings
 
-_DELTA_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _LOG: Final = logging.getLogger(__name__)
-_AT_EVERY_START: Final = "WARNING: Using incubator modules"
 _LOOPBACK: Final = "127.0.0.1"
 _LOCAL: Final = re.compile(r"local(?:\[([^,\]]+)\])?")
-_ATTEMPTS: Final = 2
-_OF_STORES: Final = ("AWS_", "GOOGLE_", "AZURE_")
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 
@@ -98,8 +94,9 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
         context = SparkContext(conf=conf.setAppName(app_name), gateway=gateway)
     if not _is_local(conf.get("spark.master")):  # workers here have this process's environment anyway
         # Tasks carry the variables that configure stores, so that no setting shows them.
-        of_stores = {name: value for name, value in os.environ.items() if name.startswith(_OF_STORES)}
-        context.environment.update(of_stores)
+        for name, value in os.environ.items():
+            if name.startswith(("AWS_", "GOOGLE_", "AZURE_")):
+                context.environment[name] = value
     return SparkSession(context)
 
 
@@ -140,8 +137,8 @@ def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
     if not _is_local(master):
         return {**({"spark.master": master} if master else {}), **spark.conf}
     master = master or "local[*]"
-    if threads := _LOCAL.fullmatch(master):  # retry tasks once; the retry runs units in separate processes
-        master = f"local[{threads[1] or 1}, {_ATTEMPTS}]"
+    if threads := _LOCAL.fullmatch(master):  # two attempts: the second runs units one by one
+        master = f"local[{threads[1] or 1}, 2]"
     return {
         "spark.master": master,
         "spark.driver.host": _LOOPBACK,
@@ -158,7 +155,7 @@ def _is_local(master: str | None) -> bool:
 def _has_delta(gateway: JavaGateway) -> bool:
     """Return whether the JVM has Delta's classes; without them Spark fails only at the first table."""
     try:
-        _class_loader(gateway).loadClass(_DELTA_CLASS)
+        _class_loader(gateway).loadClass("io.delta.sql.DeltaSparkSessionExtension")
     except Py4JJavaError:
         return False
     return True
@@ -205,7 +202,8 @@ def log_on_error(named: str | None, entry_point: str) -> Iterator[None]:
 def _last_line(log: Path) -> str:
     """Return the last line of Spark's output; empty if it printed only its usual start messages."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    printed = [line.strip() for line in lines if line.strip() and not line.startswith(_AT_EVERY_START)]
+    at_every_start = "WARNING: Using incubator modules"
+    printed = [line.strip() for line in lines if line.strip() and not line.startswith(at_every_start)]
     return printed[-1] if printed else ""
 
 

@@ -27,7 +27,8 @@ REPORT: Final = "_report"
 _DEFAULT: Final = "local"
 _EXTENDS: Final = "extends"
 _Layer = tuple[str, dict[str, Any]]  # a file's name and what it says
-_WORDS: Final = {"extra_forbidden": "unknown key", "missing": "missing key"}
+KEY_ERRORS: Final = {"extra_forbidden": "unknown key", "missing": "missing key"}
+"""Words for pydantic's types of errors about keys."""
 
 
 class SettingsError(WrongInputError):
@@ -155,7 +156,7 @@ def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
     first = error.errors(include_url=False)[0]
     place = first["loc"]
     name = next((name for name, values in reversed(layers) if _has(values, place)), layers[0][0])
-    words = _WORDS.get(first["type"])
+    words = KEY_ERRORS.get(first["type"])
     if words is None:
         words = f"{first['msg']}, not {first['input']!r:.60}"
     elif first["type"] == "extra_forbidden" and (near := _instead(place, first["input"], layers[0][1])):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_INDENT: Final = "  "
 
 
 def printable(text: str) -> str:
@@ -74,4 +73,4 @@ def warn_on_terminal() -> None:
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"{_INDENT}{printable(line)}" for line in text.split("\n"))
+    return "\n".join(f"  {printable(line)}" for line in text.split("\n"))

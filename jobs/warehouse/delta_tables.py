@@ -18,7 +18,6 @@ from jobs.warehouse.latest import LATEST_PUBLICATION, Versions, latest_publicati
 from jobs.warehouse.reader import AnswerError, QuestionError
 from jobs.warehouse.small_files import SmallFiles
 from jobs.warehouse.stored import opened, vacuum
-from jobs.warehouse.table_log import Logged
 from schemas.dictionary import type_name
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -37,7 +36,6 @@ _STORE_FILES: Final = "jobs.warehouse.store_files"
 """Module imported only for a warehouse in a store, because importing pyarrow.dataset takes a second."""
 _IN_STORE: Final = "in_store_"
 """Prefix of the names under which DuckDB knows the tables of a store; a question cannot use such a name."""
-_REACH: Final = "give address and credentials in the environment"
 _PATTERN: Final = re.compile(r"[*?[]")
 """Characters that DuckDB reads as wildcards in a path, unless each is in brackets."""
 KEPT_HOURS: Final = 7 * 24
@@ -144,8 +142,8 @@ class DeltaTables:
         check_opened(
             path, dict(zip(files, log.column("size_bytes").to_pylist(), strict=True)), self._digests.get(name)
         )
-        paths = _as_patterns(path, files)
-        return Stored(_read_parquet(declared, paths), (*paths, *(f"{path}/{file}" for file in files)))
+        paths = as_patterns(path, files)
+        return Stored(read_parquet(declared, paths), (*paths, *(f"{path}/{file}" for file in files)))
 
     def unused_files(self, name: str) -> int:
         """Count the files of a table that no version of the last week refers to."""
@@ -167,25 +165,22 @@ class DeltaTables:
             yield
         except OSError as error:
             if self._is_store:
-                raise AnswerError(f"{self.root}: {said_by(error)}; {_REACH}") from error
+                reach = "give address and credentials in the environment"
+                raise AnswerError(f"{self.root}: {said_by(error)}; {reach}") from error
             raise
 
 
-def read_parquet(table: Table, path: str, files: Collection[Logged]) -> str:
-    """Return DuckDB's table function, as SQL text, that reads these files of a table in a local folder."""
-    return _read_parquet(table, _as_patterns(path, [file.name for file in files]))
-
-
-def _as_patterns(path: str, files: Collection[str]) -> list[str]:
-    """Return paths of files as patterns that match only these files."""
+def as_patterns(path: str, files: Collection[str]) -> list[str]:
+    """Return the paths of files of a local table as patterns for DuckDB that match only these files."""
     return [_PATTERN.sub(r"[\g<0>]", f"{path}/{file}") for file in sorted(files)]
 
 
-def _read_parquet(table: Table, files: Collection[str]) -> str:
+def read_parquet(table: Table, patterns: Collection[str]) -> str:
+    """Return DuckDB's table function, as SQL text, that reads files of a table. patterns : see as_patterns"""
     partition = [each for each in sql_types(table) if each[0] in table.partition_by]
     types = ", ".join(f"'{name}': {kind}" for name, kind in partition)
     folders = f", hive_partitioning = true, hive_types = {{{types}}}" if partition else ""
-    return f"read_parquet({quoted_list(files)}, union_by_name = true{folders})"
+    return f"read_parquet({quoted_list(patterns)}, union_by_name = true{folders})"
 
 
 def sql_types(table: Table) -> list[tuple[str, str]]:

@@ -23,7 +23,6 @@ SETTINGS: Final = (
 _UNLIKE: Final = exp.ArrayDistinct | exp.Format | exp.Kurtosis | exp.MonthsBetween | exp.Skewness | exp.Typeof
 """Functions that are refused, because their results in Spark and DuckDB differ."""
 _UNLIKE_BY_NAME: Final = {"printf", "weekday", "date_part", "datepart", "hash"}
-_UNLIKE_FIELDS: Final = {"DOW", "DAYOFWEEK", "WEEKDAY"}
 
 
 def to_duckdb(question: exp.Expr) -> str:
@@ -109,7 +108,7 @@ def _array_position(each: exp.Expr) -> exp.Expr:
 
 
 def _extract(each: exp.Expr) -> None:
-    if each.name.upper() in _UNLIKE_FIELDS:
+    if each.name.upper() in {"DOW", "DAYOFWEEK", "WEEKDAY"}:
         raise SqlglotError("extract of a day of the week: write dayofweek(x)")
 
 

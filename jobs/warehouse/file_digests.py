@@ -23,8 +23,6 @@ DIGESTS: Final = "_digests"
 _MOST_AT_OPENING: Final = 1 << 30
 """Largest table whose files are checked before a question reads them; maintenance checks larger ones. [B]"""
 
-_READ_BYTES: Final = 1 << 20
-
 
 class Kept(NamedTuple):
     """Stored digests of a table's files at one version, by path below the table's folder."""
@@ -90,7 +88,7 @@ def _digests_of(folder: str, files: Collection[str]) -> dict[str, int]:
         path, found = Path(folder, file), 0
         try:
             with path.open("rb", buffering=0) as content:
-                while part := content.read(_READ_BYTES):
+                while part := content.read(1 << 20):
                     found = zlib.crc32(part, found)
         except OSError as error:
             raise DamagedError(f"{path} cannot be read, restore it from a copy: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""Lock of a warehouse in a store: an object that only one writer can create, and that it keeps renewing.
+"""Lock of a warehouse in a store: an object that only one writer can create, and which this writer renews.
 
 The lock of a holder that was killed, or cannot reach the store, expires. A holder that was paused notices
 that it has lost the lock before it writes anything that readers would see. Only the store's clock decides
@@ -23,7 +23,6 @@ LEASE_S: Final = 40.0
 RENEWED_S: Final = 8.0
 _CLOCK: Final = "_lock_clock"
 """An object that a waiting writer creates to read the store's time."""
-_PAUSE_S: Final = 2.0
 _LOG: Final = logging.getLogger(__name__)
 
 _FREE: Final = b"{}"
@@ -141,7 +140,7 @@ def leased(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable[[Holde
         taken.extend([lease] if lease else [])
         return lease is not None
 
-    until(attempt, lambda: holder_in(objects.content(root, LOCK_NAME)), root, wait=wait, pause_s=_PAUSE_S)
+    until(attempt, lambda: holder_in(objects.content(root, LOCK_NAME)), root, wait=wait, pause_s=2.0)
     (lease,) = taken
     forget()  # the previous holder may have committed to tables whose logs are cached
     _HELD[root] = lease

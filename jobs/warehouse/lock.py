@@ -32,10 +32,7 @@ JVM_LOCK_NAME: Final = "_lock_jvm"
 """A separate file: over NFS, Python's flock and the JVM's POSIX lock would exclude each other on one file."""
 
 _LOG: Final = logging.getLogger(__name__)
-_PROBED_BYTES: Final = 1 << 20
-_PAUSE_S: Final = 0.5
 _SAY_AGAIN_S: Final = 60.0
-_READ_BYTES: Final = 1 << 16
 
 
 class LockedError(PlainError):
@@ -127,7 +124,7 @@ def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable
 
         def named() -> Holder | None:
             file.seek(0)
-            return holder_in(file.read(_READ_BYTES))
+            return holder_in(file.read(1 << 16))
 
         until(attempt, named, root, wait=wait)
         say(holder)
@@ -168,7 +165,7 @@ def until(
     root: str,
     *,
     wait: bool,
-    pause_s: float = _PAUSE_S,
+    pause_s: float = 0.5,
 ) -> None:
     """Call `attempt` until it returns True; log each minute which holder this process waits for.
 
@@ -231,7 +228,7 @@ def check_writable(root: str) -> None:
     try:
         Path(root).mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=root) as file:
-            file.write(b"\0" * _PROBED_BYTES)
+            file.write(b"\0" * (1 << 20))
     except (FileExistsError, NotADirectoryError):
         raise NoWarehouseError(f"the warehouse {root} is a file, not a folder") from None
     except OSError as error:

@@ -58,7 +58,7 @@ class Reader(Protocol):
 
 
 class TableReader(Protocol):
-    """Protocol of a reader of tables, or of some of their days or units, as of one publication."""
+    """Protocol of a reader of rows of tables, all as of one publication."""
 
     @property
     def ingested(self) -> "TableReader":

@@ -30,7 +30,6 @@ from udfs.op_lists import arrays_valid
 _LOG: Final = logging.getLogger(__name__)
 
 STAGED_TABLES: Final = (RANK_STEPS, REJECTS, COLLECTIVE_ARRIVAL, RUN_EVENTS)
-_LISTED: Final = ("op", "microbatch", "model_chunk")
 _KEYS: Final = ("job_id", "run_id", "source_file", "step", "rank", "pipeline_run_id")
 """Columns whose minimum and maximum are recorded for each file, so that a reader can skip files."""
 
@@ -39,7 +38,7 @@ _DICTIONARIES: Final = [
     "run_id",
     "host",
     "source_file",
-    *(f"{name}.list.element" for name in _LISTED),
+    *(f"{name}.list.element" for name in ("op", "microbatch", "model_chunk")),
 ]
 """Columns of rank_steps with a dictionary; columns of times have none, because times rarely repeat."""
 
@@ -47,7 +46,6 @@ _COMPRESSION: Final = "lz4"
 """Lists of times get as small with LZ4 as with Snappy, and are decompressed four times as fast."""
 
 _OPS_OF_GROUP: Final = 2_000_000
-_LISTED_AT_A_TIME: Final = 8
 
 
 Partition = tuple[tuple[str, str], ...]
@@ -230,6 +228,6 @@ def _sweep(
         mine = [file.base_name for file in files if file.base_name.startswith(f"part-{run}-")]
         return [name for each in mine if (name := f"{folder}/{each}") not in names]
 
-    with ThreadPoolExecutor(_LISTED_AT_A_TIME) as beside:
+    with ThreadPoolExecutor(8) as beside:
         for found in beside.map(rest, folders):
             SmallFiles(root).remove(*found)

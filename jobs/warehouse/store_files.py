@@ -6,8 +6,6 @@ and columns that a question needs.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import and_
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -47,15 +45,10 @@ def dataset_of(
     parquet = ds.ParquetFileFormat(
         default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     )
-    fragments = [
-        parquet.make_fragment(path, filesystem, partition_expression=_holds(partition, schema))
-        for path, partition in files
-    ]
+    fragments = []
+    for path, partition in files:
+        holds = ds.scalar(True)  # noqa: FBT003  # a value
+        for name, value in partition.items():
+            holds &= ds.field(name) == pa.scalar(value).cast(schema.field(name).type)
+        fragments.append(parquet.make_fragment(path, filesystem, partition_expression=holds))
     return ds.FileSystemDataset(fragments, schema, parquet, filesystem)
-
-
-def _holds(partition: Mapping[str, str], schema: pa.Schema) -> ds.Expression:
-    """Return the Arrow expression that each partition column has this value, true for all rows of a file."""
-    everything = ds.scalar(True)  # noqa: FBT003  # a value
-    values = ((name, pa.scalar(value).cast(schema.field(name).type)) for name, value in partition.items())
-    return reduce(and_, (ds.field(name) == value for name, value in values), everything)

@@ -75,7 +75,7 @@ class Warehouse:
 
     @cached_property
     def published(self) -> latest.Published:
-        """Return the publication that this warehouse reads: the latest at first use, or one made since."""
+        """Return the publication to read: the latest at first use, or a later one of this process."""
         stated = self.small_files.read(latest.LATEST_PUBLICATION)
         known = latest.latest_stated_in(stated) if is_url(self.root) else None
         return known or self.logged_publication(stated)
