@@ -18,10 +18,10 @@ _Key = tuple[int, int]
 class RankSteps:
     """Rank-steps of one part of a unit that have been read so far.
 
-    keys : (rank, step) of the rows, with their files
-    repeats : what later files say of them
-    contested : how often two files differ about one, by source_file
-    denied : those of which no row is stored, with the file of the first
+    keys : (rank, step) of the rows -> file of the first
+    repeats : digests of rows whose (rank, step) an earlier file has too
+    contested : number of (rank, step) for which two files have different rows, by source_file of both
+    denied : (rank, step) of which no row is stored, because files contradict each other -> file of the first
     """
 
     def __init__(self, part: UnitPart, before: "RankSteps | None" = None) -> None:
@@ -48,7 +48,7 @@ class RankSteps:
     ) -> tuple[Rows, list[Reject]]:
         """Return the rows of a file to store, one row for each (rank, step), and other rows as rejects.
 
-        text : of the line with a number
+        text : returns the beginning of the line with a given number
         """
         keys = [(scalars[_RANK], scalars[_STEP]) for scalars in rows.scalars]
         found = dict.fromkeys(keys, file.source_file)
@@ -99,7 +99,7 @@ class RankSteps:
 
 
 def merged(repeats: Repeats, others: Repeats) -> Repeats:
-    """Merge two mappings of repeated rows, by key."""
+    """Merge the digests of repeated rows by (rank, step) and file."""
     return {key: {**repeats.get(key, {}), **others.get(key, {})} for key in (*repeats, *others)}
 
 

@@ -43,7 +43,7 @@ class UnitRows:
     def __init__(self, part: UnitPart, files: UnitFiles, staging: Staging) -> None:
         self.part, self.files, self.bounds = part, files, files.bounds
         self._staging = staging
-        self._buffer = RowBuffer(part.unit, staging.another())  # all of it may have to be dropped
+        self._buffer = RowBuffer(part.unit, staging.another())  # its files alone can be dropped
         self._further: list[tuple[str, pa.Table]] = []
         self._steps = RankSteps(part)
         self._manifest: Mapping[str, Any] = {}
@@ -80,7 +80,7 @@ class UnitRows:
     def take(self, file: LandedFile, blocks: Iterable[Block]) -> bool:
         """Add the rows and rejects of a file that is read to its end; a truncated file becomes one reject.
 
-        returns : whether the file counts, so that a caller can drop what it knows of one that does not
+        returns : whether the file was stored; if not, the caller drops what it has learned from the file
         """
         lines = rows_stored = rejected = 0
         outside: list[Reject] = []
@@ -152,7 +152,7 @@ class UnitRows:
     def end(self, job: dict[str, Any]) -> UnitAccount:
         """Write everything to staging; return the account."""
         self._staging.take(self._buffer.staging)
-        self._buffer.staging = self._staging  # one file holds what is left of all units of a task
+        self._buffer.staging = self._staging  # the last rows of all units of a task go into one file
         self._buffer.flush()
         for name, rows in self._further:
             self._buffer.write(name, rows)

@@ -34,10 +34,10 @@ def do_batches(
 ) -> dict[str, int]:
     """Run all batches, then publish their days; return the rows per table and the work of each phase.
 
-    The work of a phase is looked up again at its turn: the phase before may have changed nothing.
-    A day that a gate refuses stops no other, not even one of its batch. Raises GateRefusedError with
-    all that was refused, and the counts, when everything else is done; another error that ends the run
-    earlier has that as its cause.
+    What a phase has to do is determined again just before the phase, because the phase before it may have
+    changed nothing. A day that a gate refuses does not stop other days, not even those of its batch. When
+    these are done, raises a GateRefusedError with all refusals and the counts. If another error ends the run
+    earlier, this GateRefusedError is its cause.
     """
     phases = [phase for phase in wants if phase != Phase.PUBLISH]
     units = sum(len(batch.of(phase)) for batch in batches for phase in phases)
@@ -80,7 +80,8 @@ class _Doing:
     def do(self, batch: Batch, phases: Sequence[str], published: Mapping[str, int] = _NOTHING) -> None:
         """Run a batch; if a gate refuses some of its days, run the other days.
 
-        published : rows per table of phases before: what a later phase publishes again counts once
+        published : rows per table that earlier phases of this batch have published; rows of a table that
+            several phases publish are counted once
         """
         for number, phase in enumerate(phases):
             try:
@@ -130,7 +131,7 @@ def _without_refused(batch: Batch, error: GateRefusedError) -> list[Batch]:
 
 
 def _do(spark: SparkSession, settings: Settings, batch: Batch, phase: str, want: Wanted) -> Mapping[str, int]:
-    """Run one phase on a batch; return the rows per table."""
+    """Run one phase on the units and days of a batch that are due now; return the rows per table."""
     todo = batch.of(phase)
     if not todo:
         return {}
@@ -144,5 +145,5 @@ def _do(spark: SparkSession, settings: Settings, batch: Batch, phase: str, want:
         return {}
     dates = {unit[0] for unit in todo}
     others = {unit for unit in (*now.jobs, *batch.sizes) if unit[0] in dates and unit not in todo}
-    # Whole days are replaced without reading their rows.
+    # Without `units`, whole days are replaced, so that their old rows need not be read.
     return _OF_UNITS[phase](spark, settings, sorted(dates), todo if others else None)

@@ -39,8 +39,8 @@ def run(
 ) -> dict[str, int]:
     """Ingest and publish these days; return the rows per table, the lines read, and the work of the phase.
 
-    units : only these; one that is no longer in the landing loses its rows
-    Raises SettingsError where the ingested tables are those of another warehouse, NoLandingError without one.
+    units : only these; rows of units that are no longer in the landing are removed
+    Raises SettingsError if the ingested tables belong to another warehouse, NoLandingError without a landing.
     """
     if settings.paths.ingested is not None:
         raise SettingsError("paths.ingested: ingested tables of another warehouse are read, never written")

@@ -19,7 +19,7 @@ from schemas.vocabulary import Exit
 
 COUNTED: Final = (*words.INGESTED_TABLES, *words.RESULT_TABLES, *words.FLEET_TABLES)
 WARNED: Final = "warning: "
-"""Begins the lines of a summary that warn."""
+"""Prefix of those lines of a summary that are warnings."""
 _FIRST_QUESTION: Final = "SELECT * FROM fix_first LIMIT 5"
 _LEADS: Final = ("changes", "drain", "mitigations")
 """Kinds of sentences at the beginning of a summary."""
@@ -111,7 +111,7 @@ def _of_phase(phase: Mapping[str, Any]) -> str:
 
 
 def phases_of(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
-    """Return the work of each phase in its latest run for this night alone, if phases are run separately.
+    """Return the work of each phase in its latest completed run for this night alone.
 
     runs : rows of pipeline_runs
     """

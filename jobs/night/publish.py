@@ -1,8 +1,8 @@
 """Publish: check the tables of the given days against each other, log a summary, write the reports.
 
-Every phase has gated its tables before they became visible. What only all of them together can show is
-checked here: that the fleet's counts are those of the units that were ingested, and its causes theirs. Every
-way of making tables ends here: a night, a backfill, late data, another version made current.
+Each phase has checked its own tables before they became visible. This phase checks what only several tables
+together can show: that the fleet's counts and causes are those of the ingested units. All runs that make
+tables end with this phase: nights, backfills, late data, and releases of another version.
 """
 
 import logging
@@ -51,7 +51,8 @@ def summaries(
     """Check these days across phases, write reports, and log and return a summary of each night.
 
     with_report : days that get a report; existing reports of other days are written anew
-    work : what the phases of this run counted; None: each was a run of its own, and pipeline_runs has it
+    work : counts of this run's phases; None if each phase was a run of its own, whose counts are in
+        pipeline_runs
     warned : further warnings of the days with a report
     """
     warehouse = Warehouse.of(spark, settings)
@@ -134,5 +135,5 @@ def _write_page(warehouse: Warehouse, page: Page, summary: Summary) -> None:
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
     write_docs(warehouse, replace(page, figures=figures, warnings=texts))
     for line in summary_lines(summary):
-        warned = line.removeprefix(WARNED)  # the log says of each line how grave it is
+        warned = line.removeprefix(WARNED)  # the log has levels instead
         _LOG.log(logging.INFO if warned == line else logging.WARNING, warned)

@@ -49,9 +49,9 @@ class Collective(NamedTuple):
 class Kernels(NamedTuple):
     """Kernels in order of launch; arrays of shape (kernel,).
 
-    start_us, duration_us, launch_us : by the file's own zero [us]
+    start_us, duration_us, launch_us : from the file's own zero [us]
     is_backward : launched by a thread of autograd
-    step : position of the step in which it was launched; -1 outside
+    step : position of the step in which the kernel was launched; -1 outside of steps
     """
 
     start_us: Floats
@@ -84,7 +84,7 @@ class RankTrace(NamedTuple):
     base_us : Unix time of the file's zero, whole microseconds
     steps : numbers of its steps, in the order of their starts
     computes : kernels of the stream that computes most
-    communications, collectives : NCCL kernels, and what each says of itself
+    communications, collectives : NCCL kernels, and the attributes of each
     lost : kernels whose launch the profiler did not record
     """
 
@@ -118,13 +118,20 @@ class _Scan:
 
     def add(self, events: list[Event]) -> None:
         for event in events:
-            category = event.cat
+            category, args = event.cat, event.args
+            correlation = None if args is None else args.correlation
             if category == "kernel":
-                self._kernel(event)
+                stream = self.streams.setdefault((event.pid, event.tid), len(self.streams))
+                kept = (-1 if correlation is None else correlation, event.ts, event.dur, stream)
+                if event.name.startswith(_NCCL):
+                    self.communications.extend(kept)
+                    self.collectives.append(_collective(event))
+                else:
+                    self.kernels.extend(kept)
             elif category in _LAUNCHES:
-                if "Launch" in event.name and event.args is not None and event.args.correlation is not None:
+                if "Launch" in event.name and correlation is not None:
                     thread = self.threads.setdefault(event.tid, len(self.threads))
-                    self.launches.extend((event.args.correlation, event.ts, thread))
+                    self.launches.extend((correlation, event.ts, thread))
             elif category in _CPU:
                 self._annotation(event)
 
@@ -138,17 +145,6 @@ class _Scan:
         elif found := _STEP.fullmatch(name):
             self.steps[event.ts, event.ts + event.dur] = int(found.group(1))
             self.main_threads.add(event.tid)
-
-    def _kernel(self, event: Event) -> None:
-        args = event.args
-        correlation = -1 if args is None or args.correlation is None else args.correlation
-        stream = self.streams.setdefault((event.pid, event.tid), len(self.streams))
-        kept = (correlation, event.ts, event.dur, stream)
-        if event.name.startswith(_NCCL):
-            self.communications.extend(kept)
-            self.collectives.append(_collective(event))
-        else:
-            self.kernels.extend(kept)
 
 
 def read_rank(file: BinaryIO) -> RankTrace:

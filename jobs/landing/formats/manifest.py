@@ -1,7 +1,8 @@
 """Parse the manifest of a unit: job.json beside rank logs, meta-NAME.yaml beside a published trace.
 
-Either becomes the columns of the table jobs, with what is wrong in manifest_status and manifest_detail.
-What is missing stays null; a field that is wrong is named, and null unless it is a size that fits its column.
+Either becomes the columns of the table jobs, and manifest_status and manifest_detail state its defects. A
+missing field is null. A wrong field is named in manifest_detail and null, but a wrong size is stored if it
+fits its column.
 """
 
 import math
@@ -25,9 +26,9 @@ _PUBLISHED_LABELS: Final = ("trial_name", "run_id")
 _LARGEST: Final = 2**31 - 1
 _LONGEST_DETAIL: Final = 500
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's loader if installed: a hundred times as fast."""
+"""libyaml's loader if it is installed, because it is a hundred times as fast as PyYAML's own."""
 _MOST_GPU_HOURS: Final = 1e9
-"""That of forty million GPUs in a day. With this limit, sums over a fleet stay finite for any manifest."""
+"""GPU-hours of 40 million GPUs in a day. With this limit, sums over a fleet stay finite for any manifests."""
 
 
 def _time(value: Any) -> datetime | None:  # noqa: ANN401  # any JSON value
@@ -39,14 +40,12 @@ def _time(value: Any) -> datetime | None:  # noqa: ANN401  # any JSON value
 
 
 def _amount(value: object) -> float | None:
-    """Return a plausible number of GPU-hours, else None. [GPU h]"""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_GPU_HOURS:
         return None
     return float(value)
 
 
 def _types(value: object) -> dict[str, str] | None:
-    """Return a valid mapping of host to GPU type, else None."""
     if not isinstance(value, dict) or not all(
         is_name(each, MOST_TEXT) and each for pair in value.items() for each in pair
     ):
@@ -55,7 +54,6 @@ def _types(value: object) -> dict[str, str] | None:
 
 
 def _transfer_ops(value: object) -> list[str] | None:
-    """Return distinct transfer op types, or None if any is invalid."""
     if not isinstance(value, list) or not all(
         isinstance(each, str) and each in TRANSFER_OPS for each in value
     ):
@@ -64,7 +62,7 @@ def _transfer_ops(value: object) -> list[str] | None:
 
 
 _OF_A_WHOLE: Final = ("part_of", "role")
-"""Fields that launchers leave empty for runs that are part of no whole."""
+"""Fields of a run that is a part of a larger whole; launchers leave them empty for other runs."""
 
 _TEXT: Final = f"text of at most {MOST_TEXT} bytes"
 _TEXTS: Final = (_TEXT, lambda value: value if is_name(value, MOST_TEXT) else None)
@@ -82,10 +80,8 @@ _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
     "blocking_transfers": (f"a list of {', '.join(TRANSFER_OPS)}", _transfer_ops),
     "transfers": (f"one of {', '.join(TRANSFERS)}", lambda value: value if value in TRANSFERS else None),
 }
-"""Optional fields of a job.json besides labels and iterations.
-
-Description of valid values; a function that returns a value as stored, None for a wrong one.
-"""
+"""Optional fields of a job.json besides labels and iterations: name -> description of valid values, and a
+function that returns the value to store, None for a wrong value."""
 
 _MAY_BE_THERE: Final = ("ep_size", *_OPTIONAL, "labels", "iterations")
 
@@ -108,8 +104,8 @@ def no_manifest(detail: str) -> Row:
 def manifest_fields(content: bytes, nesting: int) -> object:
     """Parse a job.json; return its JSON value, which is an object if the manifest is valid.
 
-    nesting : how deep arrays and objects may lie in each other
-    Raises ManifestError where it is not JSON, or nested deeper.
+    nesting : most levels of nested arrays and objects
+    Raises ManifestError for other text than JSON, and for deeper nesting.
     """
     try:
         return parse(content.removeprefix(b"\xef\xbb\xbf"), nesting)
@@ -121,7 +117,7 @@ def manifest_row(manifest: object, job_id: str, run_id: str, workers: int = Boun
     """Convert the fields of a job.json to columns of jobs, without the unit's key.
 
     job_id, run_id : as the folder names them
-    workers : the most that a unit may have
+    workers : most workers (dp_size x pp_size) of a unit
     """
     if not isinstance(manifest, dict):
         return _bad_layout(f"not a JSON object but {shown(manifest)}")
@@ -140,7 +136,7 @@ def manifest_row(manifest: object, job_id: str, run_id: str, workers: int = Boun
 def parse_published_meta(content: bytes, nesting: int, workers: int = Bounds().workers) -> Row:
     """Convert the meta-NAME.yaml of a published trace to columns of jobs; its ids are only labels.
 
-    Raises ManifestError where it is not YAML, or nested deeper.
+    Raises ManifestError for other text than YAML, and for deeper nesting than `nesting` levels.
     """
     try:
         spelled = _plain_fields(content, nesting)
@@ -157,8 +153,9 @@ def parse_published_meta(content: bytes, nesting: int, workers: int = Bounds().w
 def _plain_fields(content: bytes, nesting: int) -> dict[str, str] | None:
     """Return the plain key/value fields of a YAML document as written; None if there are none.
 
-    YAML would make a number of run_id 007 and a truth value of the trial NO. Its events come one by one:
-    trees of nodes are built by recursion, as deep as the one that wrote the file likes.
+    Values stay text, because YAML would turn run_id 007 into the number 7 and the trial NO into false. The
+    parser's events are read one by one, because its trees are built by recursion, as deep as the file is
+    nested.
     """
     nodes: list[str | None] = []
     anchors: dict[str, str | None] = {}
@@ -221,8 +218,8 @@ class _Fields:
     def sizes(self, workers: int, cp_size: str = "cp_size") -> None:
         """Read all sizes; world_size must be the product of the sizes that make up the ranks.
 
-        workers : the most that dp_size x pp_size may be
-        cp_size : name of that size in the manifest
+        workers : largest valid dp_size x pp_size
+        cp_size : name of the cp_size in the manifest
         """
         for name in SIZES:
             self.size(name, cp_size if name == "cp_size" else name)

@@ -8,9 +8,9 @@ from jobs.landing.formats.strict_json import NotANumber, is_integer, is_name, is
 
 MOST_LABELS: Final = 1000
 MOST_LABEL_BYTES: Final = 64_000
-"""Limit for names and values together."""
+"""Most bytes of all names and values together."""
 _STEP: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
-"""How a key spells a step number: exactly one way for each number."""
+"""A step number as a key: every number has exactly one valid spelling."""
 _LARGEST: Final = 2**63 - 1
 _MOST_NAMED: Final = 20
 """Most wrong pairs that are named one by one."""
@@ -19,7 +19,7 @@ _MOST_NAMED: Final = 20
 def labels_of(given: object) -> tuple[dict[str, str] | None, list[str]]:
     """Return the valid labels as text (None if there are too many), and one sentence for each defect.
 
-    given : as JSON has it; numbers and truth values are stored as JSON spells them
+    given : the JSON value; numbers and truth values in it are stored as JSON spells them
     """
     if not isinstance(given, dict):
         return None, [f"labels is {shown(given)}, not an object"]
@@ -47,7 +47,7 @@ def _is_label(value: object) -> bool:
 def iterations_of(given: object) -> tuple[dict[int, int] | None, list[str]]:
     """Return the iteration of each step (None if any is wrong), and one sentence for each defect.
 
-    given : as JSON has it; good is an object of step numbers, each with an integer from 0
+    given : the JSON value; valid is an object of step numbers, each with an integer of at least 0
     """
     if not isinstance(given, dict):
         return None, [f"iterations is {shown(given)}, not an object"]

@@ -1,7 +1,8 @@
 """MegaScan's aggregated form: the files of all ranks merged by MegaScan itself, in Chrome's trace format.
 
-One version writes B and E events, with the stage in `args` and the dp rank in `pid`; another X events with
-all coordinates in `args`. Iterations follow each other on one time line, in whole microseconds.
+One version of MegaScan writes B and E events, with the stage in `args` and the dp rank in `pid`; another
+writes X events with all coordinates in `args`. Iterations follow each other on one time line, in whole
+microseconds.
 """
 
 import re
@@ -89,7 +90,7 @@ class _Events:
 
 
 def recognises(head: bytes) -> bool:
-    """Return whether events have MegaScan's colours, iterations and names."""
+    """Return whether the head has events with MegaScan's colours (`cname`), iterations and names."""
     return all(each.search(head) is not None for each in (_OWN, _STEP, _NAMED))
 
 

@@ -16,10 +16,10 @@ _MOST_UNKNOWN: Final = 1000
 """Most unknown names that are compared with known ones."""
 _MOST_NAMED: Final = 20
 _LIKE_A_MISSING: Final = 0.85
-"""Least similarity of an unknown name to a missing one: less would take one size for another."""
+"""Least similarity to the name of a missing required field; with less, one size would pass for another."""
 _LIKE: Final = 0.9
-"""Least similarity where nothing has to be there: a producer may state a size of its own, as mp_size beside
-ep_size, 0.86."""
+"""Least similarity to the name of a missing optional field. It is higher, because producers have fields of
+their own: mp_size has a similarity of 0.86 to ep_size."""
 
 
 def meant_for(name: str, fields: Iterable[str]) -> str | None:
@@ -28,9 +28,9 @@ def meant_for(name: str, fields: Iterable[str]) -> str | None:
 
 
 def misspelt(fields: Iterable[str], absent: Collection[str]) -> list[str]:
-    """Return one sentence for each unknown field that resembles a missing one of these fields.
+    """Return one sentence for each unknown field whose name resembles one of the absent fields.
 
-    Other unknown fields are the producer's own.
+    fields : names in the manifest; unknown ones that resemble no absent field are ignored
     """
     by_letters = {_letters(each): each for each in absent}
     near = {

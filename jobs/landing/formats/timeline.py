@@ -1,9 +1,9 @@
 """Reader of timelines in the Trace Event Format, as in ndtimeline's files and beside published traces.
 
-An X event is an op: its name the op type, ts and dur microseconds, pid the dp rank; the stage stands in the
-name of its thread. Ops that meet begin together: a transfer that seems to end before that is negative.
-Threads may be named behind the events: until then a run is in memory as columns of numbers, some 40 bytes an
-op.
+An X event is an op. Its name is the op type, ts and dur are microseconds, pid is the dp rank, and the name of
+its thread has the stage. Ops that wait for each other, such as a send and its recv, have the same start; an
+op that ends before this start has a negative duration. Names of threads may follow their events, so that a
+run is in memory until all its files are read, as columns of numbers of about 40 bytes per op.
 """
 
 import re
@@ -124,7 +124,7 @@ def _present(args: Mapping[str, Any], name: str, absent: int) -> Any:  # noqa: A
 def _thread(event: Mapping[str, Any]) -> Thread | None:
     pid, tid = event.get("pid"), event.get("tid")
     is_good = all(type(each) is int and 0 <= each < _INT32.stop for each in (pid, tid))
-    return (pid, tid) if is_good else None  # type: ignore[return-value]  # integers, as was seen
+    return (pid, tid) if is_good else None  # type: ignore[return-value]  # both are integers
 
 
 def recognises(head: bytes) -> bool:
@@ -210,7 +210,7 @@ def _part(
     columns["dp_rank"], columns["pp_rank"], columns["rank"] = of_thread[columns.pop("thread")].T
     steps, of_step = np.unique(columns["step"], return_inverse=True)
     columns["start_us"] -= np.array([zeros[step] for step in steps.tolist()])[of_step]
-    # Where a duration is negative the end stays, and with it the transfer.
+    # An op of negative duration becomes one of length zero at its end.
     columns["start_us"] += np.minimum(columns["duration_us"], 0)
     columns["duration_us"] = np.maximum(columns["duration_us"], 0)
     is_known = columns["rank"] >= 0

@@ -1,11 +1,11 @@
 """Reader of a day's health of hosts: every line is checked, and the events of a check become spans.
 
-One that flaps ten times a second is one span with a count.
+A check that fails and passes ten times a second becomes one span with a count.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -30,19 +30,19 @@ from schemas.vocabulary import (
 
 MOST_LINES: Final = 1_000_000
 MOST_BYTES: Final = 256 << 20
-"""Most lines of a day's files together, and their bytes: they are in memory until they are folded."""
+"""Most lines and bytes of a day's files together: all events are in memory until they become spans."""
 MOST_CHECKS: Final = 100_000
-"""Most checks of a day: eight on each GPU of ten thousand."""
+"""Most checks of a day: 10,000 GPUs with 8 checks each have 80,000."""
 _SPANS_TOGETHER: Final = 10_000
-"""Most rows that are Python objects at once: each takes ten times its size in a table."""
+"""Most rows that are Python objects at once, because a row takes ten times as much memory as in a table."""
 
 FOLD_US: Final = 60_000_000
-"""If a check fails again this soon, it did not pass in between."""
+"""Failures of a check at most this far apart belong to one span, even if the check passed between. [us]"""
 SAMPLE_US: Final = 600_000_000
-"""Samples that are at most this far apart, with no pass between them, belong to one span: most come each
-minute."""
+"""Failed samples at most this far apart, with no passed one between them, belong to one span; most tools
+sample every minute. [us]"""
 MOST_SPANS: Final = 100
-"""Most spans of one check on one day; more are folded over longer and longer pauses."""
+"""Most spans of one check on one day; if there are more, spans with longer and longer pauses are merged."""
 
 _PASSED: Final = HEALTH_SEVERITIES.index(HEALTH_OK)
 _LEAST: Final = HEALTH_SEVERITIES.index(HEALTH_INFO)
@@ -78,7 +78,7 @@ def _tables(
 ) -> Iterator[pa.Table]:
     """Yield the rows of host_health in parts; remove the events that have become rows.
 
-    names : of the file that each check was first in
+    names : source_file in which each check occurs first
     """
     schema = TABLES[HOST_HEALTH].arrow_schema
     spans: list[dict[str, Any]] = []
@@ -92,10 +92,10 @@ def _tables(
 def _read(
     rows: UnitRows, file: LandedFile, most_lines: int, most_bytes: int, known: Collection[Check]
 ) -> tuple[dict[Check, list[Event]], list[Reject], int]:
-    """Judge every line of a file; return its events, rejects and number of bytes.
+    """Check every line of a file; return its events, its rejects and its number of bytes.
 
-    known : checks of the files before it
-    Raises FileError if it has too many lines, or hardly any that are valid.
+    known : checks of earlier files
+    Raises FileError if the day has too many lines, bytes or checks, or if most lines are rejected.
     """
     events: dict[Check, list[Event]] = {}
     rejects: list[Reject] = []
@@ -142,7 +142,6 @@ class _Span:
         self._widen(event.value, event.value)
 
     def take(self, later: "_Span") -> None:
-        """Extend this span by a later span of the same check."""
         self.last_us, self.is_open = max(self.last_us, later.last_us), later.is_open
         self.severity = max(self.severity, later.severity)
         self.events += later.events
@@ -163,13 +162,24 @@ def spans_of(check: Check, events: Iterable[Event], source_file: str) -> list[di
         pause_us *= 2
         failed = _folded(failed, pause_us)
     found = [*failed, passed] if passed is not None else failed
-    return [_row(check, span, source_file) for span in found]
+    return [
+        {
+            **check._asdict(),
+            "severity": HEALTH_SEVERITIES[span.severity],
+            "first_at": EPOCH + timedelta(microseconds=span.first_us),
+            "last_at": EPOCH + timedelta(microseconds=span.last_us),
+            **{name: getattr(span, name) for name in _SAME},
+            "source_file": source_file,
+        }
+        for span in found
+    ]
 
 
 def _spans(events: Sequence[Event]) -> tuple[list[_Span], _Span | None]:
     """Return the spans in which the check did not pass, in order, and one span of all samples that passed.
 
-    A sample that passed also ends what is open: the tool that said it starts may never say that it ended.
+    A passed sample also ends an open span, because a tool that reports when a failure starts may never report
+    when it ends.
     """
     found: list[_Span] = []
     passed: _Span | None = None
@@ -204,18 +214,3 @@ def _folded(spans: Iterable[_Span], pause_us: int) -> list[_Span]:
         else:
             found.append(span)
     return found
-
-
-def _row(check: Check, span: _Span, source_file: str) -> dict[str, Any]:
-    return {
-        **check._asdict(),
-        "severity": HEALTH_SEVERITIES[span.severity],
-        "first_at": _instant(span.first_us),
-        "last_at": _instant(span.last_us),
-        **{name: getattr(span, name) for name in _SAME},
-        "source_file": source_file,
-    }
-
-
-def _instant(at_us: int) -> datetime:
-    return EPOCH + timedelta(microseconds=at_us)

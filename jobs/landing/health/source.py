@@ -1,4 +1,4 @@
-"""Code shared by converters of other tools' output: their input, and how they report a check's result."""
+"""Code shared by the converters of other tools' output: facts stated beside the output, and their results."""
 
 import re
 from collections import Counter
@@ -23,8 +23,8 @@ class SourceError(Exception):
 class Given:
     """Facts that the output itself may lack, and counts of what was left out.
 
-    host : whose output it is;  at : when it was taken;  zone : of times that state none
-    columns, words : of the settings, for a CSV: column or =constant of each key, and words that mean others
+    host : host that the output is about; at : when it was taken; zone : time zone of times that state none
+    columns, words : the settings for a CSV: column or =constant for each key, and replacements of words
     """
 
     host: str | None = None
@@ -98,7 +98,7 @@ def record(
     """
     known = {name: value for name, value in more.items() if value is not None}
     if isinstance(message := known.get("message"), str):
-        known["message"] = message[:MOST_MESSAGE]  # one reason may be of 100,000 nodes
+        known["message"] = message[:MOST_MESSAGE]  # one reason may be repeated for 100,000 nodes
     try:
         time = at.astimezone(UTC).isoformat()
     except OverflowError:
@@ -116,10 +116,7 @@ def record(
 
 
 class Grown:
-    """Earlier values of counters, by which to decide whether a counter has grown since the last look.
-
-    Its level does not matter.
-    """
+    """Last values of counters, to decide whether a counter has grown since; its level does not matter."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[object, ...], float] = {}
