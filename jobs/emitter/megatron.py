@@ -288,13 +288,11 @@ class _Timer:
         self._name, self._timers, self._old = name, timers, old
 
     def start(self, barrier: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # Megatron's own signature
-        """Start the timer, without a barrier."""
         self._timers.started(self._name)
         if self._old is not None:
             self._old.start()
 
     def stop(self, barrier: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # Megatron's own signature
-        """Stop the timer, without a barrier."""
         self._timers.stopped(self._name)
         if self._old is not None:
             self._old.stop()

@@ -57,7 +57,6 @@ class _Follower:
         self._until_loss: tuple[Mark | None, int, int] | None = None
 
     def follow_stage(self, stage: Any) -> None:
-        """Wrap the methods of this stage object."""
         forward, backward = stage.forward_one_chunk, stage.backward_one_chunk
         chunk = stage.stage_index // stage.group_size
 

@@ -180,7 +180,6 @@ def changed_in_landing(
 
 
 def _touched(known: Fingerprint, files: Sequence[LandedFile]) -> list[LandedFile]:
-    """Return the files of a unit whose modification time differs from the recorded time."""
     times = {each.name: each.modified_us for each in known.files}
     return [file for file in files if file.modified_us != times[file.name]]
 

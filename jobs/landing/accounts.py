@@ -123,7 +123,6 @@ class UnitAccount:
         self._refuse_contradicted(others)
 
     def _refuse_contradicted(self, others: Iterable["UnitAccount"]) -> None:
-        """Refuse a manifest if too many lines of all parts contradict its layout."""
         if self.job is None or self.job.get("manifest_status") is not None:
             return
         parts = [self, *others]

@@ -75,7 +75,9 @@ class RankSteps:
         first = self.keys.get(key) or self._part.taken.get(key)
         if first is None:
             self.keys[key] = own
-            other = self._contradicting(key, rows, place, own)
+            others = self._part.suspected.get(key, {})
+            digest = _digest(rows, place) if others else ""
+            other = next((name for name in sorted(others) if name != own and others[name] != digest), None)
             if other is None:
                 return None
             self.denied[key] = own
@@ -89,14 +91,6 @@ class RankSteps:
                 return Reason.CONTESTED_RANK_STEP, f"{detail}: all of them are rejected"
         return Reason.DUPLICATE_RANK_STEP, f"rank {rank}, step {step} is already in {first}"
 
-    def _contradicting(self, key: _Key, rows: Rows, place: int, own: str) -> str | None:
-        """Return the first file that contradicts a row; None if no file does."""
-        others = self._part.suspected.get(key)
-        if not others:
-            return None
-        digest = _digest(rows, place)
-        return next((name for name in sorted(others) if name != own and others[name] != digest), None)
-
 
 def merged(repeats: Repeats, others: Repeats) -> Repeats:
     """Merge the digests of repeated rows by (rank, step) and file."""
@@ -104,7 +98,6 @@ def merged(repeats: Repeats, others: Repeats) -> Repeats:
 
 
 def _digest(rows: Rows, place: int) -> str:
-    """Return the SHA-256 of all values of a row."""
     first = int(rows.lengths[:place].sum())
     found = hashlib.sha256(repr(rows.scalars[place]).encode())
     for values in rows.lists:

@@ -157,7 +157,6 @@ class ForeignUnit:
             return _unusable(manifest, named + reject.detail)
 
     def _attempt(self, manifest: Row, chosen: Format, files: Sequence[LandedFile]) -> Row:
-        """Read these files once; return the row of jobs."""
         rows = self._rows
         with _no_surprise():
             run = chosen.read(_sources(rows.files, files), self._given or {}, rows.bounds)

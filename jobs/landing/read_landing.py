@@ -70,38 +70,30 @@ class LandedUnits(NamedTuple):
 def read_landing(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
     """Read every unit of the landing. Failed or repeated tasks leave no staged files."""
     days = {unit[0] for unit in landing.units}
-    with swept(where.staging, where.run, STAGED_TABLES, days) as kept:
-        found = _read(spark, landing, where)
-        kept.extend(found.staged)
-    return found
-
-
-def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
     context = spark.sparkContext
-    tasks = tasks_of(landing.units, context.defaultParallelism * _TASKS_OF_A_CORE, where.bounds)
-    done = in_tasks(context, tasks, partial(_task, where))
-    split = [place for place, task in enumerate(tasks) if not task[0].is_only]
-    parts = {place: tasks[place][0] for place in split}
-    for find in (_overlaps, _suspected):
-        again = find(parts, {place: done[place].accounts[0] for place in split})
-        parts |= again
-        redone = in_tasks(context, [[part] for part in again.values()], partial(_task, where))
-        for place, one in zip(again, redone, strict=True):
-            done[place] = one
-    joined = [account for place in split for account in _with_jobs(done[place])]
-    join_parts(joined)
-    spread_failures(joined)
-    jobs = [jobs_of(joined), *(each.jobs for place, each in enumerate(done) if place not in parts)]
-    accounts = [account for each in done for account in each.accounts]
-    return LandedUnits(accounts, [file for each in done for file in each.staged], pa.concat_tables(jobs))
-
-
-def _with_jobs(part: LandedUnits) -> list[UnitAccount]:
-    """Put the row of jobs of a task with a single part back into the part's account; return the account."""
-    (account,) = part.accounts
-    for row in part.jobs.drop_columns(list(UNIT_KEY)).to_pylist(maps_as_pydicts="strict"):
-        account.job = row
-    return part.accounts
+    with swept(where.staging, where.run, STAGED_TABLES, days) as kept:
+        tasks = tasks_of(landing.units, context.defaultParallelism * _TASKS_OF_A_CORE, where.bounds)
+        done = in_tasks(context, tasks, partial(_task, where))
+        split = [place for place, task in enumerate(tasks) if not task[0].is_only]
+        parts = {place: tasks[place][0] for place in split}
+        for find in (_overlaps, _suspected):
+            again = find(parts, {place: done[place].accounts[0] for place in split})
+            parts |= again
+            redone = in_tasks(context, [[part] for part in again.values()], partial(_task, where))
+            for place, one in zip(again, redone, strict=True):
+                done[place] = one
+        joined = [done[place].accounts[0] for place in split]
+        for place, account in zip(split, joined, strict=True):  # the first part of a unit has its row of jobs
+            for row in done[place].jobs.drop_columns(list(UNIT_KEY)).to_pylist(maps_as_pydicts="strict"):
+                account.job = row
+        join_parts(joined)
+        spread_failures(joined)
+        whole = (each.jobs for place, each in enumerate(done) if place not in parts)
+        jobs = pa.concat_tables([jobs_of(joined), *whole])
+        accounts = [account for each in done for account in each.accounts]
+        staged = [file for each in done for file in each.staged]
+        kept.extend(staged)
+    return LandedUnits(accounts, staged, jobs)
 
 
 def _landed(account: UnitAccount) -> LandedUnits:

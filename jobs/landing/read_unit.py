@@ -51,7 +51,6 @@ def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) ->
 
 
 def _read(rows: UnitRows) -> dict[str, Any]:
-    """Read manifest and logs; return the row of jobs."""
     part = rows.part
     manifest, given = _manifest(rows)
     if part.is_foreign:

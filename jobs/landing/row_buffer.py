@@ -51,10 +51,6 @@ class RowBuffer:
         self.rejects += other.rejects
         self._bytes += sum(each.nbytes for _, each in other.rejects)
 
-    def drop(self) -> None:
-        """Drop all rows and rejects, including those that are already written."""
-        self.staging.drop()
-
     def flush(self) -> None:
         """Write all buffered rows and rejects to staging."""
         if self.rows:

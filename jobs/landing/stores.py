@@ -212,7 +212,6 @@ class _Folder(Store):
 
 
 def _opened(name: bytes, flags: int, above: int | None, stack: ExitStack) -> int:
-    """Open a folder relative to the open folder `above`; the stack closes it."""
     found = os.open(name, flags, dir_fd=above)
     stack.callback(os.close, found)
     return found

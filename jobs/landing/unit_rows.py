@@ -67,7 +67,7 @@ class UnitRows:
         try:
             yield
         except BaseException:
-            self._buffer.drop()
+            self._buffer.staging.drop()
             del self.account.files[accounts:]
             self._rejects, self.account.outside = rejects, outside
             raise
@@ -146,8 +146,8 @@ class UnitRows:
         return self._steps.repeats
 
     def drop(self) -> None:
-        """Drop all rows and rejects."""
-        self._buffer.drop()
+        """Drop all rows and rejects, including those that are already staged."""
+        self._buffer.staging.drop()
 
     def end(self, job: dict[str, Any]) -> UnitAccount:
         """Write everything to staging; return the account."""

@@ -47,7 +47,11 @@ def do_batches(
         try:
             for number, batch in enumerate(batches, start=1):
                 doing.do(batch, phases)
-                _LOG.info(_batch_line(batch, number, len(batches), time.monotonic() - started))
+                took_s = time.monotonic() - started
+                left_s = took_s / number * (len(batches) - number)
+                rest = f"; about {left_s:.0f} s left" if number < len(batches) else ""
+                done = f"{batch.range}, done after {took_s:.1f} s{rest}"
+                _LOG.info("batch %d of %d, %s", number, len(batches), done)
             if Phase.PUBLISH in wants:
                 doing.publish(batches)
         except Exception as error:
@@ -57,13 +61,6 @@ def do_batches(
     if doing.refused:
         raise doing.all_refusals()
     return doing.counts
-
-
-def _batch_line(batch: Batch, number: int, batches: int, seconds: float) -> str:
-    """Return a progress line of a backfill, with the time left at the rate so far."""
-    left = seconds / number * (batches - number)
-    rest = f"; about {left:.0f} s left" if number < batches else ""
-    return f"batch {number} of {batches}, {batch.range}, done after {seconds:.1f} s{rest}"
 
 
 @dataclass

@@ -85,7 +85,6 @@ def _health(
 
 
 def _source_files(units: Sequence[UnitAccount]) -> pa.Table:
-    """Return rows of source_files, with the account of each log."""
     accounts = [file for each in units for file in each.files if file.file.is_log]
     rows = [
         each.file.unit._asdict()

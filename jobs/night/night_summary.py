@@ -26,13 +26,6 @@ _LEADS: Final = ("changes", "drain", "mitigations")
 _OF_GATES: Final = ("gate_seconds", "expectations", "released")
 
 
-def _report(root: str, folder: Path | None) -> str | None:
-    """Return the path or URL of the report; None if there is no report."""
-    if folder is None:
-        return f"{root}/{REPORT}/{INDEX_NAME}" if is_url(root) else None
-    return str(folder / INDEX_NAME) if (folder / INDEX_NAME).is_file() else None
-
-
 def night_summary(
     warehouse: Warehouse,
     log_date: date,
@@ -48,7 +41,10 @@ def night_summary(
     """
     found = warehouse.rows(TABLES[words.FLEET_DAY], [log_date]).to_pylist()
     fleet = found[0] if found else None
-    report = _report(warehouse.root, report_folder)
+    report = f"{warehouse.root}/{REPORT}/{INDEX_NAME}" if is_url(warehouse.root) else None
+    if report_folder is not None:
+        index = report_folder / INDEX_NAME
+        report = str(index) if index.is_file() else None
     return {
         "log_date": log_date.isoformat(),
         "units": fleet["jobs"] if fleet else 0,

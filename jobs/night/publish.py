@@ -67,7 +67,11 @@ def summaries(
     with publication(warehouse, Phase.PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
         record(warehouse, Phase.PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
-    phases = _phases(warehouse, log_dates, with_report, work)
+    if work is None:
+        runs = warehouse.rows(TABLES[PIPELINE_RUNS]).to_pylist()
+        phases = {day: phases_of(runs, day) for day in log_dates}
+    else:  # the counts of days that were run as one batch cannot be split
+        phases = {day: work_of_phases(work) if [*with_report] == [day] else [] for day in log_dates}
     counted = {name: warehouse.rows_by_day(TABLES[name], log_dates) for name in COUNTED}
     found = []
     for day in sorted(log_dates):
@@ -78,22 +82,6 @@ def summaries(
         _write_page(warehouse, replace(checked, log_dates=[day]), summary)
         found.append(summary)
     return found
-
-
-def _phases(
-    warehouse: Warehouse,
-    log_dates: Sequence[date],
-    with_report: Collection[date],
-    work: Mapping[str, int] | None,
-) -> dict[date, list[dict[str, Any]]]:
-    """Return the work of each phase, by day.
-
-    Days run as one batch share their counts, which cannot be split: they get an empty list.
-    """
-    if work is None:
-        runs = warehouse.rows(TABLES[PIPELINE_RUNS]).to_pylist()
-        return {day: phases_of(runs, day) for day in log_dates}
-    return {day: work_of_phases(work) if [*with_report] == [day] else [] for day in log_dates}
 
 
 def lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
@@ -117,7 +105,6 @@ def lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
 
 
 def _warnings(page: Page, day: date) -> list[Notice]:
-    """Return the warnings from rules across tables."""
     return [
         Notice(RULE_BROKEN, f"{day}: {check.table}: {check.meaning}: broken by {plural(check.rows, 'row')}")
         for table in page.tables
@@ -127,7 +114,6 @@ def _warnings(page: Page, day: date) -> list[Notice]:
 
 
 def _write_page(warehouse: Warehouse, page: Page, summary: Summary) -> None:
-    """Log the summary of a night and write it to the night's page."""
     texts = [warning["text"] for warning in summary["warnings"]]
     figures = {
         name: value for name, value in summary.items() if name not in {"warnings", "rows", "phases", "stages"}

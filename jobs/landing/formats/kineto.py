@@ -11,7 +11,7 @@ import numpy as np
 
 from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
-from jobs.landing.formats.kineto_ops import StepOps, dp_ops, step_of
+from jobs.landing.formats.kineto_ops import dp_ops, step_of
 from jobs.landing.formats.kineto_place import Place, completed, place_of, ranks_of, refusal
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
 from jobs.landing.formats.kineto_trace import SEND_RECV, RankTrace, read_rank
@@ -94,7 +94,6 @@ def _read(file: SourceFile, manifest: Mapping[str, Any]) -> RankTrace:
 
 
 def _refuse_other_layout(first: _OneFile, other: _OneFile) -> None:
-    """Raise RefusalError if two files cannot belong to one run."""
     layouts = [each.place.manifest() for each in (first, other)]
     if layouts[0] != layouts[1]:
         sizes = ["; ".join(f"{name} {size}" for name, size in layout.items()) for layout in layouts]
@@ -125,7 +124,16 @@ class _Reader:
         count(self.left_out, "kernels outside of steps", outside)
         records, rejects, chunks = [], [], 1
         peers = [place.coordinates[axis] for axis in ("pp", "cp", "tp")]
-        for number, found in _steps(trace, place, self.left_out):
+        actions = actions_of(trace.actions, place) if trace.actions else None
+        for position, number in enumerate(trace.steps):
+            step = step_of(trace, position)
+            if actions is None:
+                found = dp_ops(step, place, self.left_out)
+            else:
+                found = pp_ops(step, place, actions, int(actions.chunk.max()) + 1, self.left_out)
+            if found is None:
+                count(self.left_out, "steps without a whole pass", 1)
+                continue
             missing = _missing(self._meetings.setdefault((number, *peers), found.keys), found.keys)
             if missing:
                 detail = f"rank {place.rank}, step {number}: {missing}"
@@ -143,7 +151,6 @@ class _Reader:
 
 
 def _refuse(trace: RankTrace, place: Place) -> None:
-    """Raise RefusalError for a trace that lacks required data, or that the model cannot represent."""
     if not trace.steps:
         raise refusal(
             "no ProfilerStep: it is unknown where a step begins", "Call prof.step() after each step"
@@ -161,20 +168,6 @@ def _refuse(trace: RankTrace, place: Place) -> None:
             "no backward pass: no kernel was launched by a thread of autograd",
             "Record without CUDA graphs of whole iterations, with ProfilerActivity.CPU",
         )
-
-
-def _steps(trace: RankTrace, place: Place, left_out: Counter[str]) -> Iterator[tuple[int, StepOps]]:
-    actions = actions_of(trace.actions, place) if trace.actions else None
-    for position, number in enumerate(trace.steps):
-        step = step_of(trace, position)
-        if actions is None:
-            found = dp_ops(step, place, left_out)
-        else:
-            found = pp_ops(step, place, actions, int(actions.chunk.max()) + 1, left_out)
-        if found is None:
-            count(left_out, "steps without a whole pass", 1)
-        else:
-            yield number, found
 
 
 def _missing(first: tuple[object, ...], own: tuple[object, ...]) -> str:

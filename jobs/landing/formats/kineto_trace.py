@@ -133,18 +133,15 @@ class _Scan:
                     thread = self.threads.setdefault(event.tid, len(self.threads))
                     self.launches.extend((correlation, event.ts, thread))
             elif category in _CPU:
-                self._annotation(event)
-
-    def _annotation(self, event: Event) -> None:
-        name = event.name
-        if name.startswith(_BACKWARD):
-            self.autograd_threads.add(event.tid)
-        elif name.startswith((_ACTION, _OPTIMIZER)):
-            same = self.actions if name.startswith(_ACTION) else self.optimizers
-            same.append(Annotation(name, event.ts, event.ts + event.dur))
-        elif found := _STEP.fullmatch(name):
-            self.steps[event.ts, event.ts + event.dur] = int(found.group(1))
-            self.main_threads.add(event.tid)
+                name, end_us = event.name, event.ts + event.dur
+                if name.startswith(_BACKWARD):
+                    self.autograd_threads.add(event.tid)
+                elif name.startswith((_ACTION, _OPTIMIZER)):
+                    same = self.actions if name.startswith(_ACTION) else self.optimizers
+                    same.append(Annotation(name, event.ts, end_us))
+                elif found := _STEP.fullmatch(name):
+                    self.steps[event.ts, end_us] = int(found.group(1))
+                    self.main_threads.add(event.tid)
 
 
 def read_rank(file: BinaryIO) -> RankTrace:
@@ -159,11 +156,10 @@ def read_rank(file: BinaryIO) -> RankTrace:
     is_autograd = np.array([each in scan.autograd_threads - scan.main_threads for each in scan.threads], bool)
     shift_us = rest_ns / 1000
 
-    def launched(kept: "array[float]") -> tuple[Kernels, Ints, Floats]:
-        return _launched(np.frombuffer(kept).reshape(-1, 4), launches, is_autograd, spans, shift_us)
-
-    computes, _, streams = launched(scan.kernels)
-    communications, order, _ = launched(scan.communications)
+    (computes, _, streams), (communications, order, _) = (
+        _launched(np.frombuffer(each).reshape(-1, 4), launches, is_autograd, spans, shift_us)
+        for each in (scan.kernels, scan.communications)
+    )
     busy_us = np.bincount(streams.astype(np.int64), computes.duration_us)
     chosen = int(busy_us.argmax()) if len(busy_us) else -1  # copies for collectives run on other streams
     is_chosen = streams == chosen

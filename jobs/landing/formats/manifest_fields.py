@@ -28,7 +28,9 @@ def labels_of(given: object) -> tuple[dict[str, str] | None, list[str]]:
     texts: dict[str, str] = {}
     left, defects = MOST_LABEL_BYTES, []
     for name, value in given.items():
-        if not is_text(name) or not _is_label(value):
+        is_number = isinstance(value, int | float) and not isinstance(value, NotANumber)
+        is_label = value is None or is_number or is_name(value, MOST_LABEL_BYTES)
+        if not is_text(name) or not is_label:
             defects.append(f"label {shown(name)} is {shown(value)}, not text")
         elif value is not None:
             text = value if isinstance(value, str) else shown(value)
@@ -37,11 +39,6 @@ def labels_of(given: object) -> tuple[dict[str, str] | None, list[str]]:
                 return None, [f"labels have more than {MOST_LABEL_BYTES} bytes"]
             texts[name] = text
     return texts, defects
-
-
-def _is_label(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, NotANumber)
-    return value is None or is_number or is_name(value, MOST_LABEL_BYTES)
 
 
 def iterations_of(given: object) -> tuple[dict[int, int] | None, list[str]]:

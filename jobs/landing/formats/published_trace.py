@@ -102,7 +102,6 @@ def rows_of(columns: Columns, limits: Mapping[str, int | None]) -> tuple[Rows, l
 
 
 def _refuse(file: pq.ParquetFile, wanted: Sequence[str], bounds: Bounds) -> None:
-    """Raise FileError if the footer shows that a column is missing or that the file is too large."""
     missing = [name for name in wanted if name not in file.schema_arrow.names]
     if missing:
         raise FileError(Reason.UNREADABLE_FILE, f"no column {', '.join(missing)}")

@@ -130,7 +130,6 @@ def read_record(line: bytes, bounds: Bounds, known: Collection[str] = _KNOWN) ->
 
 
 def _holds_nan(value: object) -> bool:
-    """Return whether a value contains NaN or Infinity at any depth."""
     if isinstance(value, dict | list):
         return any(map(_holds_nan, value.values() if isinstance(value, dict) else value))
     return isinstance(value, NotANumber)

@@ -63,7 +63,6 @@ def read_events(blocks: Iterable[Sequence[bytes]], unit: Mapping[str, Any], boun
 
 
 def _row(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
-    """Convert a line to columns of run_events. Raises LineError for the first defect."""
     record = read_record(line, bounds, _KNOWN)
     check_format(record, RUN_EVENTS_FORMAT)
     check_required(record, _REQUIRED)

@@ -67,7 +67,6 @@ def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON valu
 
 
 def _depth(value: object) -> int:
-    """Return the nesting depth of arrays and objects; 0 for a scalar."""
     levels, level = 0, [value]
     while level := [each for each in level if isinstance(each, dict | list)]:
         levels += 1

@@ -202,7 +202,6 @@ def _part(
     zeros: Mapping[int, float],
     left_out: Counter[str],
 ) -> Part:
-    """Return the rows of one file, with times from the start of the step."""
     nowhere = _Place(-1, -1, -1)
     places = [threads.places.get(thread, nowhere) for thread in threads.numbers]
     of_thread = np.array([(*place[:2], ranks.get(place, -1)) for place in places]).reshape(-1, 3)

@@ -3,9 +3,9 @@
 A check that fails and passes ten times a second becomes one span with a count.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -52,41 +52,33 @@ _SAME: Final = ("began_before", "is_open", "events", "value_min", "value_max", "
 def read_health(rows: UnitRows) -> None:
     """Read the files of a day's health, and store their spans in the account of the unit."""
     events: dict[Check, list[Event]] = {}
-    names: dict[Check, str] = {}
+    names: dict[Check, str] = {}  # source_file in which each check occurs first
     lines_left, bytes_left = MOST_LINES, MOST_BYTES
     for file in rows.part.logs:
         try:
-            found, rejects, size = _read(rows, file, lines_left, bytes_left, events)
+            read, rejects, size = _read(rows, file, lines_left, bytes_left, events)
         except FileError as error:
             rows.refuse(file, error.reject)
             continue
-        for check, more in found.items():
+        for check, more in read.items():
             events.setdefault(check, []).extend(more)
             names.setdefault(check, file.source_file)
-        valid = sum(map(len, found.values()))
+        valid = sum(map(len, read.values()))
         lines_left, bytes_left = lines_left - valid - len(rejects), bytes_left - size
         rows.add_file(file, valid, rejects)
     for file in rows.part.surplus:
         detail = f"the day has more than {rows.bounds.unit_files} files of health"
         rows.refuse(file, Reject(Reason.TOO_MANY_FILES, detail))
-    if events:
-        rows.account.health = pa.concat_tables(_tables(rows.part.unit.log_date, events, names))
-
-
-def _tables(
-    log_date: date, events: dict[Check, list[Event]], names: Mapping[Check, str]
-) -> Iterator[pa.Table]:
-    """Yield the rows of host_health in parts; remove the events that have become rows.
-
-    names : source_file in which each check occurs first
-    """
-    schema = TABLES[HOST_HEALTH].arrow_schema
+    tables: list[pa.Table] = []
     spans: list[dict[str, Any]] = []
     for check in list(events):
-        spans += ({"log_date": log_date, **span} for span in spans_of(check, events.pop(check), names[check]))
+        found = spans_of(check, events.pop(check), names[check])
+        spans += ({"log_date": rows.part.unit.log_date, **span} for span in found)
         if len(spans) >= _SPANS_TOGETHER or not events:
-            yield pa.Table.from_pylist(spans, schema)
+            tables.append(pa.Table.from_pylist(spans, TABLES[HOST_HEALTH].arrow_schema))
             spans = []
+    if tables:
+        rows.account.health = pa.concat_tables(tables)
 
 
 def _read(
@@ -160,7 +152,12 @@ def spans_of(check: Check, events: Iterable[Event], source_file: str) -> list[di
     pause_us = FOLD_US
     while len(failed) > MOST_SPANS:
         pause_us *= 2
-        failed = _folded(failed, pause_us)
+        spans, failed = failed, []
+        for span in spans:
+            if failed and span.first_us - failed[-1].last_us <= pause_us:
+                failed[-1].take(span)
+            else:
+                failed.append(span)
     found = [*failed, passed] if passed is not None else failed
     return [
         {
@@ -204,13 +201,3 @@ def _spans(events: Sequence[Event]) -> tuple[list[_Span], _Span | None]:
         last.is_open = event.state == HEALTH_STARTS or (is_sample and last.is_open)
         was_passed = False
     return found, passed
-
-
-def _folded(spans: Iterable[_Span], pause_us: int) -> list[_Span]:
-    found: list[_Span] = []
-    for span in spans:
-        if found and span.first_us - found[-1].last_us <= pause_us:
-            found[-1].take(span)
-        else:
-            found.append(span)
-    return found
