@@ -52,7 +52,7 @@ class _Follower:
 
     @never_raises
     def _goes_back(self, _gradient: Any) -> None:
-        """End the forward op, which so includes the loss, and start the backward op."""
+        """End the forward op, which thus includes the loss, and start the backward op."""
         self._passes("forward-compute", self._microbatch)
         when_gradients_are_there(self._went_back)
 

@@ -161,7 +161,7 @@ class RankLogTimers:
             config.timers = self
         return None
 
-    # What the timers and the wrapped functions report.
+    # Called by the timers, and by the wrapped functions of Megatron.
 
     @never_raises
     def started(self, name: str) -> None:
@@ -220,7 +220,7 @@ class RankLogTimers:
             self._starts["forward-compute"] = self.recorder.mark()
 
     def next_microbatch(self, model: Any) -> tuple[int, int]:
-        """Return the numbers of a model chunk and of its next microbatch; chunks run these in order."""
+        """Return the number of a model chunk, and of its next microbatch: it runs them in order."""
         self._is_tied = is_tied(model)
         chunk = self._chunks.setdefault(id(model), len(self._chunks))
         microbatch = self._forwards.get(chunk, 0)

@@ -50,13 +50,13 @@ class Records:
 
     @cached_property
     def jobs(self) -> set[Unit]:
-        """Return the units in the table jobs, and the day's own unit for each day with host_health."""
+        """Return the units in the table jobs, and one that stands for each day with rows of host_health."""
         healthy = self._tables.rows(TABLES[HOST_HEALTH], self.log_dates)["log_date"].unique().to_pylist()
         units = set(keys_of(self._tables.rows(TABLES[JOBS], self.log_dates)))
         return units | set(map(Unit.of_day, healthy))
 
     def context(self, phase: str) -> dict[date, str]:
-        """Return, per day, a hash of the fingerprints of earlier days that a phase also reads; {} if none."""
+        """Return, by day, a hash that stands for the rows of earlier days that a phase reads; {} if none."""
         if not PHASES[phase].looks_back:
             return {}
         if phase not in self._contexts:

@@ -20,7 +20,7 @@ _MOST_NAMED: Final = 20
 
 
 def without_refused(job: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of jobs without gpu_hours that its GPUs cannot have spent, noted in `refused_claims`."""
+    """Return a row of jobs; gpu_hours that its GPUs cannot have spent are moved to `refused_claims`."""
     gpu_hours, world_size = job["gpu_hours"], job["world_size"] or 0
     of_worker = (job.get("tp_size") or 1) * (job.get("cp_size") or 1)
     gpus = world_size // of_worker * min(of_worker, _MOST_RANKS)

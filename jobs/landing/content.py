@@ -49,7 +49,7 @@ class Content:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the file's bytes in pieces."""
-        wanted = _FIRST_PIECE  # memory is allocated before the size is known
+        wanted = _FIRST_PIECE  # small, because `read` allocates so much memory even for a small file
         while piece := self._file.read(wanted):
             wanted = min(2 * wanted, _PIECE)
             self._digest.update(piece)

@@ -31,7 +31,7 @@ _OF_LANDING: Final = ("manifest_status", "manifest_detail", "left_out", "refused
 
 
 class ConversionError(Exception):
-    """Raised for files of unknown format or unfit for a replay; the message says why, and what to do."""
+    """Raised for files that no format fits, or no replay can use; the message says why, and what to do."""
 
 
 class NothingToConvertError(ConversionError):

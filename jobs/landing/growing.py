@@ -1,8 +1,8 @@
 """Reader of runs in progress: reads the latest steps from growing logs, and simulates them as a night does.
 
-A window is the last whole lines of each rank log of a run; it is read only if all these logs have grown. Its
-size does not depend on how long the run has lasted. An unfinished last line is left for a later window.
-Packed logs and logs of other tools are left to the night, because they are written when a run ends.
+A window is the last whole lines of each rank log of a run; it is read only if all these logs have grown. A
+window's size does not depend on how long the run has lasted. An unfinished last line is left for a later
+window. Packed logs and logs of other tools are left to the night, because they are written when a run ends.
 """
 
 import os
@@ -41,7 +41,7 @@ to 20 kB."""
 
 
 class Tails(Store):
-    """Store that shows only the last whole lines of rank logs. bytes_read : total bytes of opened files"""
+    """Store that shows only the last whole lines of rank logs. bytes_read : total bytes of these lines"""
 
     def __init__(self, store: Store, lines: int) -> None:
         self._store, self._lines = store, lines

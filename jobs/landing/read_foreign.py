@@ -47,7 +47,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
-    """Recognise each file by its first bytes, and choose the run's format, one of LAST only if need be."""
+    """Recognise files by their first bytes, and choose the run's format, one of LAST only without others."""
     formats: dict[LandedFile, Format | None] = {}
     unknown: dict[LandedFile, str] = {}
     evidence, others = [], []

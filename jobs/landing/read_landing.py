@@ -204,7 +204,7 @@ def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]
 
 
 def _suspected(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
-    """Return the parts of split units of which later parts repeat rows, with the repeats in `suspected`."""
+    """Return the parts of split units whose rows later parts repeat, with these digests in `suspected`."""
     said: dict[Unit, Repeats] = {}
     for place, part in parts.items():
         repeated = {key: files for key, files in accounts[place].repeats.items() if key in part.taken}

@@ -191,9 +191,10 @@ class _Folder(Store):
             yield Entry(names, _text(path), facts.st_size, modified_us, defect, facts.st_uid, facts.st_nlink)
 
     def open(self, path: str, size: int | None = None) -> BinaryIO:  # noqa: ARG002  # of stores
-        """Open a listed file. Raises OSError if it, or a folder above it, is by now a link or something else.
+        """Open a listed file. Raises OSError if the file or a folder above it has become a link since.
 
-        Each folder is opened relative to the one above it, so that links on the way are noticed.
+        Raises it too for a file that has become a FIFO. Each folder is opened relative to the one above it, so
+        that links on the way are noticed.
         """
         top = self._top.rstrip(b"/") + b"/"
         *folders, name = _bytes(path).removeprefix(top).split(b"/")

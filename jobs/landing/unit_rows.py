@@ -142,7 +142,7 @@ class UnitRows:
 
     @property
     def repeats(self) -> Repeats:
-        """Return the rows that an earlier file already has, as digests by the later file."""
+        """Return digests of the rows whose (rank, step) an earlier file has, by the later files."""
         return self._steps.repeats
 
     def drop(self) -> None:

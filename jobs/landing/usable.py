@@ -50,7 +50,7 @@ def usable(job: Mapping[str, Any], parts: Sequence[Used]) -> dict[str, Any]:
 
 
 def _types(stated: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
-    """Return GPU types of these hosts, and one other host per missing type, so that mixed jobs stay mixed."""
+    """Return the GPU types of these hosts, and one more host of each other type: mixed jobs stay mixed."""
     found = {host: name for host, name in stated.items() if host in hosts}
     known = set(found.values())
     left = MOST_TYPES

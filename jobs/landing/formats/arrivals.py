@@ -68,13 +68,13 @@ class Arrivals:
             self._inside_us.append(each.inside_us)
 
     def forget(self, length: int, left_out: Counter[str]) -> None:
-        """Drop the attendances of a broken file: restore the first `length` attendances and these counts."""
+        """Drop the attendances of a truncated file: keep the first `length` ones, and restore `left_out`."""
         for column in (self._meeting, self._member, self._size, self._inside_us):
             del column[length:]
         self.left_out = left_out
 
     def table(self) -> pa.Table:
-        """Return rows of collective_arrival without the unit's key, by communicator and rank.
+        """Return rows of collective_arrival without the unit's key, sorted by communicator and rank.
 
         Call it once: it counts the collectives with an unrecorded rank in `left_out`.
         """

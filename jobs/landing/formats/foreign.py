@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 @dataclass
 class ForeignRun:
-    """Run recorded by another tool; `transfers` and later fields are complete once `parts` are read.
+    """Run recorded by another tool; `transfers` and the fields after it are complete once `parts` are read.
 
     source_format : name of the tool's format, for `jobs.source_format`
     manifest : manifest fields that the files state

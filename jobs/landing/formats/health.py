@@ -49,7 +49,7 @@ _END_US: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 
 
 class Check(NamedTuple):
-    """Key of a check, which groups the events of the check into spans.
+    """Identity of a check on a host; events with the same identity are joined to spans.
 
     device : index among the host's components of this kind, or NO_DEVICE; peer : other end of a link, or ""
     """

@@ -173,8 +173,8 @@ def _refuse(trace: RankTrace, place: Place) -> None:
 def _missing(first: tuple[object, ...], own: tuple[object, ...]) -> str:
     """Describe how a rank's collectives differ from those of the first of its dp peers; empty if equal.
 
-    The simulation takes the k-th collectives of all dp ranks for one: if a rank lacks a collective, all its
-    later ones would be compared with the wrong ones.
+    The simulation takes the k-th collectives of all dp ranks for the same collective. If a rank lacks one,
+    all its later collectives would be matched with the wrong ones.
     """
     if first == own or not first or not own:
         return ""

@@ -1,8 +1,8 @@
-"""Ops of one rank in one step, made from kernels: computes, gradients, optimizer, steps without a pipeline.
+"""Make the ops of one rank in one step from its kernels, for steps without a pipeline: those of DDP and FSDP.
 
-In steps of DDP and FSDP kernels are taken in order of launch, and cut into computes at collectives: forward
-computes at all-gathers (DDP has none), backward computes at reductions of gradients, and both at other
-collectives, such as an all-to-all, so that no compute includes a wait for one. Each compute is a model chunk.
+Kernels are taken in order of launch and cut into computes. Forward computes are cut at all-gathers (DDP has
+none), backward computes at reductions of gradients. Both are also cut at other collectives, such as an
+all-to-all, so that no compute includes a wait for one. Each compute is a model chunk. kineto_pp shares parts.
 """
 
 from collections import Counter
@@ -70,7 +70,7 @@ class Step(NamedTuple):
 
 
 class StepOps(NamedTuple):
-    """Ops of a step, its number of chunks, and keys of its collectives if every collective has one."""
+    """Ops of a step, its number of chunks, and the keys of its collectives, () if one of them has no key."""
 
     ops: Ops
     chunks: int
@@ -95,7 +95,7 @@ def step_of(trace: RankTrace, position: int) -> Step:
 def of_all_dp_ranks(step: Step, place: Place) -> Flags:
     """Return a mask of collectives over all dp ranks. Raises RefusalError for unnamed or hybrid groups.
 
-    Batched sends and recvs name no group; without a pipeline they are an exchange of all with all.
+    Batched sends and recvs name no group; in a job without a pipeline they are an all-to-all of all dp ranks.
     """
     return np.array(
         [
@@ -218,7 +218,10 @@ def _roles(step: Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags
 
 
 def _pieces(computes: Kernels, cuts_us: Floats) -> tuple[Kernels, Ints, Ints]:
-    """Merge computes between two cuts; also return each piece's microbatch and position in the pass."""
+    """Merge computes between two cuts to pieces; return these, and the microbatch and position of each.
+
+    The position is that in the forward or backward pass of the microbatch, from 0.
+    """
     is_backward = computes.is_backward.astype(np.int64)
     turns = np.diff(is_backward, prepend=0)
     pass_number = np.cumsum(turns != 0)

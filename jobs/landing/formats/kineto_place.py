@@ -175,7 +175,7 @@ def ranks_of(group: Group) -> list[int]:
 
 
 def _position(group: Group, rank: int) -> int | None:
-    """Return a rank's position in its group; beyond a truncated list it follows from the list's spacing."""
+    """Return a rank's position in its group; if the list is truncated, computed from the list's spacing."""
     ranks = ranks_of(group)
     if rank in ranks:
         return ranks.index(rank)

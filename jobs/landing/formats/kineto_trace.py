@@ -182,7 +182,7 @@ def read_rank(file: BinaryIO) -> RankTrace:
 def _launched(
     kernels: Floats, launches: Floats, is_autograd: Flags, spans: list[tuple[float, float]], shift_us: float
 ) -> tuple[Kernels, Ints, Floats]:
-    """Return kernels joined with their launches, file positions and streams; drop unmatched kernels."""
+    """Return the kernels that have a launch, in order of launch, their positions in the file, and streams."""
     place = np.searchsorted(launches[:, 0], kernels[:, 0])
     is_known = place < len(launches)
     is_known[is_known] = launches[place[is_known], 0] == kernels[is_known, 0]

@@ -1,6 +1,6 @@
 """Parse the manifest of a unit: job.json beside rank logs, meta-NAME.yaml beside a published trace.
 
-Either becomes the columns of the table jobs, and manifest_status and manifest_detail state its defects. A
+Either becomes a row of the table jobs, of which manifest_status and manifest_detail state the defects. A
 missing field is null. A wrong field is named in manifest_detail and null, but a wrong size is stored if it
 fits its column.
 """
@@ -262,7 +262,7 @@ class _Fields:
             self._defects += defects
 
     def misspelt(self) -> None:
-        """Note fields that nothing reads and whose names resemble those of optional fields."""
+        """Note unknown fields whose names resemble those of absent optional fields."""
         absent = [name for name in _MAY_BE_THERE if self._manifest.get(name) is None]
         self._row["refused_claims"] = misspelt(self._manifest, absent) or None
 

@@ -95,7 +95,7 @@ def recognises(head: bytes) -> bool:
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
-    """Read the files of a run, usually one; further files are other windows of the same ranks."""
+    """Read the files of a run, usually one; further files hold other iterations of the same ranks."""
     left_out: Counter[str] = Counter()
     found = [_read_file(file, left_out, bounds) for file in files]
     facts = _places(found)
@@ -131,7 +131,7 @@ def _read_file(file: SourceFile, left_out: Counter[str], bounds: Bounds) -> _Eve
 
 
 def _places(found: Sequence[_Events]) -> dict[Lane, dict[str, int]]:
-    """Return each rank's coordinates from its events, or else from pid and tid: dp rank x stages + stage."""
+    """Return each rank's coordinates from its events, or else from pid (dp rank x stages + stage) and tid."""
     facts = {lane: known for events in found for lane, known in events.facts.items()}
     if not facts or any("pp_rank" not in known for known in facts.values()):
         raise _refusal(

@@ -44,7 +44,7 @@ def recognises(head: bytes) -> bool:
 
 
 def _iteration(line: bytes) -> tuple[bytes | None, bytes, bytes] | None:
-    """Return clock, number and duration in a line of an iteration; None for other lines."""
+    """Return time of day, number and duration in a line of an iteration; None for other lines."""
     found = _ITERATION.search(line)
     elapsed = _ELAPSED.search(line, found.end()) if found else None
     return (found[1], found[2], elapsed[1]) if found and elapsed else None

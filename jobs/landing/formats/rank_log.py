@@ -2,8 +2,7 @@
 
 A plain line (one flat object, five flat arrays) is parsed by simdjson, its numbers straight into buffers, and
 checked together with the lines around it. All other lines are passed to rank_log_line, which alone decides
-why a line is rejected. So a plain line takes microseconds, and the rules are as strict as for a line read
-alone.
+why a line is rejected. So plain lines take microseconds each, and the rules for them are as strict.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set

@@ -136,7 +136,7 @@ def _holds_nan(value: object) -> bool:
 
 
 def check_format(record: Mapping[str, Any], wanted: str) -> None:
-    """Raise LineError if a record states another format, before its missing keys are reported."""
+    """Raise LineError if a record states another format than `wanted`; it may state none."""
     if record.get("format") not in (None, wanted):
         raise bad_type("format", record["format"], shown(wanted))
 

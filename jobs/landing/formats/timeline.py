@@ -69,7 +69,7 @@ class _Threads:
             self.places[thread] = _Place(thread[0], *map(int, found.groups()))
 
     def ranks(self) -> dict[_Place, int]:
-        """Return the rank of each place, from thread numbers, or else by stage, dp rank and tp rank."""
+        """Return the rank of each place by the threads' numbers; if these clash, by stage, dp and tp rank."""
         numbered: dict[_Place, set[int]] = {}
         for (_, tid), place in self.places.items():
             numbered.setdefault(place, set()).add(tid // _LANES)
@@ -116,7 +116,7 @@ class _Ops:
 
 
 def _present(args: Mapping[str, Any], name: str, absent: int) -> Any:  # noqa: ANN401  # any JSON value
-    """Return the value of an arg; null, which ideal timelines have for some ops, counts as absent."""
+    """Return an arg's value, or `absent`; null, as in published timelines of ideal runs, counts as absent."""
     value = args.get(name)
     return absent if value is None else value
 
@@ -184,7 +184,7 @@ def _read_file(file: SourceFile, threads: _Threads, left_out: Counter[str], boun
 
 
 def _zeros(found: Sequence[_Ops]) -> dict[int, float]:
-    """Return the start of each step; each file counts time from its own first step. [us]"""
+    """Return the earliest start of each step in any file; a file's times count from its first step. [us]"""
     zeros: dict[int, float] = {}
     for ops in found:
         steps, of_step = np.unique(np.array(ops.columns["step"]), return_inverse=True)

@@ -47,7 +47,7 @@ class Given:
         return self.host
 
     def moves_on(self, line: str) -> bool:
-        """Return whether a line states a time for the following lines; if so, apply it from here on."""
+        """Return whether a line states the time of the lines after it ("# at TIME"); if so, set `at`."""
         found = _AT.match(line)
         if found:
             self.at = self.time_of(found[1])
@@ -122,14 +122,14 @@ class Grown:
         self._before: dict[tuple[object, ...], float] = {}
 
     def severity(self, key: tuple[object, ...], value: float, severity: str) -> str | None:
-        """Return the severity of a counter that has grown; None at the first look, which shows no growth."""
+        """Return `severity` if a counter has grown, else HEALTH_OK; None for the counter's first value."""
         before, self._before[key] = self._before.get(key), value
         if before is None:
             return None
         return severity if value > before else HEALTH_OK
 
     def changed(self, key: tuple[object, ...], value: float, severity: str) -> str | None:
-        """Return the severity of a value that has changed to another than 0; None at the first look."""
+        """Return `severity` if a value has changed, but not to 0, else HEALTH_OK; None for a first value."""
         before, self._before[key] = self._before.get(key), value
         if before is None:
             return None
