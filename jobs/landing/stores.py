@@ -193,8 +193,8 @@ class _Folder(Store):
     def open(self, path: str, size: int | None = None) -> BinaryIO:  # noqa: ARG002  # of stores
         """Open a listed file. Raises OSError if the file or a folder above it has become a link since.
 
-        Raises it too for a file that has become a FIFO. Each folder is opened relative to the one above it, so
-        that links on the way are noticed.
+        Raises it too for a file that has become a FIFO. Each folder is opened relative to the one above it,
+        so that links on the way are noticed.
         """
         top = self._top.rstrip(b"/") + b"/"
         *folders, name = _bytes(path).removeprefix(top).split(b"/")
