@@ -66,17 +66,12 @@ def last_lines(file: BinaryIO, lines: int) -> bytes:
         size = min(max(_PIECE, len(found)), start - least)
         start -= size
         file.seek(start)
-        found = _exactly(file, size) + found
+        piece = b""
+        while len(piece) < size and (more := file.read(size - len(piece))):
+            piece += more
+        found = piece + found
     whole = found[: found.rfind(b"\n") + 1].splitlines(keepends=True)
     return b"".join((whole if start == 0 else whole[1:])[-lines:])
-
-
-def _exactly(file: BinaryIO, size: int) -> bytes:
-    """Read `size` bytes, or fewer at the end of the file."""
-    found = b""
-    while len(found) < size and (piece := file.read(size - len(found))):
-        found += piece
-    return found
 
 
 def grown(

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from jobs.landing.formats.manifest_fields import iterations_of, labels_of
-from jobs.landing.formats.misspelt import meant_for, misspelt
+from jobs.landing.formats.manifest_fields import iterations_of, labels_of, meant_for, misspelt
 from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError, plain
 from jobs.landing.formats.strict_json import StrictJsonError, TooDeepError, is_integer, is_name, parse, shown
 from schemas.ingested_tables import JOBS

@@ -202,7 +202,11 @@ def _iterations(
                 count(left_out, _UNENDED_OPS, name in begun)
                 begun[name] = event
             elif name in begun:
-                ops.append(_op(begun.pop(name), event))
+                begin = begun.pop(name)
+                args = [each["args"] for each in (begin, event) if isinstance(each.get("args"), dict)]
+                facts = {field: value for each in (begin, event, *args) for field, value in each.items()}
+                begin_ns, end_ns = (or_nan(each.get("rel_ts"), LONGEST) for each in (begin, event))
+                ops.append(Op.of(name, begin_ns, end_ns, facts))
             else:
                 left_out["ends of ops that did not begin"] += 1
     count(left_out, _UNENDED, ops is not None)
@@ -217,14 +221,6 @@ def leave_out(name: str | None, left_out: Counter[str]) -> None:
             "Trace the same job with the 1F1B or the interleaved schedule",
         )
     left_out["values that are not events" if name is None else f"events named {name[:40]}"] += 1
-
-
-def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> Op:
-    args = [each["args"] for each in (begin, end) if isinstance(each.get("args"), dict)]
-    facts = {name: value for each in (begin, end, *args) for name, value in each.items()}
-    return Op.of(
-        begin["name"], or_nan(begin.get("rel_ts"), LONGEST), or_nan(end.get("rel_ts"), LONGEST), facts
-    )
 
 
 def integer(event: Mapping[str, Any], default: int, *names: str) -> int:
