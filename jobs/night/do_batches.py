@@ -25,7 +25,6 @@ from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import Phase
 
 _LOG: Final = logging.getLogger(__name__)
-_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _OF_UNITS: Final = {Phase.INGEST: ingest, Phase.SIMULATE: simulate}
 
 
@@ -74,7 +73,9 @@ class _Doing:
     counts: dict[str, int] = field(default_factory=dict)
     refused: list[tuple[Batch, GateRefusedError]] = field(default_factory=list)
 
-    def do(self, batch: Batch, phases: Sequence[str], published: Mapping[str, int] = _NOTHING) -> None:
+    def do(
+        self, batch: Batch, phases: Sequence[str], published: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         """Run a batch; if a gate refuses some of its days, run the other days.
 
         published : rows per table that earlier phases of this batch have published; rows of a table that

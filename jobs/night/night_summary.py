@@ -20,10 +20,8 @@ from schemas.vocabulary import Exit
 COUNTED: Final = (*words.INGESTED_TABLES, *words.RESULT_TABLES, *words.FLEET_TABLES)
 WARNED: Final = "warning: "
 """Prefix of those lines of a summary that are warnings."""
-_FIRST_QUESTION: Final = "SELECT * FROM fix_first LIMIT 5"
 _LEADS: Final = ("changes", "drain", "mitigations")
 """Kinds of sentences at the beginning of a summary."""
-_OF_GATES: Final = ("gate_seconds", "expectations", "released")
 
 
 def night_summary(
@@ -60,7 +58,7 @@ def night_summary(
         "warnings": [notice._asdict() for notice in notices],
         "data_docs": docs_path(warehouse.root, log_date, "publish"),
         "report": report if fleet or report_folder else None,
-        "ask_next": f'{command("query", warehouse.root)} "{_FIRST_QUESTION}"',
+        "ask_next": f'{command("query", warehouse.root)} "SELECT * FROM fix_first LIMIT 5"',
     }
 
 
@@ -116,8 +114,9 @@ def phases_of(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[st
     ]
     done.sort(key=lambda run: run["started_at"])
     # A run of an earlier version did not count the work of its gates.
+    unknown = dict.fromkeys(("gate_seconds", "expectations", "released"))
     latest = {
-        each["stage"]: {"phase": each["stage"], **dict.fromkeys(_OF_GATES), **each}
+        each["stage"]: {"phase": each["stage"], **unknown, **each}
         for run in done
         for each in run["stages"] or ()
     }

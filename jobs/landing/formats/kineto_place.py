@@ -25,7 +25,6 @@ _AXES: Final = {
 }
 """Description of a process group by Megatron, or by a DeviceMesh -> axis of the group."""
 
-_NO_GRADIENTS: Final = ("pp", "tp", "cp")
 _FASTEST_FIRST: Final = ("tp", "cp", "dp", "pp")
 """Axes in the order in which Megatron, and a DeviceMesh (pp, dp, cp, tp), count ranks."""
 
@@ -63,7 +62,7 @@ class Place(NamedTuple):
         Raises RefusalError if gradients are reduced among a part of the dp ranks, or the group is unknown.
         """
         axis = _AXES.get(group or "")
-        if axis in _NO_GRADIENTS or (group or "").upper().startswith("EXPERT"):
+        if axis in ("pp", "tp", "cp") or (group or "").upper().startswith("EXPERT"):
             return False
         if group is None and group_size is None and self.sizes["tp"] > 1:
             raise refusal(

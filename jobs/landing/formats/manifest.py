@@ -21,7 +21,6 @@ from schemas.vocabulary import TRANSFER_OPS, TRANSFERS, Reason, Status
 
 PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
 SIZES: Final = (*PRODUCT, "vpp_size", "world_size")
-_PUBLISHED_LABELS: Final = ("trial_name", "run_id")
 _LARGEST: Final = 2**31 - 1
 _LONGEST_DETAIL: Final = 500
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -81,8 +80,6 @@ _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
 }
 """Optional fields of a job.json besides labels and iterations: name -> description of valid values, and a
 function that returns the value to store, None for a wrong value."""
-
-_MAY_BE_THERE: Final = ("ep_size", *_OPTIONAL, "labels", "iterations")
 
 Row = dict[str, Any]
 
@@ -145,7 +142,7 @@ def parse_published_meta(content: bytes, nesting: int, workers: int = Bounds().w
         return _bad_layout("no fields")
     fields = _Fields({name: _integer_or_text(value) for name, value in spelled.items()})
     fields.sizes(workers, cp_size="cp_size" if "cp_size" in spelled else "dsp_size")
-    labels = {name: spelled[name] for name in _PUBLISHED_LABELS if name in spelled}
+    labels = {name: spelled[name] for name in ("trial_name", "run_id") if name in spelled}
     return fields.row() | {"labels": labels or None}
 
 
@@ -262,7 +259,8 @@ class _Fields:
 
     def misspelt(self) -> None:
         """Note unknown fields whose names resemble those of absent optional fields."""
-        absent = [name for name in _MAY_BE_THERE if self._manifest.get(name) is None]
+        optional = ("ep_size", *_OPTIONAL, "labels", "iterations")
+        absent = [name for name in optional if self._manifest.get(name) is None]
         self._row["refused_claims"] = misspelt(self._manifest, absent) or None
 
     def _missing(self, name: str) -> None:

@@ -63,7 +63,6 @@ LONGEST: Final = LONGEST_US / _US
 _ROWS_TOGETHER: Final = 200
 NO_INTEGER: Final = -(2**31)
 """Stands for a value that is not an integer of 32 bits, so that it is not taken for a missing value."""
-_UNNAMED: Final = "ms without a name between the last op of an iteration and its end"
 
 
 class Op(NamedTuple):
@@ -239,7 +238,8 @@ def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter
             records = [row_of(each.step, each.ops, rank, own) for each in some]
             for each in some:
                 unnamed_ms = (each.end_ns - max((op.end for op in each.ops), default=nan)) * 1e-6
-                count(own, _UNNAMED, round(unnamed_ms) if unnamed_ms >= 0 else 0)
+                what = "ms without a name between the last op of an iteration and its end"
+                count(own, what, round(unnamed_ms) if unnamed_ms >= 0 else 0)
             yield Part(file.name, Rows.of(records, range(len(records))))
         left_out.update(own)
         yield Part(file.name, NO_ROWS, rejects)

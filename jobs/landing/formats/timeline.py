@@ -41,8 +41,6 @@ _COLUMNS: Final = {
     "microbatch": "i",
     "model_chunk": "i",
 }
-_UNKNOWN_STAGE: Final = "ops of threads that are not named after a stage"
-
 Thread = tuple[int, int]
 """pid and tid of a thread."""
 
@@ -214,7 +212,7 @@ def _part(
     columns["duration_us"] = np.maximum(columns["duration_us"], 0)
     is_known = columns["rank"] >= 0
     if not is_known.all():
-        left_out[_UNKNOWN_STAGE] += int((~is_known).sum())
+        left_out["ops of threads that are not named after a stage"] += int((~is_known).sum())
         columns = {name: values[is_known] for name, values in columns.items()}
     columns["is_null"] = np.zeros(int(is_known.sum()), dtype=bool)
     rows, rejects = rows_of(columns, dict.fromkeys(LIMITS))
