@@ -43,7 +43,7 @@ class Loads:
 
 
 NO_WAIT_US = 1000
-"""If a wait is not longer, the transfer had ended before it, at a time that the host cannot know. [us]"""
+"""A transfer whose wait is at most this long had ended before, at a time that no host can know. [us]"""
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 

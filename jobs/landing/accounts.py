@@ -23,7 +23,7 @@ LEFT_OUT_TYPES: Final = "hosts with a gpu_type: more than a run can have"
 
 MOST_OUTSIDE: Final = 0.1
 LEAST_OUTSIDE: Final = 2
-"""A manifest is refused if at least this share and at least this number of the lines contradict it."""
+"""A manifest is refused if at least this share, and this number, of a run's lines contradict it."""
 
 Keys = dict[tuple[int, int], str]
 """(rank, step) of every row of a unit, and the file that it came from."""

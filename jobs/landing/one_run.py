@@ -48,7 +48,7 @@ _LONGEST_LINE: Final = 16_000_000
 _TRIED: Final = 3
 """Most logs, and most lines of each log, in which the ids are looked for: a line may be truncated."""
 _LISTED: Final = 5
-"""Most files that the error names if none is a log."""
+"""Most files of a folder that an error names, if none of them is a log."""
 
 
 class NoRunError(WrongInputError):

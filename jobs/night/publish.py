@@ -37,7 +37,7 @@ from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS, PIPELINE_
 
 _LOG: Final = logging.getLogger(__name__)
 _MOST_DRAINS: Final = 3
-"""Most hosts that the summary names."""
+"""Most hosts to drain that a night's summary names."""
 
 
 def summaries(

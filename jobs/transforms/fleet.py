@@ -19,7 +19,7 @@ from schemas.vocabulary import Status
 from udfs.power.days import READ
 
 _STATED: Final = tuple(name for name in groups.DIMENSIONS if name not in {groups.FLEET, "size_bucket"})
-"""Dimensions that are columns of jobs."""
+"""Dimensions of groups that are columns of the table jobs."""
 
 
 def _sum_where(condition: str, name: str) -> str:

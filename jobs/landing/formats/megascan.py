@@ -21,7 +21,8 @@ from schemas.vocabulary import OP_CODES, Transfers
 
 SOURCE_FORMAT: Final = "megascan"
 WARM_UP_STEPS: Final = 2
-"""First iterations, which allocate memory and compile kernels; the very first takes five times as long."""
+"""First iterations, which allocate memory and compile kernels: the very first takes five times the usual
+time."""
 
 OPS: Final = {
     "forward": ("forward-compute",),

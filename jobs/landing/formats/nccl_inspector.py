@@ -14,8 +14,8 @@ from jobs.landing.formats.rows import Bounds, Reject, text_of
 from schemas.vocabulary import Reason
 
 _BY_THE_GPU: Final = ("kernel_gpu", "kernel_cpu", None)
-"""Sources of times that time a kernel, by the GPU's clock or from a CPU; older versions state no source, and
-time kernels."""
+"""Values of coll_timing_source for times of a kernel, by the GPU's clock or a CPU's; older versions, which
+time kernels too, state none."""
 
 NO_REPLAY: Final = (
     "NCCL Inspector: how long ranks were in collectives, not when. collective_arrival says which came last; "
