@@ -156,7 +156,7 @@ class _Follower:
 
     @never_raises
     def communicated(self, op: str, chunk: int, start: Mark | None, ranks: int) -> None:
-        """Note a collective that ends now: a step's line has each chunk's first gather and last reduction."""
+        """Keep a collective that ends now, if it is a chunk's first gather or last reduction in this step."""
         if start is None:
             return
         if op == GATHER:

@@ -74,7 +74,7 @@ def follow_microbatches(timers: Any) -> None:
 
 
 def follow_transfers(timers: Any) -> None:
-    """Wrap the function that makes all transfers; since core 0.14 it is a method."""
+    """Wrap Megatron's function that makes all transfers; since core 0.14 it is a method."""
     module = importlib.import_module("megatron.core.pipeline_parallel.p2p_communication")
     holder: Any = getattr(module, "P2PCommunicator", module)
     communicate: Callable[..., Any] = holder._communicate  # noqa: SLF001  # what all its callers go through
@@ -220,7 +220,7 @@ class RankLogTimers:
             self._starts["forward-compute"] = self.recorder.mark()
 
     def next_microbatch(self, model: Any) -> tuple[int, int]:
-        """Return the number of a model chunk, and of its next microbatch: it runs them in order."""
+        """Return the numbers of a model chunk and of its next microbatch; it runs microbatches in order."""
         self._is_tied = is_tied(model)
         chunk = self._chunks.setdefault(id(model), len(self._chunks))
         microbatch = self._forwards.get(chunk, 0)

@@ -40,7 +40,7 @@ class File(NamedTuple):
 
 
 class Fingerprint(NamedTuple):
-    """One row of unit_fingerprints."""
+    """One row of the table unit_fingerprints: what a phase has made a unit's rows from."""
 
     unit: Unit
     phase: str
@@ -64,7 +64,7 @@ class Fingerprint(NamedTuple):
         return hashed([self.identity, context[self.unit[0]]]) if context else self.identity
 
     def is_as(self, want: Wanted) -> bool:
-        """Return whether settings and version are those that are wanted now."""
+        """Return whether settings and version are those in `want`; True if `want` is None."""
         return want is None or (self.settings, self.version) == want
 
     def is_built_on(self, before: "Fingerprint", want: Wanted, context: Mapping[date, str]) -> bool:
@@ -99,7 +99,7 @@ def of_units(accounts: Iterable[UnitAccount], settings: Settings) -> list[Finger
 
 
 def contents_of(files: Iterable[File]) -> str:
-    """Return the hash of the contents of a unit's files, independent of their times."""
+    """Return a hash of the contents of a unit's files; times count only for files that could not be read."""
     return hashed([file.content for file in sorted(files, key=lambda file: file.name)])
 
 

@@ -74,7 +74,7 @@ OF_DAYS: Final = tuple(name for name, phase in PHASES.items() if phase.of_days)
 
 
 def days_reached(phase: str, days: int) -> int:
-    """Return for how many days after a changed day the rows of a phase depend on the changed day.
+    """Return the number of days after a changed day on which a phase's rows depend on that day.
 
     days : number of earlier days that a phase with `looks_back` reads
     """

@@ -184,7 +184,7 @@ class _Pieces(io.RawIOBase):
 
 
 class UnitFiles:
-    """Opener of the files of a unit, for their readers.
+    """Opens the files of a unit for the readers of formats, and digests what they read.
 
     digests : SHA-256 of each file that was read to its end
     opened_last : the file that was opened last

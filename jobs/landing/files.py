@@ -155,7 +155,7 @@ class Landing:
         return self._listed[1].count
 
     def misplaced_text(self) -> str:
-        """Describe how many entries are not read, and name the first; empty if all entries are read."""
+        """Return how many entries are not read, and the names of the first 100; "" if all are read."""
         if not self.misplaced_count:
             return ""
         named = ", ".join(self.misplaced) + (" and others" if self.misplaced_count > _NAMED else "")

@@ -61,9 +61,9 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
-    """Return the tables of roles; {} if no unit is part of a whole, and no rows of roles are stored.
+    """Return the role tables of runs that are parts of a whole; {} without parts and without stored rows.
 
-    parts : units that are part of a whole
+    parts : units whose manifests state `part_of`
     """
     if parts.num_rows or any(warehouse.rows_by_day(TABLES[name], log_dates) for name in words.ROLE_TABLES):
         causes = warehouse.rows(TABLES[words.JOB_CAUSES], log_dates, keys_of(parts))

@@ -43,7 +43,7 @@ _MOST_CULPRITS: Final = 3
 
 @dataclass
 class RoundDone:
-    """Result of a round: its warnings, the runs that were read or skipped, and its cost.
+    """Result of a round: its warnings, its cost, and the numbers of runs read and of runs in progress.
 
     gpu_hours : GPU-hours of the runs in `read`, since each was last read
     """

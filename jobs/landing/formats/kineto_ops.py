@@ -218,7 +218,7 @@ def _roles(step: Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags
 
 
 def _pieces(computes: Kernels, cuts_us: Floats) -> tuple[Kernels, Ints, Ints]:
-    """Merge computes between two cuts to pieces; return these, and the microbatch and position of each.
+    """Merge the computes between two cuts into one; return these, and each one's microbatch and position.
 
     The position is that in the forward or backward pass of the microbatch, from 0.
     """

@@ -167,7 +167,7 @@ def _size(group: Group) -> int:
 
 
 def ranks_of(group: Group) -> list[int]:
-    """Return the listed ranks of a group; the list may be truncated, or be text."""
+    """Return the ranks of a group that the trace lists, as a list or as text; the list may be truncated."""
     if isinstance(group.ranks, str):
         return [int(number) for number in re.findall(r"\d+", group.ranks)]
     return [rank for rank in group.ranks or () if isinstance(rank, int)]

@@ -1,4 +1,4 @@
-"""Steps of torch.distributed.pipelining, whose schedules annotate each action: `PP:<stage><ACTION><mb>`."""
+"""Make the ops of torch.distributed.pipelining, which annotates each action as `PP:<stage><ACTION><mb>`."""
 
 import re
 from collections import Counter

@@ -142,7 +142,7 @@ def _fields(text: bytes) -> Fields:
 
 
 def _decoded(text: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:
-    """Decode JSON; nan and infinity, which older versions wrote for idle bandwidths, become null."""
+    """Decode JSON; nan and infinity, which older versions of torch wrote for idle bandwidths, become null."""
     try:
         return decode(text)
     except msgspec.ValidationError as error:

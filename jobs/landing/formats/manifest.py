@@ -195,7 +195,7 @@ class _Fields:
         self._defects: list[str] = []
 
     def row(self) -> Row:
-        """Return the columns, with status and detail if there were defects."""
+        """Return the columns of jobs, with manifest_status and manifest_detail if fields are wrong."""
         if self._defects:
             detail = plain("; ".join(self._defects))
             return self._row | {"manifest_status": Status.BAD_LAYOUT, "manifest_detail": detail}

@@ -1,4 +1,4 @@
-"""Reader of MegaScan and MegaLens: a JSON file per rank, with begin and end events in ns of an iteration.
+"""Reader of MegaScan and MegaLens: one JSON file per rank, with times in ns from the start of an iteration.
 
 One branch of the tool records only computes, so that transfers are absent. Another also records transfers,
 named after phases of the 1F1B schedule. All ranks pass a barrier before each iteration: they have the same
