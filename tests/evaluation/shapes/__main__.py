@@ -1,4 +1,4 @@
-"""Draw jobs with faults of any shape, diagnose them, and report how often the causes are right."""
+"""Draw jobs with faults of many kinds, diagnose them, and report how often the diagnosis is right."""
 
 import argparse
 import json
