@@ -53,9 +53,9 @@ def kind_of(plan: JobPlan) -> str:
 def judge(seed: int, skew: str = "", most_ops: int = 15_000) -> Row | None:
     """Simulate a job with right and with wrong clocks, and compare the results; None if it has one host.
 
-    skew : name of a clock error in SKEWS; empty: drawn
-    returns : status, relative error of the slowdown, and whether the causes are those found with right clocks;
-              with the simulator's correction, and (`ignored_`) without it
+    skew    : name of a clock error in SKEWS; empty: drawn
+    returns : status, relative error of the slowdown, and whether the causes are those found with right
+              clocks: with the simulator's correction, and (`ignored_`) without it
     """
     drawn = sample_job(seed, most_ops=most_ops)
     others = tuple(each for each in drawn.mechanisms if not isinstance(each, ClockSkew))

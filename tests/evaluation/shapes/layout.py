@@ -61,7 +61,10 @@ class Layout:
 
 
 def hosts(dp: int, pp: int, workers_per_host: int, *, is_along_stages: bool) -> Ints:
-    """Host of each worker, shape (stage, dp_rank); hosts are filled replica by replica or stage by stage."""
+    """Return the number of each worker's host, shape (stage, dp_rank).
+
+    Hosts are filled with `workers_per_host` workers each, stage by stage or replica by replica.
+    """
     number = np.arange(dp * pp) // workers_per_host
     return number.reshape(pp, dp) if is_along_stages else number.reshape(dp, pp).T
 

@@ -107,7 +107,10 @@ def _scatter(layout: Layout, kind: str, rng: np.random.Generator) -> Floats:
 
 
 def _wandering(layout: Layout, sigma: float, rng: np.random.Generator) -> Floats:
-    """Draw noise that a worker's ops share in a step, half of which stays; (stage, step, dp_rank)."""
+    """Draw noise that a worker's ops share, and of which the next step keeps half.
+
+    returns : logarithms of factors, shape (stage, step, dp_rank).
+    """
     shape = (layout.pp, *layout.lanes)
     fresh = rng.normal(0, sigma, shape)
     log = fresh.copy()

@@ -154,7 +154,10 @@ def same_ops(one: Fault, other: Fault) -> bool:
 
 
 def _excess(fault: Fault) -> Floats:
-    """Additional duration of ops caused by a fault, shape (step,). [s]"""
+    """Return the share by which a fault lengthens its ops in each step, shape (step,).
+
+    If `size` is at most 1, as of short pauses, return the strength instead.
+    """
     return np.asarray((fault.size - 1) * fault.strength if fault.size > 1 else fault.strength)
 
 
