@@ -1,4 +1,4 @@
-"""In real processes that wait for each other, the slowed one is found, and wrong clocks change no result."""
+"""Of real processes that wait for each other the slowed one is found, also with wrong clocks."""
 
 from datetime import date
 from pathlib import Path
@@ -10,10 +10,11 @@ from tests.support.training_run import STEPS, real_run
 from udfs.what_if import simulate_job
 
 SAME = 1e-2
-"""Relative: ends of a real transfer are 0.2 ms apart where processes share two cores, or more."""
+"""Largest relative difference: ends of real transfers differ by 0.2 ms or more if processes share two
+cores."""
 
 FACTOR_ERROR = 0.25
-"""Relative: on a busy machine a sleep ends late, now in one process and now in another."""
+"""Largest relative error of a factor: on a busy machine, sleeps of any process may end late."""
 
 
 def test_shifted_zeros_of_a_real_run_change_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A unit is compared with earlier days of its model or run, whether or not it was analysed."""
+"""Whether a unit became slower is decided by earlier days of its model or run, even if it is not analysed."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Offsets, drifts and jumps of clocks that are made by hand are found, and nothing else is taken for one."""
+"""The course of a clock's error, such as offset, drift and jumps, is found in series made by hand."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_a_clock_set_after_the_first_step_of_a_burst_is_not_taken_for_a_drift() 
 
 
 def test_one_clock_that_is_set_makes_no_other_drift() -> None:
-    """A jump of one of six clocks does not give the other five a drift or a jump."""
+    """A jump of one of six clocks does not make the other five seem to drift or jump."""
     time_s = 0.5 * np.arange(12.0)
     own_s = np.zeros((6, 12))
     own_s[2, 6:] = -0.05
