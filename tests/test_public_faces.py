@@ -55,7 +55,7 @@ def functions() -> Iterator[str]:
 
 
 def faces() -> list[str]:
-    """Return the lines of the list of all that is public."""
+    """Return one line for each public table, view, command, option and Python function."""
     return sorted([*tables(), *commands(), *functions()])
 
 

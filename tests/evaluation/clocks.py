@@ -99,7 +99,7 @@ def _simulated(job: GeneratedJob, settings: SimulationSettings) -> Answer:
 
 
 def by_kind_and_skew(judged: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind of job and clock error: worst errors, and jobs with the causes of right clocks."""
+    """Return one row per kind of job and clock error: worst errors, and how many jobs keep their causes."""
     percent = judged.assign(error=100 * judged.error, ignored_error=100 * judged.ignored_error)
     columns = {
         "jobs": ("seed", "size"),

@@ -96,7 +96,7 @@ def judged(world: World, most: int, seed: int) -> dict[str, Course]:
 
 
 def tables(found: Mapping[int, Mapping[str, Course]]) -> list[Section]:
-    """Tables of GPU-hours by policy and fleet, and of losses that drain expects beside true losses."""
+    """Tables of GPU-hours by policy and fleet, and of the losses that drain expects and the true losses."""
     rows = pd.DataFrame(
         {"policy": name, "fleet": seed, "drains": len(course.drained), "false drains": course.false,
          "returned": course.returned, "cost": course.cost, "net": course.returned - course.cost}

@@ -117,13 +117,13 @@ def _split(simulation: Simulation, step_s: Floats) -> dict[str, float]:
 
 
 def _sampled(rank_steps: pa.Table, plan: JobPlan) -> pa.Table:
-    """Return the rows of the recorded steps: those in every BURSTS_APART-th burst."""
+    """Return the rows of every BURSTS_APART-th burst of steps, as only these are recorded."""
     numbers = [number for step, number in enumerate(plan.step_numbers) if step // BURST % BURSTS_APART == 0]
     return rank_steps.filter(pc.is_in(rank_steps["step"], pa.array(numbers, pa.int64())))
 
 
 def by_part(judged: pd.DataFrame) -> pd.DataFrame:
-    """One row for ETTR and for each part of the GPU-hours, with its true share and its errors."""
+    """Return one row for ETTR and for each part of the GPU-hours, with its true share and its errors."""
     rows = []
     for name in ("ettr", *PARTS, FIXED):
         error = 100 * judged[f"error_{name}"]

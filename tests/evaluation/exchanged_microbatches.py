@@ -47,7 +47,7 @@ class Exchanged(PackedSequences):
             conditions.factor[rows] *= (_moved(load, order) / load)[place.microbatch[rows]]
 
 
-Exchanged.__name__ = PackedSequences.__name__  # the class name seeds the draws
+Exchanged.__name__ = PackedSequences.__name__  # equal names give equal draws
 
 
 def _order(work: NDArray[np.float64]) -> NDArray[np.int64]:

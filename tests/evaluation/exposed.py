@@ -34,7 +34,10 @@ NOTE: Final = "The table shows errors of exposed_s, in per cent of the recorded 
 
 
 def judge(seed: int, most_ops: int = 15_000) -> list[Row]:
-    """Compare each row of exposed_communication with a rerun without its ops; no rows if not analysed."""
+    """Compare each row of exposed_communication with a rerun without its ops.
+
+    Return one row for each; none if the job is not analysed.
+    """
     plan = sample_job(seed, most_ops=most_ops)
     simulation = Simulation(plan)
     job = recorded_job(simulation)

@@ -2,8 +2,8 @@
 
 `python -m tests.evaluation.health --seed S` prints the tables. Jobs are generated, recorded and diagnosed.
 Health checks are written as lines of a log, read and merged into spans of time, which are then matched with
-the slow hosts that the diagnosis found. Seeds 0 to 99,999 are for tuning, those from 1,000,000 on are kept
-for evaluation.
+the slow hosts that the diagnosis found. Seeds 0 to 99,999 may be used for tuning; seeds from 1,000,000 on are
+kept for evaluation.
 """
 
 import json

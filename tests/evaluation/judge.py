@@ -61,7 +61,7 @@ class DiagnosedJob:
         }
 
     def worst_cells(self, cause: str, dp_size: int, pp_size: int) -> frozenset[Cell]:
-        """Return the worst culprit's workers, where null means all ranks or stages; empty without one."""
+        """Return the workers of the worst culprit, where null means all ranks or stages; empty without it."""
         culprits = self.causes.get(cause, {}).get("culprits") or []
         below = [each for worst in culprits[:1] for each in worst.get("workers") or ()]
         if below:

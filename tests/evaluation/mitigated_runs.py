@@ -72,7 +72,7 @@ class PlannedCollections(UnsynchronisedGc):
         conditions.added_s[rows] += together.max(axis=1).mean() / self.planned_steps
 
 
-PlannedCollections.__name__ = UnsynchronisedGc.__name__  # the class name seeds the draws
+PlannedCollections.__name__ = UnsynchronisedGc.__name__  # equal names give equal draws
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ExchangedGpus(UnlikeGpus):
             conditions.factor[rows, :, dp_rank] = before[rows, :, dp_rank]
 
 
-ExchangedGpus.__name__ = UnlikeGpus.__name__  # the class name seeds the draws
+ExchangedGpus.__name__ = UnlikeGpus.__name__  # equal names give equal draws
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ def _pair(rows: list[Row], world_size: int) -> "pa.Table | None":
 
 
 def by_record(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row over all jobs, and one per choice of recorded ops; shares are in percent of the workers."""
+    """Return one row over all jobs and one per choice of recorded ops; shares are percentages of workers."""
     parts = {"all": rows, **dict(list(rows.groupby("records")))}
     return pd.DataFrame({"jobs that record": name, **_errors(part)} for name, part in parts.items())
 
@@ -211,7 +211,7 @@ def _errors(rows: pd.DataFrame) -> Mapping[str, float]:
 
 
 def by_relation(pairs: pd.DataFrame) -> pd.DataFrame:
-    """One row for each way in which two jobs are related."""
+    """Return one row for each relation between the periods and phases of two jobs."""
     columns = {
         "pairs": ("seed", "size"),
         "with a phase": ("has_phase", "sum"),

@@ -60,7 +60,7 @@ def injections(folders: Sequence[Path]) -> list[Injection]:
 
 
 def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
-    """Inject a fault into a trace, and compare the diagnosis with that of the trace without it.
+    """Inject a fault into a trace, and compare the diagnoses with and without the fault.
 
     The places of the fault are drawn from fixed seeds. Fractions are of the actual step time with the fault.
     true         : cost of the fault
@@ -110,7 +110,7 @@ def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, Diagnos
 
 
 def injection_scores(judged: pd.DataFrame) -> pd.DataFrame:
-    """One row per trace and fault, and one over all, with the scores and their target values."""
+    """Return one row per trace and fault, and one row over all, with the scores and their target values."""
     groups = list(judged.groupby(["trace", "fault"], sort=False))
     made = []
     for (trace, fault), rows in [*groups, (("all", "all"), judged)]:

@@ -79,7 +79,7 @@ def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> dict[str, f
 
 
 def by_class(answers: Frame) -> Frame:
-    """One row per class of jobs: scores over all causes, beside the target values."""
+    """Return one row per class of jobs: scores over all causes, and the target values."""
     every_job = answers.seed.nunique()
     rows = []
     for each in CLASSES.values():
@@ -105,7 +105,7 @@ def by_class(answers: Frame) -> Frame:
 
 
 def by_cause(answers: Frame) -> Frame:
-    """One row of scores for each class of jobs and each cause."""
+    """Return one row of scores for each class of jobs and each cause."""
     return Frame(
         [
             {"class": each.title, "cause": cause, **_scores(rows)}
@@ -148,7 +148,7 @@ def located(answers: Frame) -> Frame:
 
 
 def calibration(answers: Frame) -> Frame:
-    """Mean true saving by bins of the predicted saving; the first and the last bin are open."""
+    """Return the mean true saving by bins of the predicted saving; the first and the last bin are open."""
     edges = np.array(CALIBRATION_EDGES)
     place = np.clip(np.searchsorted(edges, answers.predicted, side="left") - 1, 0, len(edges) - 2)
     bins = [answers[place == number] for number in range(len(edges) - 1)]
@@ -164,7 +164,7 @@ def calibration(answers: Frame) -> Frame:
 
 
 def sensitivity(usual: Frame, variants: Mapping[str, Frame], names: tuple[str, ...]) -> Frame:
-    """Score the same jobs under each changed condition, with the loss of F1 against the usual one."""
+    """Score the same jobs under each changed condition, with the loss of F1 against usual conditions."""
     rows = []
     for name in names:
         each = CLASSES[name]

@@ -95,6 +95,6 @@ steps."""
 
 
 def draw_clocks(rng: np.random.Generator, hosts: Sequence[str], steps: int, skew: str = "") -> HostClocks:
-    """Draw wrong clocks for a job's hosts; `skew` is a name in SKEWS, which is also drawn if empty."""
+    """Draw wrong clocks for a job's hosts; `skew` is a name in SKEWS, or empty if the name is drawn too."""
     chosen = skew or str(rng.choice(list(SKEWS)))
     return HostClocks(tuple(SKEWS[chosen](rng, hosts, steps)))

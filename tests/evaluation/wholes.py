@@ -81,7 +81,7 @@ def _simulated(job: GeneratedJob) -> tuple[list[Row], Row]:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind of whole and scenario: number of roles, true saving, and errors of the predictions."""
+    """Return one row per kind of whole and scenario: number of roles, true saving, errors of predictions."""
     found = []
     for (kind, some), name in product(rows.groupby("wholes"), SCENARIOS):
         said, true = some[f"said_{name}"].astype(float), some[f"true_{name}"]

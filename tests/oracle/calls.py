@@ -74,7 +74,7 @@ def _slower(graph: StepGraph, recorded: Mapping[int, float], call: list[int]) ->
 
 
 def _clearly_longest(times: Sequence[float]) -> int | None:
-    """Return the index of a time that is CLEARLY times the second longest; None if there is none or a nan."""
+    """Return the index of the longest time; None if it is not CLEARLY times the second, or a time is nan."""
     *_, second, longest = sorted(times)
     if any(map(isnan, times)) or longest <= CLEARLY * max(second, 0.0):
         return None

@@ -1,4 +1,4 @@
-"""Compute the cost of GPU types by replays in which only one type, or no type, is slow."""
+"""Compute the cost of GPU types by replays: one type as recorded, or all computes as on the fastest type."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean

@@ -71,7 +71,7 @@ class Job:
     buffered_sends: int
 
     def with_ideal(self, form: str) -> "Job":
-        """Return the same job with another ideal."""
+        """Return the job with the ideal durations of the given form."""
         durations = [
             (_kind(graph.ops[op]), duration)
             for step, graph in self.graphs.items()

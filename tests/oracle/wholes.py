@@ -71,7 +71,7 @@ class OracleWhole:
         return [each for each in found if each in self.steps]
 
     def gap(self, span: Span) -> float | None:
-        """Pause before a span, from the latest end of what it waits for; None if it waits for none. [s]"""
+        """Return the pause between the last end of what a span waits for and its start; or None. [s]"""
         some = self.waited_for(span)
         return self.start[span] - max(self.end[each] for each in some) if some else None
 
@@ -125,7 +125,7 @@ SCENARIOS: Mapping[str, Callable[[Sequence[Step], float], float]] = {
     "if_ideal": lambda steps, _: ideal(steps),
     "if_twice_as_fast": lambda *_: 0.5,
 }
-"""Factor on the time of a run's steps, from the steps and the lost share of the run, by scenario."""
+"""By scenario, a function of a run's steps and lost share that gives the factor on the steps' time."""
 
 
 def scaled(

@@ -10,7 +10,8 @@ TRANSFERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 SAME_S = 1e-7
 """Ops of one call may start, or end, this far apart, because logs round times. [s]"""
 NO_OP_TOLERANCE_S = 50e-6
-"""Largest clock error when the order of transfers and computes decides whether a transfer moved data. [s]"""
+"""An op may contradict the order of computes by this much before a transfer counts as having moved no data.
+[s]"""
 
 
 class WorkerGraph:

@@ -11,7 +11,7 @@ from tests.support.random_jobs import generate_job
 
 
 class GrowingRun:
-    """A run whose log grows: each call of `log_to` adds the steps before a given step."""
+    """A run whose log a test extends: each call of `log_to` adds the steps before a given step."""
 
     def __init__(
         self, root: Path, day: date, mechanisms: Sequence[Mechanism], steps: int, job_id: str = "alpha"

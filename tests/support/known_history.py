@@ -1,4 +1,4 @@
-"""Two months of results whose headline figures are known; those that the paper states equal the paper's.
+"""Two months of results with known headline figures, which equal the paper's if the paper states them.
 
 Of 400 runs 200 are analysed. Of these, 85 straggle (42.5 %), and 10.4 % of their GPU-hours are wasted. Runs
 alternate between a day in January and a day in February.

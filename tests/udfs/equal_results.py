@@ -22,8 +22,8 @@ def assert_same_results(
     for name in RESULT_TABLES:
         ours, theirs = found[name], wanted[name]
         if name == OP_TYPE_SLOWDOWN:
-            # Rows are stored in the order in which the graph first has an op type; several graphs define no
-            # such order.
+            # Rows come in the order of the first graph's op types, which is not defined if a job has several
+            # graphs.
             ours, theirs = ours.sort_by("op_type"), theirs.sort_by("op_type")
         assert ours.schema == theirs.schema, name
         for field in ours.schema:

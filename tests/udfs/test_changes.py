@@ -155,7 +155,7 @@ def test_what_changed_too_is_said() -> None:
 
 
 def test_what_comes_and_goes_is_uncertain_from_day_to_day() -> None:
-    """A loss on three of ten days counts as changes only if the loss of each day is well known."""
+    """A loss on three of ten days counts as changes only if each day's loss has a small error."""
     lost = [{"pause": 0.1 if day in (3, 4, 8) else 0.0} for day in range(10)]
     steady = points(wobbling([10.0] * 10), lost)
     assert {change.of for change in changes_of(steady)} == {OF_LOST, "pause"}

@@ -1,4 +1,4 @@
-"""Predicted savings of planned garbage collection equal those of reruns, or a reason is given for none."""
+"""Planned garbage collection saves what reruns save; if no saving is predicted, a reason is given."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def test_collections_are_planned() -> None:
 @pytest.mark.parametrize(
     ("pauses", "usual"),
     [
-        ([3, 0, 0, 0], 2.82),  # others never pause: 6 % of workers would miss 2.82 by chance
+        ([3, 0, 0, 0], 2.82),  # others never pause: by chance only 6 % of workers would do so
         ([2, 2, 2, 2], 2.0),
         ([1, 0, 0, 1], 0.5),  # the other workers may pause in later steps
     ],

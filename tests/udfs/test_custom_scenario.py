@@ -1,4 +1,4 @@
-"""Custom scenarios equal the simulator's own scenarios, and fixing causes by hand equals a night."""
+"""Custom scenarios equal the simulator's own scenarios, and fixes of causes equal those of a night."""
 
 import tracemalloc
 from typing import Any
@@ -174,7 +174,7 @@ def test_answers_are_measured_against_the_simulation(job: str | int, ops_togethe
 
 
 def test_a_unit_in_blocks_keeps_only_durations() -> None:
-    """A replay by blocks keeps in memory at most one array of durations and the ops of one type."""
+    """A replay by blocks keeps only one array of durations, and the ops of one type, in memory."""
     job = generate_job(LONG, [], seed=3)
     peak_bytes = []
     for ops_together in (10**9, job.ops // LONG.steps):

@@ -89,7 +89,7 @@ def test_their_ideal_is_the_mean_and_their_slowdown_separate() -> None:
 
 
 def rows_with_other_microbatches(rank_steps_: pa.Table) -> pa.Table:
-    """Return rows, some of which number microbatches, or name the loads' microbatches, in another way."""
+    """Return the job with other microbatch numbers in some rows, and loads with another chunk or none."""
     rows = rank_steps_.to_pylist()
     for number, row in enumerate(rows):
         row["microbatch"] = [each + 100 * (number % 2) for each in row["microbatch"]]

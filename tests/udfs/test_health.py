@@ -1,4 +1,4 @@
-"""Failed health checks are listed beside culprits, and explain them by the stated rules, in small fleets."""
+"""Failed health checks are matched with culprits, and explain them by the stated rules, in small fleets."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta

@@ -47,7 +47,7 @@ def oracle_job(traces: Path, name: str) -> Job:
     ],
 )
 def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, published_traces: Path) -> None:
-    """Slowdowns of the published traces depend on the ideal as known: that of ST falls from 1.18 to 1.01."""
+    """The ideal changes the slowdowns of published traces by known amounts: for ST from 1.18 to 1.01."""
     rows, facts = published.rank_steps(published_traces, name), published.manifest(published_traces, name)
     (job,) = simulate_job(rows, facts, SimulationSettings(ideal=ideal))["job_slowdown"].to_pylist()
     reference = oracle_job(published_traces, name).with_ideal(ideal)

@@ -45,7 +45,7 @@ LOSS = LossLayer(forward_s=0.03, backward_s=0.05)
 
 
 def test_layers_leave_the_stage_that_computes_the_loss() -> None:
-    """Layers move from the stage with the loss layer to other stages, and no other split is better."""
+    """Layers move away from the stage with the loss layer, and no other split that was tried is better."""
     one = answer(found(LOSS, layers=[32]), LAYERS)
     after, before = ([int(each) for each in text.split(", ")] for text in one.plan.split(" instead of "))
     assert before == [8, 8, 8, 8]
@@ -55,7 +55,7 @@ def test_layers_leave_the_stage_that_computes_the_loss() -> None:
     assert one.step_s == pytest.approx(true_s, rel=0.002)
     assert one.time_saved_fraction == pytest.approx(1 - true_s / step_s(LOSS), abs=0.002)
     assert one.gpu_hours_saved == pytest.approx(100 * one.time_saved_fraction)
-    for other in ((9, 9, 9, 5), (8, 8, 9, 7)):  # no split of layers close to this one is better
+    for other in ((9, 9, 9, 5), (8, 8, 9, 7)):  # other splits that come close
         if list(other) != after:
             assert step_s(LOSS, UnevenLayers(other)) >= true_s * 0.999
 
@@ -162,7 +162,7 @@ def test_microbatches_of_which_it_is_open_which_move_have_no_answer() -> None:
 
 
 def test_what_other_numbers_would_explain_has_no_answer() -> None:
-    """With one microbatch a step, a slow worker may have heavy data instead, so there is no answer."""
+    """With one microbatch a step, a slow worker may have heavy data instead, so nothing is proposed."""
     alone, slow = replace(SHAPE, microbatches=1), WeakGpu(dp_rank=1, pp_rank=2, factor=1.5)
     of_data, beside = found(SEQUENCES_OF_ALL, shape=alone), found(SEQUENCES_OF_ALL, slow, shape=alone)
     assert SEQUENCES in {each.mitigation for each in of_data.answers}
@@ -175,7 +175,7 @@ def test_what_other_numbers_would_explain_has_no_answer() -> None:
 
 @pytest.mark.parametrize("is_replica", [True, False], ids=["replica", "stage"])
 def test_slowness_that_heavy_data_look_like_has_no_answer(*, is_replica: bool) -> None:
-    """If heavy data would give the same times as slow workers, mitigations of either have no answer."""
+    """If slow workers may have heavy data instead, mitigations of either have no answer."""
     places = [(1, 0), (1, 1), (1, 2)] if is_replica else [(each, 1) for each in range(4)]
     slow = [WeakGpu(*place, factor=1.6, window=Window(first=6)) for place in places]
     assert {SEQUENCES, OVER_DP_RANKS, HOST_EXCHANGED} <= set(found(SEQUENCES_OF_ALL, *slow).without)
@@ -235,7 +235,7 @@ def test_computes_that_take_no_time_say_nothing_of_heavy_data(op_type: str, stag
 
 
 def test_slow_workers_are_mitigated() -> None:
-    """Replacing a slow host, removing its replica, and giving it lighter work save what reruns save."""
+    """Replacing a slow host, removing its replica or giving it lighter data saves what reruns save."""
     slow = WeakGpu(dp_rank=2, pp_rank=1, factor=1.5)
     of, now_s = found(slow), step_s(slow)
     exchanged, removed, lighter = (
@@ -254,7 +254,7 @@ def test_slow_workers_are_mitigated() -> None:
 
 
 def test_a_night_has_rows_of_the_causes_that_it_finds() -> None:
-    """A night stores mitigations of the causes that it names, with the figures of the command mitigate."""
+    """A night stores mitigations of the causes that it names, with the figures that `mitigated` gives."""
     generated = job(LOSS)
     manifest = generated.manifest | {"gpu_hours": 100.0, "labels": {"layers": "32"}}
     tables = simulate_job(generated.rank_steps, manifest)
@@ -266,7 +266,7 @@ def test_a_night_has_rows_of_the_causes_that_it_finds() -> None:
     assert {name: rows[0][name] for name in vars(asked)} == vars(asked)
     slow = WeakGpu(dp_rank=2, pp_rank=1, factor=1.5)
     generated = job(slow)
-    manifest = generated.manifest | {"labels": {"layers": "32"}}  # stages are even, so imbalance is no cause
+    manifest = generated.manifest | {"labels": {"layers": "32"}}  # even stages: no stage_imbalance
     rows = simulate_job(generated.rank_steps, manifest)[MITIGATIONS].to_pylist()
     assert {row["mitigation"] for row in rows} == {HOST_EXCHANGED, REPLICA_REMOVED, LIGHTER_REPLICA}
     (host,) = (row["host"] for row in rows if row["mitigation"] == HOST_EXCHANGED)
@@ -274,7 +274,7 @@ def test_a_night_has_rows_of_the_causes_that_it_finds() -> None:
 
 
 def test_checkpoints_as_often_as_failures_ask_for() -> None:
-    """The best checkpoint interval is Young's: sqrt(2 x 50 s per checkpoint x 5,000 s between failures)."""
+    """The best interval is Young's: the square root of 2 x 50 s a checkpoint x 5,000 s between failures."""
     habits = RunHabits(save_every=20, save_s=50.0, failures=4, startup_s=1.0, outage_s=1.0, slow_first_s=0.0)
     run = run_through(habits, np.full(2000, 10.0), Part(0.0), np.random.default_rng(1))
     found = best_interval(run.events)
@@ -313,7 +313,7 @@ def test_checkpoints_as_often_as_failures_ask_for() -> None:
 
 
 def test_slow_first_steps_are_not_work_between_failures() -> None:
-    """Slow first steps after a start count as a cost of the restart, not as work between failures."""
+    """Slow first steps after a start are part of the cost of a restart, not work between failures."""
     habits = RunHabits(save_every=20, save_s=50.0, failures=4, startup_s=1.0, outage_s=1.0, slow_first_s=0.0)
     plain, slow = (
         best_interval(run_through(each, np.full(2000, 10.0), Part(0.0), np.random.default_rng(1)).events)
@@ -326,7 +326,7 @@ def test_slow_first_steps_are_not_work_between_failures() -> None:
 
 
 def test_no_checkpoint_interval_mends_a_loop_of_crashes() -> None:
-    """If a run crashes again and again soon after its restarts, no checkpoint interval is proposed."""
+    """If a run crashes repeatedly soon after its restarts, no checkpoint interval is proposed."""
     marks: list[tuple[int, str, int, float | None]] = [(0, "start", 0, None), (60, "first_step", 0, None)]
     for hour in range(1, 11):
         at_s = 60 + 3660 * hour
@@ -344,7 +344,7 @@ def test_no_checkpoint_interval_mends_a_loop_of_crashes() -> None:
 
 
 def test_a_run_that_repeats_less_fails_less() -> None:
-    """The saving of a better checkpoint interval includes that a run that ends sooner fails less often."""
+    """The predicted saving takes into account that a run that ends sooner fails less often."""
     habits = RunHabits(
         save_every=500, save_s=10.0, failures=10, startup_s=300.0, outage_s=300.0, slow_first_s=0
     )
@@ -361,7 +361,7 @@ def test_a_run_that_repeats_less_fails_less() -> None:
 
 
 def _failing_at_random_s(every_s: float, between_s: float, save_s: float) -> float:
-    """Mean time of 1,000 simulated runs of 20,000 s of work. [s]"""
+    """Return the mean time of 1,000 random runs of 20,000 s of work. [s]"""
     rng, total_s = np.random.default_rng(3), 0.0
     for _ in range(1000):
         done_s = 0.0

@@ -99,7 +99,7 @@ def test_noise_of_independent_blocks_by_hand() -> None:
 
 
 def test_a_change_anywhere_in_a_long_run_is_found_to_the_step() -> None:
-    """Changes are found to the exact step, even in runs with far more steps than are searched at first."""
+    """Changes are found to the exact step, even if a run is so long that not all steps are tried at first."""
     values = np.tile([0.0, 0.2], 2500)
     values[1237:3411] += 100.0
     assert known(values).error < 0.001

@@ -105,7 +105,7 @@ def test_what_if_and_timelines_replay_what_the_tables_do(name: str) -> None:
     assert {each.scenario: each.time_saved_fraction for each in asked[:-1]} == causes
     parts = [row["lost_fraction"] for row in found]
     if job["status"] == Status.ANALYSED:
-        # The loss beyond what all fixes save.
+        # The loss in addition to what all fixes save.
         beyond = max(0.0, found[-1]["time_saved_fraction"])
         assert math.fsum(parts) == pytest.approx(asked[-1].time_saved_fraction + beyond, rel=0.0, abs=ALIKE)
     else:

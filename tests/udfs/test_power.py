@@ -1,4 +1,4 @@
-"""The share of computing workers equals the reference's, and that of a timeline made by hand."""
+"""The share of computing workers equals the reference's, and that read from a timeline made by hand."""
 
 from math import inf, pi, sin
 from typing import Any

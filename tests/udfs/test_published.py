@@ -13,7 +13,8 @@ REFERENCE = 1e-6
 """Largest relative difference: published figures were partly computed in float32; 4e-7 was observed."""
 
 SHARE = 1e-5
-"""Largest absolute difference of M_W and M_S, which are ratios of differences of such numbers."""
+"""Largest absolute difference of M_W and M_S, because they are ratios of differences of figures in
+float32."""
 
 
 def assert_published(tables: dict[str, list[dict[str, Any]]], wanted: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from udfs.what_if import simulate_job
 
 
 def stretched(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row with forward sends and recvs of the first link 2 s longer, beyond other ops."""
+    """Return the row with forward sends and recvs of the first link 2 s longer, so that they overlap ops."""
     ends = {0: "forward-send", 1: "forward-recv"}
     code = OP_CODES[ends[row["pp_rank"]]] if row["pp_rank"] in ends else None
     lengths = [

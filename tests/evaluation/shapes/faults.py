@@ -174,7 +174,8 @@ def slow_loads(
 def spikes(layout: Layout, times: Times, how: tuple[str, str, float], is_struck: Floats) -> Fault:
     """Add pauses of `size` forward-computes to single computes.
 
-    is_struck : 1 where a compute has a pause, else 0; shape of the computes.
+    is_struck : 1 for a compute with a pause, else 0; (direction, stage, chunk, microbatch, step,
+    dp_rank).
     """
     direction, onset, size = how
     extra_s = size * float(np.median(times.compute[FORWARD])) * is_struck

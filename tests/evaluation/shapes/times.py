@@ -1,4 +1,4 @@
-"""Durations and delays of a job's ops, and changes of them by faults."""
+"""Durations and delays of a job's ops, and the changes that faults make to them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace

@@ -52,7 +52,7 @@ def lost_error(job: Judged) -> float | None:
 
 
 def share(answers: Iterable[bool | None]) -> float | None:
-    """Percentage of true answers among those that were judged."""
+    """Return the percentage of true values among all values that are not None."""
     asked = [each for each in answers if each is not None]
     return 100 * sum(asked) / len(asked) if asked else None
 

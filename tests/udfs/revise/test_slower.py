@@ -1,4 +1,4 @@
-"""Whether a unit became slower is decided by earlier days of its model or run, even if it is not analysed."""
+"""A unit that became slower than earlier days of its model or run is found, even if it is not analysed."""
 
 from datetime import timedelta
 from typing import Any

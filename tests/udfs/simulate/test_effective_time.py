@@ -111,7 +111,7 @@ def test_only_the_day_and_the_scheduled_time_count() -> None:
 
 
 def test_a_day_that_events_show_whole_leaves_nothing_unknown() -> None:
-    """If events cover a whole day, no time of the day is unknown, however the parts are rounded."""
+    """If events cover the whole run, exactly its difference from the stated GPU-hours is unknown."""
     of_thirds = StepTimes(actual_s=0.7, simulated_s=0.61, ideal_s=0.53)
     job = {"status": "analysed", "world_size": 24}
     for ends_s in range(700, 7000, 70):
@@ -190,7 +190,7 @@ def test_a_little_back_in_time_is_a_clock_that_was_set() -> None:
 
 
 def test_a_start_by_a_clock_that_is_behind_that_of_its_submission_has_not_waited() -> None:
-    """If the clock of a start is behind that of its submission, the wait for GPUs is 0, not negative."""
+    """If the start's clock is behind the submission's, the wait for GPUs is 0, not negative."""
     near = [event("submitted", 10.0), event("start", 9.5), event("first_step", 9.0, 0), event("step", 20, 11)]
     (row,) = rows(near, 1.0)
     assert (row["queued_gpu_hours"], row["startup_gpu_hours"], row["contradictions"]) == (0.0, 0.0, 0)

@@ -58,7 +58,7 @@ def test_a_slow_worker_is_in_no_other_unit() -> None:
 
 @pytest.mark.parametrize("op_type", ["forward-recv", "params-all-gather", "forward-compute"])
 def test_a_rank_step_that_lacks_an_op_is_left_out(job: GeneratedJob, op_type: str) -> None:
-    """If a rank lacks an op in a step, the result is that of the other steps."""
+    """If a rank lacks an op in a step, the unit gets the result of its other steps."""
     odd = int(job.rank_steps["step"][7].as_py())
     found = simulated(
         changed(job, lambda row: without_op(row, op_type) if (row["step"], row["rank"]) == (odd, 6) else row),

@@ -18,7 +18,7 @@ def test_offset_and_drift() -> None:
 
 
 def test_sudden_steps() -> None:
-    """Two jumps of a clock, by -50 ms and +3 ms, are found beside a drift of 10 ppm."""
+    """Two jumps of a clock, by -50 ms and +3 ms, are found although the clock also drifts by 10 ppm."""
     true_s = 10e-6 * TIME_S - 0.05 * (np.arange(30) >= 12) + 0.003 * (np.arange(30) >= 20)
     found = course(np.array([true_s, 0.0 * TIME_S]) + NOISE_S, TIME_S)
     assert np.argwhere(found.is_leap).tolist() == [[0, 11], [0, 19]]

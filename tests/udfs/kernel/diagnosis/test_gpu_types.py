@@ -1,4 +1,4 @@
-"""The slowness of a GPU type is what all of its workers share; the rest is slowness of single workers."""
+"""The slowness of a GPU type is what all workers of the type share; the rest belongs to single workers."""
 
 from dataclasses import replace
 from typing import Final

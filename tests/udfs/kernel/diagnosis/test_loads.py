@@ -1,4 +1,4 @@
-"""A fix of slow data-loads saves the true saving, and keeps late starts that have other causes."""
+"""Fixing slow data-loads saves the true saving, and does not remove late starts that have other causes."""
 
 from dataclasses import replace
 from typing import Final

@@ -127,7 +127,7 @@ def test_both_directions_that_are_slow_from_a_step_on_are_measured_by_the_steps_
 @pytest.mark.parametrize("direction", [FORWARD, BACKWARD], ids=NAMES)
 @pytest.mark.parametrize(("pp", "first"), [(3, 0), (3, 6), (4, 6)])
 def test_a_link_is_slow_by_any_clock_where_its_round_trip_is(pp: int, first: int, direction: int) -> None:
-    """A link whose round trips are slow is named whatever the hosts' clocks are, with the flag clock_skew."""
+    """A link with slow round trips is named, with the flag clock_skew, although clocks may be wrong."""
     link = Link(direction, direction, slice(first, STEPS))
     row, true, _ = communication_of(job_of(pp, EVERY, 2, is_eager=True), [link], 3 * SLOW_S, one_host=False)
     assert true > 0.03

@@ -240,7 +240,7 @@ def test_a_worker_slow_in_one_step_of_few_is_slow_beside_uneven_data(logs: Tenso
 
 @pytest.mark.parametrize("slow", [0, 1, 2])
 def test_of_three_replicas_the_one_that_is_always_slow_is_slow_beside_data_of_long_tail(slow: int) -> None:
-    """The one of three replicas that is always slow is found beside data with few very heavy microbatches."""
+    """One of three replicas that is always slow is found although a few microbatches are very light."""
     rng = np.random.default_rng(8)
     weight = 0.2 * rng.standard_normal((12, 36, 3)) - np.where(rng.random((12, 36, 3)) < 0.1, 2.0, 0.0)
     three = NOISE * rng.standard_normal((1, 2, 1, 12, 36, 3)) + weight
@@ -262,7 +262,7 @@ def test_most_heavy_microbatches_of_a_step_in_one_replica_are_data(logs: Tensor)
 
 
 def test_half_of_the_replicas_that_are_always_slow_are_slow_beside_data_of_few_microbatches() -> None:
-    """Four of eight replicas that are always slow are found beside four uneven microbatches per step."""
+    """Four of eight replicas that are always slow are found although the few microbatches are uneven."""
     rng = np.random.default_rng(2)
     few = 0.4 * rng.standard_normal((4, 30, 8)) + NOISE * rng.standard_normal((1, 2, 1, 4, 30, 8))
     unknown = np.full((1, 8), -1)

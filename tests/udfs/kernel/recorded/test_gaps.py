@@ -54,7 +54,7 @@ def test_others_that_pause_are_counted() -> None:
 
 @pytest.mark.parametrize(("pause_s", "first"), [(0.1, False), (0.0, False), (1.0, True)])
 def test_nothing_is_said_of_less_and_of_late_starts_that_are_a_cause(pause_s: float, first: bool) -> None:
-    """Gaps under 2 % of the step are not reported; late starts are not either, because they have a cause."""
+    """Gaps under 2 % of the step are not reported, nor are late starts, which have their own cause."""
     _, detail = said(pause_s, {1: [3, 7]}, first)
     assert "no op runs" not in (detail or "")
 

@@ -116,7 +116,7 @@ COMPUTE_S = (1.0, 2.0)
 
 
 def flags(op_type: int, starts_s: list[list[float]], duration_s: float = 0.2) -> Mask:
-    """Return which transfers count as no-ops beside a forward-compute; starts_s has axes (op, lane)."""
+    """Return which transfers of a row with a forward-compute are no-ops; starts_s has axes (op, lane)."""
     counts = tuple({ot.FORWARD_COMPUTE: 1, op_type: len(starts_s)}.get(t, 0) for t in range(ot.COUNT))
     lanes = len(starts_s[0])
     compute_start_s, compute_s = COMPUTE_S

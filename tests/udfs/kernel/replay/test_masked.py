@@ -36,7 +36,7 @@ def masks_of(trace: Trace, share: float, seed: int = 0) -> list[Mask]:
 
 
 def by_hand(trace: Trace, masks: list[Mask], factor: float | None) -> dict[int, float]:
-    """Return step times from a replay of each step, with one duration chosen per op."""
+    """Return step times from a separate replay of each step, with durations chosen op by op."""
     found = [replayed_durations(block) for block in trace.blocks]
     graphs = [block.graph for block in trace.blocks]
     ideal_s = ideal_durations(list(zip(graphs, found, strict=True)))
