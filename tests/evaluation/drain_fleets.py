@@ -59,7 +59,7 @@ class Unit:
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """Return a key that is equal for two units if and only if their results must be equal."""
+        """Return all facts on which a unit's results depend, as a key of a cache."""
         identity = self.plan.identity
         return identity.job_id, self.plan.seed, tuple(self.plan.mechanisms), identity.hosts
 

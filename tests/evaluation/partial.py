@@ -1,6 +1,6 @@
 """Evaluate the bounds of the slowdown of logs without transfers: complete logs are analysed without them.
 
-`python -m tests.evaluation.partial --jobs 400`
+`python -m tests.evaluation.partial --jobs 400` prints the table.
 """
 
 import argparse

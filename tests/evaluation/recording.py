@@ -65,10 +65,10 @@ class Recording:
     def without_waiting(self) -> "Recording":
         """Return the job with only those launch delays that cannot be time spent waiting for another op.
 
-        Kept are the delays of each stage's first forward-compute, and of ops other than recvs that
-        wait for no op. In real traces, other delays are mostly waits for events that are not in the
-        graph. If they were kept, no op would have slack, and every injected delay would lengthen the
-        whole step.
+        The delay of each stage's first forward-compute is kept, and the delays of ops other than
+        recvs that wait for no op. In real traces, other delays are mostly waits for events that are
+        not in the graph. If they were kept, no op would have slack, and every injected delay would
+        lengthen the whole step.
         """
         is_kept = np.array([not sources for sources in self.graph.waits_for])
         is_kept &= ~np.isin(self.op_type, (ot.FORWARD_RECV, ot.BACKWARD_RECV))

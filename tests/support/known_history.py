@@ -34,7 +34,7 @@ STEP_RATIOS: Final = (0.98, 0.99, 1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.02, 1.06)
 
 
 def waste_of(number: int) -> float:
-    """Return the waste of a run: 0.3 for 20 runs by number, 0.16 for 65 others, and LITTLE for the rest."""
+    """Return the waste of a run by its number: 0.3 for the first 20, 0.16 for the next 65, else LITTLE."""
     return 0.3 if number < 20 else 0.16 if number < STRAGGLING else LITTLE
 
 

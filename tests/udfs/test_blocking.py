@@ -123,7 +123,8 @@ def test_a_few_steps_of_other_clocks_make_no_send_eager(seed: int, odd: set[int]
 def test_sends_that_never_find_their_receive_late_are_eager_where_they_end_long_before_it() -> None:
     """Sends that always end long before their receives begin count as eager, and no cause is named.
 
-    When they did not count as eager, other sends looked slow, and communication was wrongly named.
+    In an earlier version, these sends did not count as eager, so that others looked slow, and
+    communication was wrongly named.
     """
     job = draw(77268, "buffered, fused")
     assert recorded(job.rank_steps, job.manifest).blocking.chosen.eager == (ot.FORWARD_SEND, ot.BACKWARD_SEND)

@@ -1,4 +1,4 @@
-"""Exposed communication is right for timelines made by hand, and for random layouts by the reference."""
+"""Exposed communication is right for hand-made timelines, and equals the reference's for random layouts."""
 
 from dataclasses import astuple
 from typing import Any

@@ -175,7 +175,7 @@ def test_what_other_numbers_would_explain_has_no_answer() -> None:
 
 @pytest.mark.parametrize("is_replica", [True, False], ids=["replica", "stage"])
 def test_slowness_that_heavy_data_look_like_has_no_answer(*, is_replica: bool) -> None:
-    """If slow workers may have heavy data instead, mitigations of either have no answer."""
+    """If slow workers may have heavy data instead, mitigations of both causes have no answer."""
     places = [(1, 0), (1, 1), (1, 2)] if is_replica else [(each, 1) for each in range(4)]
     slow = [WeakGpu(*place, factor=1.6, window=Window(first=6)) for place in places]
     assert {SEQUENCES, OVER_DP_RANKS, HOST_EXCHANGED} <= set(found(SEQUENCES_OF_ALL, *slow).without)

@@ -18,7 +18,7 @@ float32."""
 
 
 def assert_published(tables: dict[str, list[dict[str, Any]]], wanted: dict[str, Any]) -> None:
-    """Assert that every published figure, and the number of rows, equals the published one."""
+    """Assert that results equal all published figures, and have the published numbers of rows."""
 
     def rows(table: str, key: str, value: str = "slowdown") -> dict[str, float]:
         return {str(row[key]): row[value] for row in tables[table]}

@@ -1,6 +1,6 @@
 """Evaluate the replay on jobs whose transfers block their workers, and on jobs whose transfers do not.
 
-`python -m tests.evaluation.blocking --jobs 400`
+`python -m tests.evaluation.blocking --jobs 400` prints the tables.
 """
 
 import argparse

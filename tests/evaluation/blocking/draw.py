@@ -78,7 +78,7 @@ class Drawn(NamedTuple):
 
     @property
     def is_recorded(self) -> bool:
-        """Return whether the log states everything from which the slowdown can be computed."""
+        """Return whether the log determines the slowdown, to within MOST_UNKNOWN."""
         return self.unknown <= MOST_UNKNOWN
 
 

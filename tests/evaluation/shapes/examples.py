@@ -78,7 +78,7 @@ def slow_host_from_step_10() -> Job:
 def backwards_twice_as_slow() -> Job:
     """Backwards of one of 16 workers take twice as long, without a pipeline, which costs 39 %.
 
-    Version 0.3.0 did not name the worker.
+    Version 0.3.0 found no loss.
     """
     return job_on(16, 1, lambda layout: _worker(layout, "backward", ALWAYS, 2.0))
 

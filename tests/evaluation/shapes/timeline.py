@@ -2,8 +2,8 @@
 
 Each worker runs its computes in order, and a compute needs the data of a neighbouring stage. The receive of
 the data is posted early or when they are needed; their send follows the compute that made them. Both end when
-the data have arrived, but a buffered send already when they are copied. The next compute of the sender never
-waits for its sends. All members of a collective end together.
+the data have arrived; a buffered send ends already when its data are copied. The next compute of the sender
+never waits for its sends. All members of a collective end together.
 """
 
 from dataclasses import dataclass, field

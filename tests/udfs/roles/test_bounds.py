@@ -40,7 +40,7 @@ def test_wholes_of_a_day_are_apart_whatever_the_order_of_rows() -> None:
 
 
 def test_no_array_has_two_axes_of_roles_and_one_of_iterations() -> None:
-    """A job at the limits needs no array with two axes of roles and one of iterations, which has 80 MB."""
+    """At the limits, no array has two axes of roles and one of iterations, which would take 80 MB."""
     roles, iterations = 32, 2000
     start_s = np.arange(iterations) + np.arange(roles)[:, None] / roles
     none = np.empty(0, dtype=np.int64)

@@ -41,7 +41,7 @@ def alike(number: int) -> Iterator[UnitRows]:
 
 
 def batches(units: Iterable[UnitRows]) -> Iterator[pa.RecordBatch]:
-    """Return the batches of results for some units."""
+    """Return the batches of results for the given units."""
     return results_batches(lambda _: ((unit.key, simulate_unit(unit, SETTINGS)) for unit in units))([])
 
 

@@ -51,7 +51,7 @@ def test_parts_that_nothing_joins() -> None:
 
 
 def test_steps_that_lack_a_tie() -> None:
-    """If a difference is missing in a step, only clocks that no other difference joins are unknown there."""
+    """If a difference is missing in a step, clocks are unknown there only if nothing else connects them."""
     some = ties((0, 1), (1, 2), (2, 3))
     some.apart_s[1, :4] = np.nan
     found = join(some, 4, TIME_S)
