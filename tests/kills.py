@@ -204,7 +204,10 @@ def disturbed(run: Run, warehouse: str, draw: random.Random, most: int) -> Itera
             break
         kill(process, target)
         is_known = seen(warehouse) in run.states
-        yield f"{target} after {moment_s:.1f} s", "" if is_known else "a reader sees what no publication was"
+        yield (
+            f"{target} after {moment_s:.1f} s",
+            "" if is_known else "a reader sees tables that are no publication",
+        )
     yield "", _ended(run, warehouse, start(run, warehouse).wait() if status is None else status)
     removed(warehouse)
 
@@ -214,9 +217,9 @@ def _ended(run: Run, warehouse: str, status: int) -> str:
     if status:
         return f"the next run failed with exit status {status}"
     if seen(warehouse) != run.states[-1]:
-        return "after the next run the tables are others than those of an undisturbed one"
+        return "after the next run, tables differ from those of an undisturbed run"
     is_open = any(row["outcome"] == RUN_STARTED for row in rows_of(warehouse, PIPELINE_RUNS))
-    return "pipeline_runs has a run that neither runs nor was killed" if is_open else ""
+    return "pipeline_runs has a run without an end" if is_open else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

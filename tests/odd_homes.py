@@ -191,7 +191,7 @@ def _tried(place: Place, landing: Path, work: Path, wanted: str) -> str:
     folder.mkdir()
     folder.chmod(0o777)  # the other user writes there
     if _answers(place, landing, folder, work / "here" / "warehouse") != wanted:
-        raise OSError("its answers are others")
+        raise OSError("its answers differ from those of the usual environment")
     return f"the answers of here{_peak(place.group) if place.group else ''}"
 
 
@@ -199,8 +199,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the night in every environment, and print the results; return the exit status."""
     parser = argparse.ArgumentParser(prog="odd_homes", description=__doc__)
     parser.add_argument("--python", action="append", default=[], help="another Python; may be repeated")
-    parser.add_argument("--folder", type=Path, help="where clones are kept; left out: a temporary one")
-    parser.add_argument("--only", default="", help="only places with this in their names")
+    parser.add_argument(
+        "--folder", type=Path, help="folder in which clones are kept; by default a temporary one"
+    )
+    parser.add_argument("--only", default="", help="only environments whose names contain this text")
     args = parser.parse_args(argv)
     pythons = _versions((*args.python, *_PYTHONS))
     failures = 0

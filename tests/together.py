@@ -66,7 +66,7 @@ def at_a_time(first: Run, second: Run, warehouse: str, apart_s: float, *, waits:
         return f"exit statuses {statuses}"
     is_right = seen(warehouse) == first.states[-1]
     removed(warehouse)
-    return "" if is_right else "the tables are not those of both, in turn"
+    return "" if is_right else "the tables are not those of two runs in turn"
 
 
 if __name__ == "__main__":

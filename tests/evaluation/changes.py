@@ -140,7 +140,12 @@ def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
 
 @command(
     "tests.evaluation.changes",
-    option("--jobs N", "steady jobs, and as many that a fault meets", positive, default=100),
+    option(
+        "--jobs N",
+        "jobs without a change, and the same number with a fault on one day",
+        positive,
+        default=100,
+    ),
     option("--days N", "days of each", positive, default=14),
     option("--seed S", "seed of the first job", not_negative, required=True),
     option("--most-ops N", "ops of a job on a day, about", positive, default=4_000),

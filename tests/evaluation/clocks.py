@@ -132,7 +132,7 @@ def summary(rows: pd.DataFrame) -> Mapping[str, float]:
     "tests.evaluation.clocks",
     option("--jobs N", "jobs", positive, default=500),
     option("--seed S", "seed of the first job", not_negative, required=True),
-    option("--skew SKEW", "one way to be off alone", choices=SKEWS),
+    option("--skew SKEW", "only this kind of clock error", choices=SKEWS),
     option("--most-ops N", "ops of a job, about", positive, default=15_000),
     option("--list-worst N", "list the N largest errors", not_negative, default=5),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),

@@ -188,7 +188,7 @@ def _summed(found: pd.DataFrame, by: str) -> pd.DataFrame:
     option("--jobs N", "jobs of each class", positive, default=100),
     option("--seed S", "seed of the first job", not_negative, required=True),
     option("--part N", "one step in N is logged", positive, default=10),
-    option("--classes NAMES", "only these, with commas between", default=",".join(CLASSES)),
+    option("--classes NAMES", "only these classes, separated by commas", default=",".join(CLASSES)),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:

@@ -62,7 +62,7 @@ _OPTIONS: Final = (
     option("--healthy N", "extra healthy jobs", not_negative, default=200),
     option(
         "--sensitivity N",
-        "jobs to judge again with 6 % op noise, with 4 steps, with both",
+        "jobs to judge again with 6 % op noise, with 4 steps, and with both",
         not_negative,
         default=200,
     ),

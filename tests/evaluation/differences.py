@@ -166,7 +166,9 @@ def _tables(pairs: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
 
 @command(
     "tests.evaluation.differences",
-    option("--pairs N", "pairs of equal runs, and as many with a fault", positive, default=200),
+    option(
+        "--pairs N", "pairs of equal runs, and the same number with a fault in one run", positive, default=200
+    ),
     option("--seed S", "seed of the first pair", not_negative, required=True),
     option("--most-ops N", "ops of a job, about", positive, default=15_000),
     option("--confidence P", "of the interval", probability, default=CONFIDENCE),

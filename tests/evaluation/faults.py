@@ -143,9 +143,9 @@ def later(faults: Sequence[Fault], hosts: int, until: float) -> pd.DataFrame:
 
 @command(
     "tests.evaluation.faults",
-    option("--log FILE", "events of faults, as JSON", Path, required=True),
-    option("--hosts N", "hosts of the fleet, those that never failed too", positive, default=400),
-    option("--draws N", "fleets in which faults strike by chance", positive, default=40),
+    option("--log FILE", "log of faults, as JSON", Path, required=True),
+    option("--hosts N", "hosts of the fleet, including those that never failed", positive, default=400),
+    option("--draws N", "random logs, in which faults strike by chance", positive, default=40),
     option("--seed S", "of these", not_negative, default=0),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )

@@ -168,7 +168,7 @@ def _shifted(
 
 
 def _transfers_from(recording: Recording, pp_rank: int) -> list[tuple[int, ...]]:
-    """Positions of the send and recv of each real forward transfer that a stage sends."""
+    """Return the indices of the send and the recv of each forward transfer with data that a stage sends."""
     is_sent = (recording.op_type == ot.FORWARD_SEND) & (recording.stage == pp_rank)
     pairs = (
         pair

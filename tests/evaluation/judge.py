@@ -85,7 +85,7 @@ def diagnosed(diagnose: Diagnose, rank_steps: pa.Table, manifest: Mapping[str, o
 
 
 THRESHOLD: Final = 0.025
-"""A cause holds if its fix saves this share of the actual step time."""
+"""A cause holds if its fix saves at least this share of the actual step time."""
 
 SLOW_WORKER: Final = "slow_worker"
 COMMUNICATION: Final = "communication"

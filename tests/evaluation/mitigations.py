@@ -136,7 +136,7 @@ def _run_s(habits: RunHabits, steps_s: np.ndarray[Any, np.dtype[np.float64]], be
 
 
 def tables(judged: pd.DataFrame) -> list[Section]:
-    """Table of errors of predicted savings by mitigation, and each mitigation's largest error."""
+    """Table of errors of predicted savings by mitigation, and list of the ten largest errors."""
     key = ["mitigation", "alone"]
     answered = judged.groupby(key).answered.mean().mul(100).rename("answered [%]")
     sized = judged.assign(size=judged.error.abs(), near=judged.error.abs() <= NEAR)
@@ -168,7 +168,7 @@ def tables(judged: pd.DataFrame) -> list[Section]:
     "tests.evaluation.mitigations",
     option("--jobs N", "jobs for each mitigation", positive, default=100),
     option("--seed S", "seed of the first job", not_negative, required=True),
-    option("--only NAME", "this mitigation alone", choices=(*CASES, CHECKPOINTS)),
+    option("--only NAME", "only this mitigation", choices=(*CASES, CHECKPOINTS)),
     option("--most-ops N", "ops of a job, about", positive, default=15_000),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )

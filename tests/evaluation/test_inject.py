@@ -68,7 +68,7 @@ def test_unchanged_the_trace_is_the_one_recorded() -> None:
 
 
 def numbers(column: pa.ChunkedArray) -> list[float]:
-    """Return the values of a column as one array, with lists flattened."""
+    """Return all numbers of a column of lists as one list."""
     return list((pc.list_flatten(column) if pa.types.is_list(column.type) else column).to_pylist())
 
 

@@ -2,8 +2,8 @@
 
     python -m tests.support.class_archive
 
-A JVM compares the archive with itself and with its JARs. It starts
-without an archive if one differs or is missing.
+A JVM uses the archive only if the same Java made it from the same JARs; otherwise the JVM starts without
+an archive.
 """
 
 import shutil

@@ -289,7 +289,7 @@ def test_rows_are_read_once_and_the_compared_steps_laid_out_once_however_many_ty
     lay_out.reset_mock()
     monkeypatch.setattr(blocking, "LITTLE_MORE", np.inf)
     assert read(rows, layout, OPS_TOGETHER, diagnosed=False).blocking.chosen.types
-    assert laid() == [len(sampled(len(rows.steps))), 1], "the other way round where a bound may say enough"
+    assert laid() == [len(sampled(len(rows.steps))), 1], "in the other order if a bound may suffice"
 
 
 def _chosen_of_all() -> dict[str, dict[str, Any]]:
@@ -305,5 +305,5 @@ def test_what_is_ruled_out_would_not_be_chosen(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(blocking, "_is_ruled_out", lambda *_: False)
     tried = _chosen_of_all()
     assert tried["SE"].pop("discrepancy_blocking") == pytest.approx(0.00204, abs=1e-5)
-    assert found["SE"].pop("discrepancy_blocking") is None, "the bound says enough"
+    assert found["SE"].pop("discrepancy_blocking") is None, "the bound suffices"
     assert found == tried

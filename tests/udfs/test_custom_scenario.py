@@ -103,7 +103,7 @@ def test_a_step_alone_and_a_worker_that_moves_to_another_host_and_rank(ops_toget
     }
     assert found.answers[0].gpu_hours_saved is None
     warm = replay_scenarios(rows, manifest(dp_size=2, warm_up_steps=1), ["rank = 101"])
-    assert (warm.steps, warm.answers[0].ops) == (1, 5), "step 9 alone, with its rows"
+    assert (warm.steps, warm.answers[0].ops) == (1, 5), "only step 9 is replayed"
 
 
 def test_ops_that_two_predicates_choose_count_once_in_all_together() -> None:
@@ -114,7 +114,9 @@ def test_ops_that_two_predicates_choose_count_once_in_all_together() -> None:
         ("dp_rank = 1", 5),
         (ALL_TOGETHER, 7),
     ]
-    assert found.answers[-1].step_s == 0.5 + 2.5 + 1 + 1 + 1, "halved once; replica 0 still transfers for 1 s"
+    assert found.answers[-1].step_s == 0.5 + 2.5 + 1 + 1 + 1, (
+        "ops of two predicates are halved once; replica 0 still transfers for 1 s"
+    )
 
 
 def all_but(job: GeneratedJob, recorded: dict[Any, str]) -> dict[Any, float]:

@@ -67,7 +67,7 @@ def test_two_types_by_hand() -> None:
         (1, 0, "node-1")
     ]
     assert cause_row(found, "slow_worker")["time_saved_fraction"] == 0.0
-    assert mixed["flag_reason"] == "mixed_hardware_or_slow_worker", "one host of the type"
+    assert mixed["flag_reason"] == "mixed_hardware_or_slow_worker", "only one host has the slower type"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_hosts_without_a_type_are_a_row_of_their_own() -> None:
     stated = {"node-0": FASTER, "node-1": SLOWER, "node-9": "B200"}
     found = simulate_job(rank_steps(*rows), manifest(dp_size=3) | {"gpu_types": stated})
     types = {row["gpu_type"]: row for row in found[GPU_TYPE_SLOWDOWN].to_pylist()}
-    assert list(types) == [SLOWER, FASTER, NOT_STATED], "and no type that no worker is on"
+    assert list(types) == [SLOWER, FASTER, NOT_STATED], "a type without workers has no row"
     assert (types[NOT_STATED]["forward_ideal_s"], types[NOT_STATED]["factor"]) == (3.0, None)
     assert (types[NOT_STATED]["backward_ideal_s"], types[NOT_STATED]["is_slower"]) == (None, False)
 

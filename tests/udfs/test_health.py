@@ -33,7 +33,7 @@ def span(begin: float, end: float, host: str = "sick", **changes: object) -> dic
 
 
 def by_day(health: pa.Table) -> Callable[[date], pa.Table]:
-    """Return the rows of one day."""
+    """Return a function that returns the rows of a day."""
     return lambda day: health.filter(pc.equal(health["log_date"], day))
 
 

@@ -95,4 +95,6 @@ def test_what_does_not_hold_leaves_its_error_to_what_is_unexplained() -> None:
     assert last["lost_fraction"] == 0.0625 + 0.03125
     assert (last["lost_fraction_low"], last["lost_fraction_high"]) == (0.0, 2 * 0.09375), "no loss below 0"
     without = lost_columns(rows(0.25), 64.0, is_analysed=True)
-    assert {each["lost_gpu_hours_low"] for each in without} == {None}, "as earlier versions wrote them"
+    assert {each["lost_gpu_hours_low"] for each in without} == {None}, (
+        "rows of earlier versions have no intervals"
+    )

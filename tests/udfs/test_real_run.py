@@ -21,7 +21,7 @@ def test_shifted_zeros_of_a_real_run_change_nothing(tmp_path: Path) -> None:
     rank_steps, manifest = real_run(tmp_path, date(2026, 1, 5))
     true = simulated(rank_steps, manifest)
     assert true["steps"] == STEPS == len(began_us(rank_steps))
-    assert true["slowdown"] > 1.05, "the heavy stage shows"
+    assert true["slowdown"] > 1.05, "the heavy stage makes the job slower"
     for skew, courses in skews(rank_steps, seed=1).items():
         found = simulated(skewed(rank_steps, courses), manifest)
         assert found["is_clock_corrected"] or skew == "drift to 200 ppm", skew

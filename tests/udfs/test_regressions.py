@@ -79,7 +79,7 @@ def test_collectives_of_unequal_number_are_paired_up_to_the_smaller() -> None:
         for meeting in block.graph.meetings
         if meeting.across_dp
     }
-    assert numbers == {2, 3, 6}, "no collective that a replica lacks, or all in the clip of six workers"
+    assert numbers == {2, 3, 6}, "collectives that a replica lacks are left out; six workers share the clip"
 
 
 def test_sends_without_peer_lie_amid_those_that_have_one() -> None:

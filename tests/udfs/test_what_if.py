@@ -98,7 +98,7 @@ def test_a_slow_last_stage() -> None:
     assert job(tables)["simulated_step_s"] == 10.0
     assert job(tables)["ideal_step_s"] == 10.0
     assert column(tables, "stage_slowdown", "pp_rank") == {0: 8 / 10, 1: 12 / 10}, (
-        "below 1 is kept as computed"
+        "slowdowns below 1 are not changed"
     )
     assert column(tables, "op_type_slowdown", "op_type")["forward-pp-comm"] == 1.0
 

@@ -116,7 +116,7 @@ def test_units_in_phase() -> None:
     ]
     found = tables(*units)
     pairs = {(row["job_id"], row["other_job_id"]): row for row in found[POWER_IN_PHASE]}
-    assert list(pairs) == [("a", "c"), ("a", "b")], "those that swing most first"
+    assert list(pairs) == [("a", "c"), ("a", "b")], "sorted by swing, largest first"
     assert found[POWER_DAY][0]["in_phase_pairs"] == 2
     row = pairs["a", "b"]
     assert (row["period_s"], row["other_period_s"], row["common_s"]) == (5.0, 5.0, 12 * 3600.0)

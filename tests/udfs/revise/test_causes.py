@@ -71,7 +71,7 @@ def test_what_a_slow_host_costs_moves_from_the_stage_to_the_worker() -> None:
     found = revised(SLOW, ELSEWHERE, before)
     worker, stage = found["slow_worker"], found["stage_imbalance"]
     assert (worker["is_cause"], worker["time_saved_fraction"]) == (True, 0.25)
-    assert worker["attributed_fraction"] == 0.125, "half of what the fix alone saves, like the imbalance's"
+    assert worker["attributed_fraction"] == 0.125, "half of the saving by the fix alone, as for the imbalance"
     assert (worker["recoverable_gpu_hours"], worker["attributed_gpu_hours"]) == (16.0, 8.0)
     of_no_step: Row = {"first_step": None, "last_step": None}
     assert worker["culprits"] == [culprit(0.5, pp_rank=1, dp_rank=0, rank=8, host="b", **of_no_step)]

@@ -102,7 +102,7 @@ def test_an_op_is_chosen_where_the_predicate_is_true_not_where_it_is_null(
     wanted = {key for key, op in logged("usual").items() if is_chosen(op)}
     assert chosen("usual", predicate) == wanted
     monkeypatch.setattr(op_predicate, "_TOGETHER", 100)
-    assert chosen("usual", predicate) == wanted, "asked in parts"
+    assert chosen("usual", predicate) == wanted, "predicates that are evaluated in parts"
 
 
 def test_a_unit_without_logged_hosts() -> None:

@@ -66,7 +66,7 @@ def test_every_cause_has_its_row_and_its_fractions_as_they_came(monkeypatch: pyt
     present = [name for name, row in found.items() if row["is_cause"]]
     assert present == ["slow_worker", "stage_imbalance", "pause", "unexplained"]
     total = sum(row["attributed_fraction"] for row in found.values())
-    assert total == DIAGNOSIS.all_fixes_fraction, "what is unexplained has no share of what fixes save"
+    assert total == DIAGNOSIS.all_fixes_fraction, "the unexplained part has no share of the savings"
     assert {row["recoverable_gpu_hours"] for row in found.values()} == {None}, "hours are not known"
     assert {row["attributed_gpu_hours"] for row in found.values()} == {None}
 

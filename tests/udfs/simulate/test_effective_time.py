@@ -202,11 +202,13 @@ def test_a_run_waits_from_its_submission_to_its_start_and_holds_no_gpus_then() -
     again = [*RUN[:4], event("submitted", 1700), *RUN[4:]]
     queued = [event("submitted", -500), *again]
     (row,) = rows(queued, 1.0)
-    assert row["queued_gpu_hours"] * HOUR_S == pytest.approx(600 + 250), "that of the day before in full"
+    assert row["queued_gpu_hours"] * HOUR_S == pytest.approx(600 + 250), (
+        "a wait that began on the day before counts in full"
+    )
     assert (row["outage_s"], row["contradictions"]) == (300, 0)
     assert seconds(queued, 1.0)["outage"] == 50, "a run that waits in the queue holds no GPUs"
     assert rows(again, 1.0)[0]["queued_gpu_hours"] is None, "the first start has no submission"
-    assert rows(RUN[4:], 1.0)[0]["queued_gpu_hours"] == 0, "a restart needs none"
+    assert rows(RUN[4:], 1.0)[0]["queued_gpu_hours"] == 0, "a restart needs no submission"
     started = datetime.fromtimestamp(MIDNIGHT_S + 2000, UTC)
     assert rows(again, 1.0, started_at=started)[0]["queued_gpu_hours"] == 0
 
@@ -250,7 +252,9 @@ def test_evaluations_and_loads_of_data_are_parts_of_their_own() -> None:
         225,
     )
     lost = seconds([*events[:-1], event("failure", 400, 300)], 0.5)
-    assert (lost["lost_work"], lost.get("productive")) == (300, None), "neither saves anything"
+    assert (lost["lost_work"], lost.get("productive")) == (300, None), (
+        "neither evaluation nor data loading saves progress"
+    )
 
 
 def test_a_checkpoint_before_the_first_step_is_part_of_the_startup() -> None:

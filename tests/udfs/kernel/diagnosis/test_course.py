@@ -55,7 +55,7 @@ def test_what_rises_to_the_end_grows_from_where_it_leaves_the_usual(first: int) 
     assert found.kind == GROWS
     begins = int(np.flatnonzero(found.is_slow)[0])
     assert abs(begins - (first + 1)) <= 1
-    assert found.is_slow[begins:].all(), "what grows does not stop"
+    assert found.is_slow[begins:].all(), "slowness that grows does not end"
 
 
 def test_what_falls_from_the_start_does_not_grow() -> None:

@@ -150,7 +150,7 @@ def test_what_is_attributed_to_causes_that_do_not_hold_has_no_name_either(
     savings = Savings(nothing | {cause.SLOW_WORKER: 0.08}, attributed, 0.08 + hidden, 1.0)
     flags = flags_of(found_in(job.blocks(), job.layout), savings, {cause.SLOW_WORKER}, 0.0, 0)
     assert (flags[cause.UNEXPLAINED] == cause.MOSTLY_UNEXPLAINED) is is_flagged
-    assert flags.count(cause.NO_FLAG) == cause.COUNT - is_flagged, "causes that hold are as right as ever"
+    assert flags.count(cause.NO_FLAG) == cause.COUNT - is_flagged, "no other cause gets a flag"
 
 
 def test_every_flag_has_its_case() -> None:

@@ -230,4 +230,4 @@ def test_what_is_known_counts_however_little_the_other_steps_say() -> None:
     np.testing.assert_allclose(found, own)
     assert not slow_series(own, Doubt(error, NO_SPREAD)).any()
     own[0, :, 3, 1] = 0.04
-    assert not slow_series(own, Doubt(error, NO_SPREAD, known=own > 0.0)).any(), "but is too little"
+    assert not slow_series(own, Doubt(error, NO_SPREAD, known=own > 0.0)).any(), "known, but too little"

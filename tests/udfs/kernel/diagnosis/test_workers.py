@@ -41,7 +41,7 @@ def cells(logs: Tensor) -> Floats:
 
 def test_healthy_workers_are_not_slow(logs: Tensor) -> None:
     assert not cells(logs).any()
-    assert not cells(logs + weights()).any(), "nor where data differ"
+    assert not cells(logs + weights()).any(), "uneven data make no worker slow"
 
 
 @pytest.mark.parametrize("direction", [FORWARD, BACKWARD])
@@ -207,10 +207,10 @@ def test_pauses_in_most_steps_of_single_microbatches_are_no_noise(logs: Tensor) 
     rng = np.random.default_rng(2)
     is_long = rng.random((12, 4)) < 0.4
     single[0, FORWARD, 0, 0] += np.where(is_long, rng.uniform(1.0, 2.0, (12, 4)), 0.0)
-    assert is_long.sum(axis=1).max() == 3, "in some step most workers pause"
+    assert is_long.sum(axis=1).max() == 3, "in some steps most workers pause"
     workers = slow_workers(single, UNKNOWN[:1])[0]
     assert workers.error.max() < 4 * NOISE
-    assert workers.common.max() < NEAR, "such a step is not slow, as one of its workers is not"
+    assert workers.common.max() < NEAR, "a step is not slow if one of its workers is not"
 
 
 @pytest.mark.parametrize("direction", [FORWARD, BACKWARD])
@@ -235,7 +235,7 @@ def test_a_worker_slow_in_one_step_of_few_is_slow_beside_uneven_data(logs: Tenso
     few[..., 3, 2] += 0.7
     found = slow_workers(few, UNKNOWN[:1])[0].cells()
     np.testing.assert_allclose(found[0, :, 3, 2], 0.7, atol=0.2)
-    assert np.count_nonzero(found) == 2, "both directions of a worker in a step"
+    assert np.count_nonzero(found) == 2, "both directions of one worker in one step"
 
 
 @pytest.mark.parametrize("slow", [0, 1, 2])
@@ -258,7 +258,9 @@ def test_most_heavy_microbatches_of_a_step_in_one_replica_are_data(logs: Tensor)
     logs[:, :, :, :6, 7, 2] += 1.0
     assert not cells(logs).any()
     logs[:, :, :, 6:, 7, 2] += 1.0
-    assert np.argwhere(cells(logs)[0, 0]).tolist() == [[7, 2]], "slow, if no microbatch is usual"
+    assert np.argwhere(cells(logs)[0, 0]).tolist() == [[7, 2]], (
+        "the worker is slow if all its microbatches are long"
+    )
 
 
 def test_half_of_the_replicas_that_are_always_slow_are_slow_beside_data_of_few_microbatches() -> None:

@@ -78,7 +78,9 @@ def test_stages_are_compared_where_nothing_is_gathered() -> None:
     waits_s = np.zeros((2, 2, 3))
     waits_s[0] = [[0.1] * 3, [1.0] * 3]
     assert nobody_late(waits_s, np.full(3, 4.0)).tolist() == [True] * 3
-    assert nobody_late(waits_s / 10, np.full(3, 4.0)).tolist() == [False] * 3, "too little of the step"
+    assert nobody_late(waits_s / 10, np.full(3, 4.0)).tolist() == [False] * 3, (
+        "waits that are a small share of the step do not count"
+    )
 
 
 def test_alone_only_a_large_share_of_the_step_counts() -> None:
