@@ -128,7 +128,7 @@ def kept(home: Path, extra: str, folder: Path) -> list[str]:
         printed = done.stdout + done.stderr
         if done.returncode != status or says not in printed:
             found.append(f"{extra}: {' '.join(command)}: status {done.returncode}: {printed[-500:]}")
-        if status == 2 and len(done.stderr.splitlines()) > 3:  # a timeline's error has 3
+        if status == 2 and len(done.stderr.splitlines()) > 3:  # two lines come before a timeline's error
             found.append(f"{extra}: {' '.join(command)}: more than a line: {done.stderr[:500]}")
     return found
 

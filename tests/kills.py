@@ -57,7 +57,8 @@ _OTHERWISE: Final = frozenset({"files"})
 class Run:
     """A command, the warehouse on which it starts, and the warehouse after it if the command is not killed.
 
-    states : digests of all tables, as of the last publication before the run and as of each of the run's
+    states : digests of all tables, as of the last publication before the run and of each publication in
+    it
     """
 
     name: str

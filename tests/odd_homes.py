@@ -113,7 +113,7 @@ def _versions(pythons: Sequence[str]) -> dict[str, str]:
 
 
 def _group() -> Path | None:
-    """Create a control group with 4 GB of memory; None if this user may not."""
+    """Create a control group with 4 GB of memory; None if this user may not create one."""
     for top, name in ((_GROUPS / "memory", "memory.limit_in_bytes"), (_GROUPS, "memory.max")):
         group = top / f"odd-home-{os.getpid()}"
         try:

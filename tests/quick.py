@@ -1,7 +1,7 @@
 """Run `make quick`: the tests nearest to the changed files, for at most 15 seconds.
 
-Files count as changed if they differ from HEAD, or from the commit that `make quick SINCE=main` names. Run
-are the tests of the same name or in the same folder, and the tests that import a changed file. Tests that
+Files count as changed if they differ from HEAD, or from the commit that `make quick SINCE=main` names. The
+run has the tests of the same name or in the same folder, and the tests that import a changed file. Tests that
 need a Spark session run only in `make test`.
 """
 

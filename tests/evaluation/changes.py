@@ -54,7 +54,7 @@ def steady(seed: int, days: int, most_ops: int) -> Row | None:
 
 
 def meets(seed: int, days: int, most_ops: int) -> Row | None:
-    """Compare a fault's true first day with the reported one; None without a fault or an analysis."""
+    """Compare a fault's true first day with the reported one; None if either is missing."""
     plan = sample_job(seed, most_ops=most_ops)
     faults = [_always(each) for each in plan.mechanisms if each.cause is not None]
     if not faults:

@@ -13,7 +13,7 @@ from jobs.synthetic.simulation import child_rng
 
 @dataclass(frozen=True)
 class Exchanged(PackedSequences):
-    """The same sequences after dp ranks have exchanged some microbatches within each step.
+    """Packed sequences after the dp ranks have exchanged some microbatches within each step.
 
     experts : how unevenly the tokens load experts; the load moves with its microbatch; None: even
     seed    : seed of the job

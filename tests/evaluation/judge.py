@@ -61,7 +61,7 @@ class DiagnosedJob:
         }
 
     def worst_cells(self, cause: str, dp_size: int, pp_size: int) -> frozenset[Cell]:
-        """Return the workers of the worst culprit, where null means all ranks or stages; empty without it."""
+        """Return the worst culprit's workers; null means all ranks or stages; empty without a culprit."""
         culprits = self.causes.get(cause, {}).get("culprits") or []
         below = [each for worst in culprits[:1] for each in worst.get("workers") or ()]
         if below:
@@ -143,7 +143,7 @@ def judge_plan(drawn: JobPlan, variant: str = USUAL.name, diagnose: Diagnose = s
     returns  : one row per cause, with its predicted and its true saving as fractions of the actual
                step time, and the job's own columns in each. is_detectable: False if a communication fault in
                all steps leaves no usual transfer; is_flagged: any row of the diagnosis has a flag;
-               is_located: the cells named worst are truly slow, None without a true slow worker
+               is_located: all workers of the worst culprit are truly slow; None without a true slow worker
     """
     simulation = Simulation(drawn)
     job, truth = recorded_job(simulation), true_savings(simulation)

@@ -42,7 +42,7 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Bounds of the slowdown without transfers, on right and wrong clocks; and the link of largest gap."""
+    """Bounds without transfers, with right and with wrong clocks, and the link with the largest gap."""
 
     job: Job
     bounds: tuple[float, float]

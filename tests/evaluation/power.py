@@ -115,8 +115,8 @@ def judge(seed: int, most_ops: int = 15_000) -> Row | None:
 def judge_pair(seed: int, most_ops: int = 5_000) -> Row | None:
     """Draw two jobs of one plan with different noise, and judge whether they are found to be in phase.
 
-    None if either job has no row of job_power, if the jobs have different dominant components, or too few
-    steps.
+    None if either job has no row of job_power, if their dominant components differ, or if they have too
+    few steps.
     """
     plan = sample_job(seed, most_ops=most_ops)
     rng = child_rng(seed, "power")

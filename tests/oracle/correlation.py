@@ -15,7 +15,7 @@ rounding."""
 def forward_backward_correlation(ops: Sequence[Op]) -> float | None:
     """Median over workers of Pearson's r between their forward and backward times of each microbatch.
 
-    Workers with fewer than two pairs, or with constant durations, have no r; The result is None if no
+    Workers with fewer than two pairs, or with constant durations, have no r. The result is None if no
     worker has an r.
     """
     durations: dict[tuple[int, int], dict[tuple[int, int, int], dict[str, float]]] = defaultdict(

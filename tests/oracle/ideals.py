@@ -27,7 +27,7 @@ FORMS: dict[str, tuple[bool, Callable[[str], Callable[[list[float]], float]]]] =
     "stage-mean-median": (True, _by_type),
     "stage-median": (True, _median),
 }
-"""By form of the ideal: whether each stage has its own, and the statistic of an op type's durations."""
+"""By form of the ideal: whether each stage has its own ideal, and the statistic of an op type's durations."""
 
 
 def ideals(durations: Iterable[tuple[Kind, float]], form: str) -> dict[Kind, float]:

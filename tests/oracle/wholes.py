@@ -71,7 +71,7 @@ class OracleWhole:
         return [each for each in found if each in self.steps]
 
     def gap(self, span: Span) -> float | None:
-        """Return the pause between the last end of what a span waits for and its start; or None. [s]"""
+        """Return the pause before a span after all spans that it waits for; None if it waits for none. [s]"""
         some = self.waited_for(span)
         return self.start[span] - max(self.end[each] for each in some) if some else None
 

@@ -18,7 +18,7 @@ SHORT_LIVED = f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseS
 """Options of a JVM that ends before thorough compilation pays: a third less CPU time for each phase.
 
 Without a stated size, the cache of compiled code has only 48 MB with these options, a fifth of the usual
-size. A phase that revises two weeks of later days fills it, continues uncompiled, and may die of that.
+size. A phase that revises two weeks of later days fills it, continues uncompiled, and may fail.
 """
 
 

@@ -154,7 +154,7 @@ def _correlation_of_workers_that_hardly_have_one() -> GeneratedJob:
     """Five workers whose forward-backward correlations exist or not for different reasons.
 
     The first worker's times vary within steps, and those of the second only between steps. The third
-    worker's forward always takes 0.7 s; its computed mean differs from that in the last bit, which must
+    worker's forward always takes 0.7 s; its computed mean differs from 0.7 s in the last bit, which must
     not count as variation. The fourth worker has one pair of times in the first step and none later, the
     fifth one in each of two steps.
     """

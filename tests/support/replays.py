@@ -28,7 +28,7 @@ def launch_delays(block: StepBlock) -> Floats:
 def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = None) -> Floats:
     """Return the end of each op if it starts once all ops that it waits for have ended, plus its delay.
 
-    duration_s     : float64, shape (op, scenario, step, dp_rank); transfers from both starts on. [s]
+    duration_s     : float64, shape (op, scenario, step, dp_rank); of a transfer from the later start on. [s]
     launch_delay_s : same shape; delay before each op starts. [s]
     returns        : same shape, time since the start of the step. [s]
     """

@@ -10,8 +10,8 @@ import pyarrow.types as pat
 from schemas.vocabulary import OP_TYPE_SLOWDOWN, RESULT_TABLES
 
 SAME: Final = 1e-12
-"""Largest relative difference, and of shares absolute difference, because sums may be added in another
-order."""
+"""Largest relative difference, and for shares the largest absolute difference, because sums may be added in
+another order."""
 
 
 def assert_same_results(

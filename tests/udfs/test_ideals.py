@@ -72,7 +72,7 @@ def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, pu
 def test_random_layouts(
     shape: JobShape, seed: int, ideal: str, op_type: str, rows_hit: list[int], ops_together: int
 ) -> None:
-    """For random layouts, slowdowns by ideal equal the reference's, even if ranks or steps lack ops."""
+    """Under each ideal, slowdowns of random layouts equal the reference's, even if ranks lack ops."""
     job = slow_job(shape, seed)
     rows = without_ops(job.rank_steps, op_type, rows_hit)
     chosen = SimulationSettings(ideal=ideal, ops_together=ops_together)

@@ -18,7 +18,7 @@ NOTHING_S: Final = 20e-6
 
 
 class Message(NamedTuple):
-    """Identify the data of one microbatch on its way to a neighbouring stage."""
+    """Key of the data of one microbatch that are sent to a neighbouring stage."""
 
     direction: int
     microbatch: int

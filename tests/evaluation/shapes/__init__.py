@@ -15,7 +15,8 @@ The following rules decide from layout and draw alone whether a fault must be na
   with at most half of its replicas slow: at least a sixth of the steps, and at least three. Without such
   steps, a worker without replicas, or a whole stage, may as well have heavy work. The same rule holds for
   optimizer, gc, clip, data-loads and late entries into collectives.
-- Steps in which every worker of the job is slow allow no comparison. Most steps of a fault must be others.
+- Steps in which every worker of the job is slow allow no comparison. In most steps of a fault, some workers
+  must be healthy.
 - Whole replicas that are slow in both directions look like replicas with more data. If data are uneven in
   the same steps, the replicas must be slower by four standard errors of the differences that uneven data
   cause by chance.
@@ -33,7 +34,8 @@ The following rules decide from layout and draw alone whether a fault must be na
 A cause is named wrongly if its row has no flag although no fault of that cause saves at least 1.5 %. A cause
 with a flag counts neither as named nor as wrong. The following causes are accepted though not wanted:
 
-- stage_imbalance if most workers of a stage are slow in nearly all steps, unless a host holds exactly these;
+- stage_imbalance if most workers of a stage are slow in nearly all steps, unless a host holds exactly these
+  workers;
 - launch_delay for a late entry into a collective, and slow_worker for a late start;
 - pause if a random half of the ops of some steps, or the first ops, are slow;
 - slow_worker if a different half of the workers is slow in every step.

@@ -19,7 +19,7 @@ class Times:
     separate   : shape (stage, step); separate-grads-all-reduce.
     embedding  : shape (step, dp_rank).
     layernorm, clip, optimizer, gc : shape (stage, step, dp_rank).
-    late_start : same shape; delay of a worker's begin of the step.
+    late_start : same shape; delay before a worker begins the step.
     late_scatter, late_clip : same shape; delay before a worker enters this collective.
     """
 

@@ -118,7 +118,7 @@ def test_how_much_is_slow(steps: list[int], size: float, is_slow: bool) -> None:
 def test_what_is_within_five_errors_is_not_slow() -> None:
     own = np.zeros((1, 1, STEPS, 2))
     own[0, 0, :, 1] = 0.05
-    errors = {0.03: True, 0.04: False}  # of one step; of the mean over 12 a third and less: 0.0087, 0.0115
+    errors = {0.03: True, 0.04: False}  # error of one step; of the mean of 12 steps: 0.0087, 0.0115
     for error, is_slow in errors.items():
         found = slow_series(own, Doubt(np.full((1, STEPS), error), np.zeros(1)))
         assert bool(found.any()) is is_slow
@@ -153,7 +153,7 @@ def test_a_change_adds_nothing_to_the_scatter_over_steps() -> None:
 
 @pytest.mark.parametrize("slow", [0, 4, 12])
 def test_healthy_workers_may_differ_by_several_of_their_spreads(slow: int) -> None:
-    """The limit for healthy workers is 3 to 12 of their spreads, even if up to 12 of 32 workers are slow."""
+    """The limit for healthy workers is 3 to 12 times their spread, even if 12 of 32 workers are slow."""
     rng = np.random.default_rng(3)
     own = np.repeat(0.005 * rng.standard_normal((4, 1, 1, 8)), STEPS, axis=2)
     own.reshape(4, STEPS, 8)[:, :, : slow // 4] += 0.2
