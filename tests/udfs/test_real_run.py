@@ -10,8 +10,8 @@ from tests.support.training_run import STEPS, real_run
 from udfs.what_if import simulate_job
 
 SAME = 1e-2
-"""Largest relative difference: the two ends of a real transfer are recorded 0.2 ms apart, or more, if processes
-share two cores."""
+"""Largest relative difference: the two ends of a real transfer are recorded 0.2 ms apart, or more, if
+processes share two cores."""
 
 FACTOR_ERROR = 0.25
 """Largest relative error of a factor: on a busy machine, sleeps of any process may end late."""
