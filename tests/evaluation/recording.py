@@ -126,7 +126,7 @@ def read_recording(rank_steps: pa.Table, manifest: Mapping[str, object]) -> Reco
     blocks = build_trace(rows.stages(), layout, len(rows.steps)).blocks
     first = blocks[0]
     if len(blocks) > 1 or not first.graph.has_dp_lanes or any(m.shape[1] > 1 for m in first.microbatch):
-        raise ValueError("faults are injected only if all steps and dp ranks run the same ops")
+        raise ValueError("faults are injected only where all steps and dp ranks do the same")
     graph = first.graph
     chunk = [number for cell in graph.cells for number in cell.program.chunks]
     microbatch = np.full(graph.size, -1)
