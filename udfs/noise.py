@@ -36,7 +36,7 @@ class Noise(NamedTuple):
 
 
 class _Course(NamedTuple):
-    """A way in which a run's level may have developed: with changes at some places, or with a drift.
+    """A model of values over a run: constant between changes at some positions, or with a drift.
 
     columns : one for each change, shape (value, change).
     cuts    : places that divide it into stretches with clearly different levels.
@@ -76,7 +76,7 @@ def _courses(values: Floats) -> Iterator[_Course]:
 
 
 def _about(course: _Course, values: Floats, blocks: int) -> Noise | None:
-    """Return the noise about a course, or None if the values do not clearly follow this course."""
+    """Return the noise about a model of the values, or None if the values do not clearly follow the model."""
     number = len(values)
     columns = np.column_stack([np.ones(number), course.columns])
     fitted = np.linalg.lstsq(columns, values, rcond=None)[0]

@@ -183,7 +183,7 @@ def op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
 
 
 def arrays_valid(table: Table, rows: pa.Table) -> bool:
-    """Return whether lists of numbers are within their columns' bounds, and those in `alike` equally long.
+    """Return whether lists of numbers are within bounds, and whether lists in `alike` have equal lengths.
 
     Table.expectations_of_scalars has the conditions on other columns.
     """

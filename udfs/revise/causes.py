@@ -63,7 +63,7 @@ class History(NamedTuple):
 
 
 class Revised(NamedTuple):
-    """A unit's rows, revised in all but transfers, and its transfers compared with other runs.
+    """A unit's rows of job_causes, revised except for slow transfers, which are compared with other runs.
 
     transfers : None if other runs cannot decide whether transfers are slow.
     """
@@ -122,7 +122,7 @@ def with_usual_transfers(
 
 
 def _beside(rows: Iterable[Row]) -> float:
-    """Return the share of T_actual that is lost beyond all fixes, which no revised fix may save."""
+    """Return the share of T_actual that fixing all causes does not save, nor may any revised fix."""
     return fsum(
         max(0.0, row["time_saved_fraction"]) for row in rows if row["cause"] == vocabulary.CAUSE_UNEXPLAINED
     )

@@ -74,7 +74,7 @@ class _Concluded(NamedTuple):
 
     @property
     def usual_s(self) -> Mapping[str, float]:
-        """Usual transfer time by op type for the replay that has to decide; empty if none has to. [s]"""
+        """Usual transfer time by op type, for a replay with these times; empty if no replay is needed. [s]"""
         return self.found.transfers.usual_s if self.found.transfers is not None else {}
 
     def changed(self, replayed: Sequence[Row]) -> dict[int, Row]:

@@ -156,7 +156,7 @@ def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:
 
 
 def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str | None:
-    """Suggest the time unit of zeros that are thousands of years ahead or do not fit the step times.
+    """Suggest the time unit of t0_us values that are thousands of years ahead or do not fit the step times.
 
     span_us : of lines. [us]
     """
@@ -288,7 +288,7 @@ def _exchanged(replica: Sequence[StageRows], one: int, other: int) -> list[Stage
 
 
 def _odd(replica: Sequence[StageRows], layout: Layout) -> float:
-    """Return the share of transfers that end before their send or have no peer; 1 if ops contradict.
+    """Return the share of transfers that end before their send or have no peer; 1 if ops are in conflict.
 
     With several model chunks only early ends count: transfers may go from the last stage to the first.
     """

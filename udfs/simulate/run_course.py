@@ -1,4 +1,4 @@
-"""Course of a run by its events: its attempts, and the time between two attempts.
+"""Derive from a run's events its attempts, and what happened between two attempts.
 
 udfs/README.md, "Effective time", has the rules and terms. A run has few events, so that plain Python
 suffices.

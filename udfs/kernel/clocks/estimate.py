@@ -37,7 +37,7 @@ LEAST_FLOOR_S: Final = 50e-6
 
 
 class Limits(NamedTuple):
-    """Two limits for the mean offset of a clock over the steps; offsets below the smaller are not corrected.
+    """Limits for a clock's mean offset over the steps; offsets below the smaller limit are not corrected.
 
     floor_s        : limit in seconds. [s]
     floor_fraction : limit as a share of the step time.

@@ -46,7 +46,7 @@ def lasting_levels(
     *,
     is_one_stage: bool,
 ) -> Floats:
-    """Return the log excess that dp ranks have in all steps, or from or until one step; else 0; shape (s, d).
+    """Return by how much dp ranks exceed `peers` in all steps, or from or until a step; log; else 0; (s, d).
 
     shared      : log excess of a dp rank over its peers that all its stages have, shape (s, d).
     may_be_luck : bool, shape (s, d); where data may explain the excess, which elsewhere is significant.

@@ -182,7 +182,7 @@ def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
 
 
 def _slow(times_s: Floats, hosts: Ints, least_s: float) -> tuple[Floats, Floats, Floats]:
-    """Return three kinds of excess in ops of one type, each of shape (p, s, d).
+    """Return how slow workers, single long ops, and steps as a whole are, in ops of one type; each (p, s, d).
 
     times_s : shape (p, s, d). [s]
     least_s : smallest excess that matters. [s]

@@ -166,7 +166,7 @@ def _beside_data(beyond: Floats, found: Variation) -> tuple[Floats, Floats, Mask
 
 
 def _is_luck(shared: Floats, limit: Floats, light: Floats) -> Mask:
-    """Return whether its data may explain why a dp rank exceeds its peers; bool, shape (s, d).
+    """Return whether a dp rank's data may explain why it is slower than its peers; bool, shape (s, d).
 
     shared : log excess that all stages of a rank have; limit : of the chance effect; both (k, s, d).
     light  : as returned by `_light`.

@@ -199,7 +199,7 @@ def hide_pauses(factors: Factors) -> bool:
 
 
 def _hidden_share(places: int, struck: float) -> float:
-    """Return the chance that a microbatch with a pause in one place pauses in over half of all places.
+    """Return the chance that a microbatch with a pause on one worker has pauses in over half of all places.
 
     struck : share of computes that pause; places are taken to pause independently of each other.
     """

@@ -41,7 +41,7 @@ class Places(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Parts of a program except its counts; int or bool, shape (entry, row), or (entry, 1) if all rows agree.
+    """All fields of a stage's program but its op counts; (entry, row), or (entry, 1) if rows agree.
 
     chunks : model chunks of the ops that have one.
     no_ops : for every op, whether it is a transfer that never moved data.

@@ -65,7 +65,7 @@ def times_by_key(blocks: Sequence[Block], dp_size: int, match: Match) -> Times:
 
 
 def with_other_times(blocks: Sequence[Block], dp_size: int, match: Match, other: Times) -> list[Floats]:
-    """Return durations as in the other run, by rank within the durations of a key; (op, step, dp). [s]
+    """Return each op's duration in the other run: that of the equally ranked op with the same key. [s]
 
     Ops whose key the other run lacks keep their own durations.
     """
