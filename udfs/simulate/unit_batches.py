@@ -68,7 +68,7 @@ Places = Callable[[Unit, str], int]
 
 
 def one_place(_unit: Unit, _table: str) -> int:
-    """Return 0 for every unit and table, so that all results are packed into one group of rows."""
+    """Return file number 0 for all units and tables, so that results are not divided among files."""
     return 0
 
 

@@ -118,7 +118,7 @@ def since_gathers(graph: OpGraph, start_s: Floats, end_s: Floats) -> Floats:
 
 @once_per_graph
 def waiting_for_gathers(graph: OpGraph) -> OpGraph | None:
-    """Return a graph in which the ops in `last_gathers` wait for these gathers; None if that is a cycle."""
+    """Return a graph in which the ops in `last_gathers` wait for these gathers; None if it has a cycle."""
     last = last_gathers(graph)
     waits_for = list(graph.waits_for)
     for op, gather in last.items():
