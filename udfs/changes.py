@@ -85,7 +85,7 @@ class Change:
 
 
 def change_points(values: Floats, errors: Floats, spread: float, smallest: float) -> list[int]:
-    """Find the positions in a series at which a new level begins.
+    """Find the positions in a series from which on the values have another mean.
 
     Dynamic programming finds the levels that minimise the squared errors plus a penalty for each change. Then
     the smallest change is removed, again and again, until all changes are at least `smallest`.

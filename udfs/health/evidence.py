@@ -102,7 +102,7 @@ class _Health(NamedTuple):
 
 
 class _Failures(NamedTuple):
-    """Rates of failure by check on the days before, and checks that failed on one host on several days."""
+    """Rates of failure by check in the days that are compared, and checks that fail on a host for days."""
 
     rates: Mapping[Kind, _Rate]
     lasting: frozenset[tuple[str, str, str]]

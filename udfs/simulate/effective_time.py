@@ -167,7 +167,7 @@ def _window(facts: Mapping[str, object]) -> Span:
 
 
 def _moment_s(value: object) -> float | None:
-    """Convert a timestamp from a jobs row or job.json to Unix time; None if it is not one. [s]"""
+    """Convert a timestamp from a jobs row or job.json to Unix time; None for any other value. [s]"""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

@@ -159,7 +159,7 @@ DIRECTIONS: Final = ("forward", "backward")
 
 
 def sender_of(direction: int, receiver: int, layout: Layout) -> int:
-    """Return the stage whose output a stage takes; with virtual stages, the first one takes from the last."""
+    """Return the stage from which a stage receives in a direction, modulo the length of the pipeline."""
     return (receiver + (1 if direction else -1)) % layout.pp_size
 
 

@@ -36,7 +36,7 @@ Content: TypeAlias = Mapping[str, Column] | Sequence[Row]
 
 
 class NotFiniteError(ArithmeticError):
-    """Raised for a result that is not finite, so that only its unit fails, not the night by a gate."""
+    """Raised for a result that is not finite, so that its unit fails, and not the night at a gate."""
 
 
 def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:

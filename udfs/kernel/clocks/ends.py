@@ -94,7 +94,7 @@ def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
 
 
 def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Measure clock differences by links: half the difference of the forward and backward end differences."""
+    """Measure clock differences by links, as half the difference of both directions' (recv end - send end)."""
     graph = ends.graph
     ways = [way for way in _ways(graph, layout) if (clock[way.one] != clock[way.other]).any()]
     if not ways:
@@ -223,7 +223,7 @@ def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
 
 
 def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
-    """Return by how much data would arrive before they are sent if a collective's differences were right. [s]
+    """Return by how much data would arrive before they are sent if clocks differed by `apart_s`. [s]
 
     The result bounds the error of these differences: a process that always returns late from a collective
     looks like a clock that is ahead.

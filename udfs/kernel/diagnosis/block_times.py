@@ -101,7 +101,7 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
 
 
 def with_gathers_first(blocks: Sequence[BlockTimes]) -> Sequence[BlockTimes]:
-    """Make each first compute wait for the gathers of all chunks, unless some first compute began earlier.
+    """Make each first compute wait for all gathers, unless some first compute began before its last gather.
 
     If one worker begins its first compute before its last gather ends, the job computes while later chunks
     are gathered, and the blocks are returned unchanged.

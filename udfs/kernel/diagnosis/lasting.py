@@ -94,7 +94,7 @@ def _typical(values: Floats, counted: Mask) -> Floats:
 
 
 def _seen(shared: Floats) -> Floats:
-    """Return an upper bound for the error of a dp rank's excess, from its scatter over steps; shape (d,).
+    """Return an upper bound for the error of the excess of each dp rank, from its scatter over steps; (d,).
 
     A few microbatches that are far heavier than others enlarge the computed error, but not this scatter.
     Infinite with few steps or dp ranks.

@@ -127,7 +127,7 @@ def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm:
 
 
 def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Floats) -> Floats:
-    """Return the usual level over even steps, or over all steps if that is clearly lower; shape (p, k)."""
+    """Return the usual level over steps with even data, or over all if that is clearly lower; (p, k)."""
     if even.all():
         return _base(levels, error)
     found, of_all = _base(levels[..., even], error), _base(levels, uneven_error)

@@ -155,7 +155,7 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
 
 def _orders(factors: Factors, weight: Floats) -> list[Ints]:
-    """Return an assignment of microbatches for each of ORDERS weights that differ by measurement errors.
+    """Return assignments of microbatches for ORDERS versions of their weights with measurement errors.
 
     weight : shape (direction, microbatch, step, dp_rank).
     """
@@ -171,7 +171,7 @@ def _orders(factors: Factors, weight: Floats) -> list[Ints]:
 
 
 def _moved(factors: Factors, source: Ints, slowness: Floats) -> Tensor:
-    """Return the work of uneven steps with microbatches moved between dp ranks. [s]
+    """Return the work of steps with unequal microbatches after these are moved between dp ranks. [s]
 
     source   : as returned by `assigned`.
     slowness : as returned by slowness_in_weights.

@@ -1,4 +1,4 @@
-"""Divide log compute times into levels of workers by step, weights of microbatches within a step, and noise.
+"""Divide log compute times into a level per worker and step, weights of microbatches, and noise.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step in the order of time, dp rank. All values are
 logs of times.

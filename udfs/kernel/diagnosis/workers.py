@@ -116,7 +116,7 @@ def _usual(found: Variation, hosts: Ints, fitted: Mask | None) -> Usual:
 
 
 def _without_long_ops(common: Floats, error: Floats) -> Floats:
-    """Return the log excess of steps in which both directions are slow, for levels of one op; shape (k, s).
+    """Return the log excess of steps in which both directions are slow, if a level is one op; shape (k, s).
 
     A slow step lengthens both directions. If intermittent slow steps of one direction are mostly not slow in
     the other, they are long ops, and the smaller of both excesses is returned for them.

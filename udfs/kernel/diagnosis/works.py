@@ -26,7 +26,7 @@ MOST_HIDDEN: Final = 0.02
 
 
 class Works(NamedTuple):
-    """Compute durations on usual workers without pauses, and with balanced data, stages, or both. [s]"""
+    """Durations of computes on usual workers without pauses, and with balanced data, stages, or both. [s]"""
 
     as_is: Tensor
     data: Tensor
@@ -76,7 +76,7 @@ def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
 
 
 def left_beside(factors: Factors, own_s: Tensor, given_s: Tensor) -> Tensor:
-    """Return noise factors for computes that are given other work.
+    """Return the noise factors of computes after their work has changed; noise in seconds stays the same.
 
     A compute keeps its residual in seconds. It is divided by the larger of the old and the new work, because
     the residual of a light microbatch may be a large multiple of its own work.
@@ -136,7 +136,7 @@ def slowness_in_weights(factors: Factors) -> Floats:
 
 
 def are_workers_known(factors: Factors) -> bool:
-    """Return whether the speed of each worker is known from other stages, or from enough even steps."""
+    """Return whether the speed of each worker is known from other stages, or from steps with even data."""
     stages, kinds, chunks, microbatches, steps, _ = factors.noise.shape
     even = steps - weighed_steps(factors.data.weight).size
     computes = kinds * chunks * microbatches * even
@@ -163,7 +163,7 @@ def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor
 
 
 def error_of_weights(left: Tensor) -> Floats:
-    """Return factors with the scatter of the errors of microbatch weights, from two halves of the residuals.
+    """Estimate the errors of microbatch weights, as factors, from two halves of the residuals.
 
     Fitted weights contain a part of the noise. After data are balanced, that noise must be put back, because
     a step ends with its slowest worker.
@@ -199,7 +199,7 @@ def hide_pauses(factors: Factors) -> bool:
 
 
 def _hidden_share(places: int, struck: float) -> float:
-    """Return the chance that a microbatch with a pause on one worker has pauses in over half of all places.
+    """Return the chance that over half of a microbatch's computes pause, given that one of them pauses.
 
     struck : share of computes that pause; places are taken to pause independently of each other.
     """

@@ -59,7 +59,7 @@ class Parts(NamedTuple):
     is_beside: Mask
 
     def program(self, counts: tuple[int, ...], row: int) -> StageProgram:
-        """Build the program of one row."""
+        """Build the program (the ops and their order) of one row."""
         compute_order, dp_order, of_ops, loaded_for, in_turn, no_ops, *_ = (
             part[:, min(row, part.shape[1] - 1)].tolist() for part in self
         )

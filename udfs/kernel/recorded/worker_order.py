@@ -155,7 +155,7 @@ class WorkerTurns:
 
 
 def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
-    """Sort ops within each turn in one way for all rows, whichever of them started first.
+    """Give ops that may run at the same time one order in all rows, whichever of them started first.
 
     ops, is_joined, is_beside : by start, shape (op, row), or (op, 1) where all rows agree.
     """
