@@ -20,7 +20,7 @@ def _squared(few: str) -> str:
 
 
 def variance(half: str, shared: str) -> str:
-    """Return SQL for a value's variance from its interval; null interval_freedom means infinite freedom.
+    """Return SQL for the variance behind a half width; null interval_freedom means a normal distribution.
 
     half, shared : SQL of the half width, and of the part that is the diagnosis's own error
     """

@@ -120,7 +120,7 @@ def change_points(values: Floats, errors: Floats, spread: float, smallest: float
 
 
 def _price(days: int) -> float:
-    """Return how far a change must reduce the squared errors of a series of this many days, to count."""
+    """Return the least reduction of a series' squared errors for which a change is accepted."""
     return PENALTY + 2 * log(days)
 
 
@@ -137,7 +137,7 @@ def least_change(days: int, of: str) -> float:
 
 
 def step_differences(points: Sequence[Point]) -> tuple[float, float]:
-    """Return the median difference of neighbouring units' step times, and the smallest findable change.
+    """Return the median difference of neighbouring units' step times, and the detection limit for changes.
 
     points  : at least LEAST_DAYS units of one job, by day.
     returns : both as shares of the step time

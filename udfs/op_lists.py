@@ -1,4 +1,4 @@
-"""Ops of table rows as flat numpy arrays, and checks of these lists before they are written.
+"""Ops of table rows as flat numpy arrays, and checks of columns of lists before they are written.
 
 If all rows are chosen, in order, nothing is copied. The checks equal the SQL gate's, but are faster.
 """

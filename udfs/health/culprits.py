@@ -86,7 +86,7 @@ class Named:
         }
 
     def on(self, day: date, earliest: date) -> Iterator[Culprit]:
-        """Yield the culprits of a day whose hosts are known, and the time at which they became slow.
+        """Yield the culprits of a day whose hosts are known, each with the time at which it became slow.
 
         earliest : culprits that were slow on this day are left out: they may have been slow before it
         """

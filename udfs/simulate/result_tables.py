@@ -63,7 +63,7 @@ def empty_results(job: Row) -> dict[str, pa.Table]:
 def result_tables(
     job: Row, found: WhatIf, rows: ReplayedRows, facts: Mapping[str, object], ideal: str
 ) -> dict[str, pa.Table]:
-    """Return the result tables of a replayed unit; facts : its manifest; ideal : its name in IDEALS."""
+    """Return the result tables of a replayed unit by name. facts : its manifest; ideal : a name in IDEALS."""
     times, types = found.times, worker_types(rows, facts)
     ideal_s = times.ideal.mean()
     stage_slowdown = times.by_stage.mean(axis=1) / ideal_s

@@ -94,7 +94,7 @@ def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
 
 
 def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Measure clock differences by links, as half the difference of both directions' (recv end - send end)."""
+    """Measure clock differences by links: half of how much both directions' (recv end - send end) differ."""
     graph = ends.graph
     ways = [way for way in _ways(graph, layout) if (clock[way.one] != clock[way.other]).any()]
     if not ways:
@@ -142,7 +142,7 @@ def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
 
 
 def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
-    """Return each link's shortest recorded time from a send's start to its recv's end; `spread` is 0.
+    """Return for each link the shortest recorded time from a send's start to its recv's end, as `middle`.
 
     Data do not arrive before they are sent, so the receiver's clock is ahead by at most this time. [s]
     """

@@ -109,7 +109,7 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
 
 
 def agreed(joined: Joined, ties: Ties, floor_s: float) -> Floats:
-    """Return clock offsets, with nan for clocks that are off in one step only, where ties disagree. [s]
+    """Return clock offsets; nan for a clock that is off in one step only, if its ties disagree on this. [s]
 
     If a process wakes up late, it leaves one collective late, and its other ties in that step show no
     difference of its clock.

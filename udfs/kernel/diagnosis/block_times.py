@@ -101,7 +101,7 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
 
 
 def with_gathers_first(blocks: Sequence[BlockTimes]) -> Sequence[BlockTimes]:
-    """Make each first compute wait for all gathers, unless some first compute began before its last gather.
+    """Make each first compute wait for all gathers, unless some first compute began before they ended.
 
     If one worker begins its first compute before its last gather ends, the job computes while later chunks
     are gathered, and the blocks are returned unchanged.
@@ -316,7 +316,7 @@ def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
 
 
 def _ops_of_cell(cell: Cell, base: int, microbatch: Int32s) -> dict[tuple[int, int], list[int]]:
-    """Return a cell's ops of each (direction, chunk), by microbatch, or by start if its order varies."""
+    """Return a cell's ops of each (direction, chunk), by microbatch, or by start if lanes differ in order."""
     found: dict[tuple[int, int], list[int]] = {}
     firsts, chunks = cell.program.first_ops, cell.program.chunks
     for direction, op_type in enumerate(ot.COMPUTE):

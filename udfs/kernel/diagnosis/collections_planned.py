@@ -99,7 +99,7 @@ def usual_number(pauses: Floats) -> float:
 
 
 def _least_collection(lengths_s: Floats) -> float:
-    """Return the least duration of a collection, as LEAST_COLLECTION times the usual one. [s]
+    """Return the least duration of a collection, as LEAST_COLLECTION times the usual duration. [s]
 
     Pauses shorter than the usual one make up half of the total time of pauses. A limit is needed because ops
     that are long by chance are far shorter than collections, and would make these look frequent.

@@ -101,7 +101,7 @@ def decompose(times_s: Tensor, hosts: Ints, worker_type: Ints | None = None) -> 
 
 
 def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
-    """Decompose compute durations on one GPU type, or from which the factors of GPU types are divided out."""
+    """Decompose compute durations as on one GPU type: the factors of GPU types are already divided out."""
     logs = _logs(times_s)
     workers, usual, weight = slow_workers(logs, hosts)
     rest = logs - (workers.log_factor() + usual)

@@ -57,7 +57,7 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
 
 
 def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -> Floats:
-    """Return `measured`, with nan filled in for types that have whole stages, from how slow these stages are.
+    """Return `measured`; nan of types that have whole stages is replaced by how slow these stages are.
 
     A factor is filled in only if the excess is larger than a difference of work would explain.
 

@@ -138,6 +138,8 @@ def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Float
 def _base(levels: Floats, error: Floats) -> Floats:
     """Return the usual level over steps: a low quantile, or the level of the fastest steps if clearly lower.
 
+    A level that grows until the last step counts as it was before it grew, if that is lower.
+
     levels  : shape (p, k, s).
     returns : shape (p, k).
     """

@@ -89,7 +89,7 @@ def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf
 
 
 def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int, memory: float) -> Iterator[Ints]:
-    """Yield the splits of layers to replay: the present one, the most even one, and some that are near it.
+    """Yield splits of layers to replay: the present one, the most even one, and some near the most even.
 
     by_chunk_s : time of each chunk, shape (chunk of the model, direction). [s]
     """

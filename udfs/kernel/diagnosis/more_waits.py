@@ -69,7 +69,7 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
 
 
 def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
-    """Return a graph in which a call's ops wait for the same ops, and whatever waits for one waits for all.
+    """Return a graph in which the ops of a call wait for the same ops, and are only waited for together.
 
     The graph is returned unchanged if these waits would form a cycle.
     """

@@ -38,7 +38,7 @@ class Exchanged(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """A replica that is removed.
+    """A replica that is removed, with the step time after its removal.
 
     replicas    : number of replicas now.
     step_s      : mean replayed step time without it, for fewer samples. [s]

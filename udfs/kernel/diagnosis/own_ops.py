@@ -212,7 +212,7 @@ def _slow(times_s: Floats, hosts: Ints, least_s: float) -> tuple[Floats, Floats,
 
 
 def _late(late_s: Floats, actual_s: float) -> Floats:
-    """Return the delay of significantly late entries beyond the usual one, else 0; shape (p, s, d). [s]"""
+    """Return by how much significantly late entries exceed the usual delay, else 0; shape (p, s, d). [s]"""
     least_s, steps = LEAST_ENTRY * actual_s, late_s.shape[1]
     # A stage's usual delay is a low quantile over steps, or the mean of the earliest if clearly smaller.
     by_step_s = medians_along(late_s, 2, low=True)

@@ -74,7 +74,10 @@ def _both_ways(graph: OpGraph) -> list[tuple[Ints, Ints]]:
 
 
 def _whole(block: BlockTimes, recvs: Ints) -> Floats:
-    """Return the median duration of receives whose whole transfer was recorded; nan without any. [s]"""
+    """Return the median duration of receives whose whole transfer was recorded; nan without any. [s]
+
+    returns : shape (step, dp).
+    """
     ops = recvs.tolist()
     is_hidden = np.array([block.is_cut[op] for op in ops])
     for row, op in enumerate(ops):

@@ -108,7 +108,10 @@ def in_steps(factors: Factors, steps: Ints) -> Factors:
 
 
 def lasting_of_slow(factors: Factors) -> Floats:
-    """Return residual factors over all steps for dp ranks with a slow worker, else 1; (p, k, 1, 1, 1, d)."""
+    """Return for dp ranks with a slow worker what the factors leave unexplained over all steps; else 1.
+
+    returns : shape (p, k, 1, 1, 1, d).
+    """
     has_slow = (factors.worker != 1.0).any(axis=(0, 1, 2, 3, 4))
     return np.where(has_slow, _lasting(factors), 1.0)
 

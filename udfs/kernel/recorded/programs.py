@@ -43,6 +43,8 @@ class Places(NamedTuple):
 class Parts(NamedTuple):
     """All fields of a stage's program but its op counts; (entry, row), or (entry, 1) if rows agree.
 
+    Arrays are int or bool.
+
     chunks : model chunks of the ops that have one.
     no_ops : for every op, whether it is a transfer that never moved data.
     worker_order, is_joined, is_beside : as in WorkerOrder.
@@ -159,7 +161,7 @@ class RowClass(NamedTuple):
 
 
 class LaidRows(NamedTuple):
-    """Rows of one stage with equal op counts, for any choice of the transfers that block.
+    """Rows of one stage with equal op counts, before it is chosen which transfers block.
 
     rows, times, microbatch, compute_ns : as in RowClass, of all these rows.
     parts  : of their programs without blocking.

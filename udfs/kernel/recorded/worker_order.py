@@ -107,7 +107,10 @@ class WorkerTurns:
         return _by_turn(ordered, is_joined, is_beside)
 
     def _joined(self, ordered: Ints, starts_s: Floats, ends_s: Floats) -> tuple[Mask, Mask]:
-        """Return masks of transfers that directly follow a transfer, and of those in one call with it."""
+        """Return masks: of transfers after a transfer, and of transfers in one call with the one before.
+
+        returns : shape (op, row).
+        """
         is_transfer = ordered >= self.first[ot.TRANSFERS[0]]
         are_transfers = is_transfer[1:] & is_transfer[:-1]
         is_joined = np.zeros(starts_s.shape, dtype=bool)

@@ -63,7 +63,7 @@ class _Sums(NamedTuple):
 
 
 def spent(graph: OpGraph, duration_s: Floats, shortest_s: Floats) -> tuple[Floats, Floats]:
-    """Return the time in a scenario's ops of the worker that has most: all its ops, and those in series. [s]
+    """Return how long the busiest worker runs each scenario's ops: all of them, and those in series. [s]
 
     duration_s : float64, shape (op, step, dp_rank); recorded durations, in a rendezvous transfer times. [s]
     shortest_s : float64, shape (op,); the shortest duration of each op. [s]
