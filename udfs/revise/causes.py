@@ -1,4 +1,4 @@
-"""Revise the causes of one unit by other jobs and by earlier days; takes and returns rows of job_causes.
+"""Revise the causes of one unit by comparison with other jobs and earlier days, as rows of job_causes.
 
 Only rows that the unit's own steps could not decide are revised. A revised row also keeps its earlier values.
 """
@@ -182,7 +182,7 @@ def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> di
 
 
 def _moved(row: Row, name: str, moved: float, origin: Row | None = None) -> Row:
-    """Return a fraction and its bounds after `moved` was added to it, from the row `origin` if given.
+    """Return a fraction plus `moved`, and bounds around it as wide as those of both rows together.
 
     Half widths of both rows are added, because their errors come from the same steps.
     """

@@ -194,7 +194,7 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str 
 
 
 def implausible_zeros(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> str | None:
-    """Suggest the time unit in which t0_us would be on the log date; None if it is there already."""
+    """Suggest the time unit in which t0_us would be on the log date; None if t0_us is on that date already."""
     day = log_day(facts, margin_s)
     t0_us = rank_steps.column("t0_us").drop_null().to_numpy() if day is not None else np.empty(0)
     if day is None or not len(t0_us):

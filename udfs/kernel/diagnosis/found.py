@@ -98,7 +98,7 @@ class Found(NamedTuple):
 
     @property
     def shown(self) -> frozenset[int]:
-        """Causes that the log can show; data loading needs logged loads, and mixed hardware GPU types."""
+        """Causes that the log can show: two of all causes need logged loads, or stated types of GPUs."""
         logged = {
             cause.DATA_LOADING: has_loads(self.blocks),
             cause.MIXED_HARDWARE: self.job.worker_type is not None,

@@ -46,7 +46,7 @@ def lasting_levels(
     *,
     is_one_stage: bool,
 ) -> Floats:
-    """Return by how much dp ranks exceed `peers` in all steps, or from or until a step; log; else 0; (s, d).
+    """Return the log excess of dp ranks over `peers` that lasts in all steps, or from or until one; (s, d).
 
     shared      : log excess of a dp rank over its peers that all its stages have, shape (s, d).
     may_be_luck : bool, shape (s, d); where data may explain the excess, which elsewhere is significant.

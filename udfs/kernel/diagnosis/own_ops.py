@@ -137,7 +137,7 @@ def without_own(blocks: Sequence[BlockTimes], apart: Sequence[OwnTimes]) -> list
 
 
 def late_entries(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[KeptDelays]:
-    """Return for each block the late entries into collectives, with their delays beyond the usual one."""
+    """Return each block's late entries into collectives, and by how much they exceed the usual delay."""
     found = []
     for block in blocks:
         is_late = np.isin(block.entry_types, list(own.late_s))

@@ -210,7 +210,7 @@ def _shared(beyond: Floats, found: Variation) -> Floats:
 
 
 def _within(found: Variation) -> Floats | None:
-    """Return the standard error of a dp rank's level in a step, by the middle half of its microbatches; (d,).
+    """Return the standard error of a dp rank's level in a step, from the middle half of microbatches; (d,).
 
     None if microbatches are few.
     """

@@ -59,7 +59,7 @@ def works(factors: Factors) -> Works:
 
 
 def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
-    """Return the work of uneven steps, balanced over microbatches, and also over stages and chunks. [s]
+    """Return the work of steps with unequal microbatches, balanced over these, and over stages too. [s]
 
     slowness : as returned by slowness_in_weights.
     """
