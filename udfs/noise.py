@@ -48,7 +48,7 @@ class _Course(NamedTuple):
 
 
 def noise_of(values: Floats, blocks: int) -> Noise | None:
-    """Estimate the noise of the mean of ordered values about a level that is constant, has steps or drifts.
+    """Estimate the noise of the mean of ordered values about a level that is constant, jumps or drifts.
 
     Levels and drifts are the course of a run, and differences between levels are not noise. A course counts
     only if it is significant and most values follow it: rare pauses, or slowness that comes and goes, are

@@ -182,7 +182,7 @@ def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> di
 
 
 def _moved(row: Row, name: str, moved: float, origin: Row | None = None) -> Row:
-    """Return a fraction plus `moved`, and bounds around it as wide as those of both rows together.
+    """Return a fraction plus `moved`, and bounds with the half widths of `row` and `origin` added.
 
     Half widths of both rows are added, because their errors come from the same steps.
     """

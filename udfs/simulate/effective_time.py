@@ -133,7 +133,7 @@ def _queued(course: Course, window: Span, gpus: int) -> float | None:
 
 
 def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float) -> Work:
-    """Return the work of one attempt in a window; steps are spread evenly between the attempt's marks."""
+    """Return the work of one attempt in a window; steps are interpolated between known (time, step) pairs."""
     inside = Span(attempt.times_s[0], attempt.times_s[-1]).within(window)
     times_s, steps = np.array(attempt.times_s), np.array(attempt.steps)
     # Of several marks at the begin of the window the first counts, which np.interp finds in reverse order.

@@ -194,7 +194,7 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str 
 
 
 def implausible_zeros(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> str | None:
-    """Suggest the time unit in which t0_us would be on the log date; None if t0_us is on that date already."""
+    """Suggest a time unit that puts t0_us on the log date; None if microseconds put it there already."""
     day = log_day(facts, margin_s)
     t0_us = rank_steps.column("t0_us").drop_null().to_numpy() if day is not None else np.empty(0)
     if day is None or not len(t0_us):
@@ -255,7 +255,7 @@ def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | No
 
 
 def is_transposed(rows: ReplayedRows) -> bool:
-    """Return whether forward data arrive exactly on dp ranks above 0, as they should on stages above 0."""
+    """Return whether dp_rank and pp_rank look swapped: exactly the dp ranks above 0 receive forward data."""
     row, codes, _ = rows.middle_step
     shape = rows.worker_rank.shape
     arriving = row[codes == ot.FORWARD_RECV]

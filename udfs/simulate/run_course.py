@@ -89,7 +89,7 @@ class Attempt:
             self.steps.append(step)
 
     def forget(self, marks: int) -> None:
-        """Drop the attempt's marks except for the first `marks` ones."""
+        """Drop all (time, step) pairs of the attempt except for the first `marks`."""
         del self.times_s[marks:], self.steps[marks:]
 
 

@@ -241,7 +241,7 @@ def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
 
 
 def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:
-    """Return, for each group, each member's end minus the median end of its instance; (step, worker). [s]
+    """Return by group each member's end minus the median end of the same collective; (step, worker). [s]
 
     If a step has several instances, the result is the median over these.
     """

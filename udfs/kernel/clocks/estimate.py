@@ -165,14 +165,14 @@ def _followed(joined: Joined, fitted: Course) -> Floats:
 
 
 def _from_mean(ahead_s: Floats, part: Ints) -> Floats:
-    """Return offsets relative to the mean clock of each connected part, step by step; (clock, step). [s]"""
+    """Return offsets relative to the mean clock of each group of connected clocks; (clock, step). [s]"""
     total_s = np.zeros((len(part), ahead_s.shape[1]))
     np.add.at(total_s, part, ahead_s)
     return np.asarray(ahead_s - total_s[part] / np.bincount(part, minlength=len(part))[part][:, None])
 
 
 def _from_median(ahead_s: Floats, part: Ints) -> Floats:
-    """Return offsets relative to each part's median clock, which outliers hardly change; same shape. [s]"""
+    """Return offsets relative to the median clock of each group of connected clocks; (clock, step). [s]"""
     moved_s = ahead_s.copy()
     for number in set(part.tolist()):
         own = part == number

@@ -220,7 +220,7 @@ def _hidden_share(places: int, struck: float) -> float:
 
 
 def are_told_apart(factors: Factors) -> bool:
-    """Return whether heavy data and slow workers can be separated, by other stages and microbatches.
+    """Return whether other stages and microbatches allow to separate heavy data from slow workers.
 
     They cannot if most stages of a dp rank, or all workers of a stage, are slow.
     """

@@ -158,7 +158,7 @@ class WorkerTurns:
 
 
 def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
-    """Give ops that may run at the same time one order in all rows, whichever of them started first.
+    """Put ops that may run at the same time in the same order in all rows, whichever started first.
 
     ops, is_joined, is_beside : by start, shape (op, row), or (op, 1) where all rows agree.
     """
