@@ -97,7 +97,7 @@ def shown_gpu_hours(facts: Mapping[str, Any], job: Mapping[str, Any], times: Ste
 
 
 def _shown(course: Course, window: Span, status: str, times: StepTimes) -> tuple[Work, dict[str, float]]:
-    """Return the work in a window, and the seconds of each known part except outages."""
+    """Return the work in a window, and the seconds spent on each known part of it, except outages."""
     # Steps can be divided into parts if the replay matches the log, or leaves out only late starts.
     is_late = status == Status.HIGH_DISCREPANCY and times.actual_s >= times.simulated_s
     work = Work()

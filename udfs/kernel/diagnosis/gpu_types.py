@@ -110,7 +110,7 @@ def _joined(cell: Floats, worker_type: Ints, types: int, first: int) -> Floats:
 
 
 def _left(cell: Floats, measured: Floats, worker_type: Ints) -> Floats:
-    """Return log residuals, without the factors of types and stages, of workers whose type has a factor.
+    """Return each worker's log time without its type's factor and its stage's median, where both are known.
 
     cell : usual log time of each worker, shape (p, k, d).
     """

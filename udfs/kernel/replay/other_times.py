@@ -58,7 +58,7 @@ class Parts(NamedTuple):
 
 
 def times_by_key(blocks: Sequence[Block], dp_size: int, match: Match) -> Times:
-    """Collect the durations of all ops by the key of the op; dp_size : number of the run's dp ranks."""
+    """Collect the durations of all ops by key: those attributes of an op that `match` compares."""
     keys, duration_s, order = _in_order(blocks, dp_size, match)
     found, first = np.unique(keys[order], return_index=True)
     return Times(found, np.append(first, len(order)), duration_s[order])
