@@ -122,7 +122,7 @@ def with_usual_transfers(
 
 
 def _beside(rows: Iterable[Row]) -> float:
-    """Return the share of T_actual that fixing all causes does not save, nor may any revised fix."""
+    """Return the share of T_actual that fixing all causes does not save, which no revision may claim."""
     return fsum(
         max(0.0, row["time_saved_fraction"]) for row in rows if row["cause"] == vocabulary.CAUSE_UNEXPLAINED
     )
