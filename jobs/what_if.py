@@ -41,7 +41,7 @@ def _heading(unit: Unit, answers: Answers) -> str:
 
 
 def _overlap(answers: Answers, factor: float | None) -> str:
-    """Return a line that compares the saving of all fixes with the sum of each alone; empty for one fix."""
+    """Return a line that compares the saving of all fixes with the sum of single ones; empty for one fix."""
     *single, together = answers.answers
     if not single:
         return ""

@@ -127,7 +127,7 @@ class _Follower:
 
     @never_raises
     def _will_gather_again(self, _chunk: int, _gradient: Any) -> None:
-        """End the previous compute; the time between a forward and its backward counts as forward."""
+        """End the previous compute when a unit's backward begins; time before counts as the forward's."""
         self._cut()
         if self._direction == "forward":
             self._direction = "backward"

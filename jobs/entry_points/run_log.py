@@ -164,7 +164,7 @@ def recorded_run(
 
 
 def say_killed(warehouse: Warehouse) -> int:
-    """Set the outcome of runs without one, from their notes or to `killed`; return the number of killed runs.
+    """Fill missing outcomes in pipeline_runs, from run notes or as `killed`; return how many were killed.
 
     The caller must hold the warehouse's lock, so that no other writer is running.
     """

@@ -107,7 +107,7 @@ class Page:
 def table_checks(
     rows: Mapping[str, int], rules: Sequence[Rule], broken: Sequence[Check]
 ) -> list[TableChecks]:
-    """Return the checks of a phase by table, followed by its rules by section.
+    """Return the checks of a phase, grouped by table, then its rules, grouped by section of the page.
 
     rows : number of rows of each table
     broken : checks of these tables that did not pass

@@ -24,7 +24,7 @@ _MOST_HOSTS: Final = 3
 
 
 class Slowed(NamedTuple):
-    """The run that a host slows most, and the run's largest cause; None if no cause holds in the run."""
+    """The run that a host slows most, and the run's largest cause; `cause` is None if none was found."""
 
     job_id: str
     run_id: str
@@ -32,7 +32,7 @@ class Slowed(NamedTuple):
 
 
 def largest_causes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[Unit, str]:
-    """Return the cause whose fix saves most time, for each unit of these days in which a cause holds."""
+    """Return, for each unit of these days with a cause, the cause whose fix saves most time."""
     causes = warehouse.rows(TABLES[JOB_CAUSES], log_dates)
     held = causes.filter(pc.and_(causes["is_cause"], pc.not_equal(causes["cause"], CAUSE_UNEXPLAINED)))
     held = held.select([*UNIT_KEY, "cause", "time_saved_fraction"]).sort_by("time_saved_fraction")

@@ -47,7 +47,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
-    """Recognise files by their first bytes, and choose the run's format, one of LAST only without others."""
+    """Recognise files by their first bytes, and choose the run's format; LAST only if no other fits."""
     formats: dict[LandedFile, Format | None] = {}
     unknown: dict[LandedFile, str] = {}
     evidence, others = [], []
@@ -135,7 +135,7 @@ class ForeignUnit:
         return manifest | {"left_out": left_out_of(left_out)}
 
     def _run(self, manifest: Row, chosen: Format, files: list[LandedFile]) -> Row:
-        """Read these files, and again without each one that is truncated; return the row of jobs."""
+        """Read the run, and again without any file that turns out to be truncated; return its row of jobs."""
         most, named = len(files), ""
         while True:
             try:

@@ -142,7 +142,7 @@ class UnitRows:
 
     @property
     def repeats(self) -> Repeats:
-        """Return digests of the rows whose (rank, step) an earlier file has, by the later files."""
+        """Return digests of rows whose (rank, step) is also in an earlier file, by (rank, step) and file."""
         return self._steps.repeats
 
     def drop(self) -> None:

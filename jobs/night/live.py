@@ -43,7 +43,7 @@ _MOST_CULPRITS: Final = 3
 
 @dataclass
 class RoundDone:
-    """Result of a round: its warnings, its cost, and the numbers of runs read and of runs in progress.
+    """Result of one round of `watch`: its warnings, its cost, and the numbers of runs read and in progress.
 
     gpu_hours : GPU-hours of the runs in `read`, since each was last read
     """
@@ -72,7 +72,7 @@ class RoundDone:
 
 
 def run(spark: SparkSession, settings: Settings, summary: str | None = None) -> RoundDone:
-    """Do one round, or none if another process is writing the warehouse or its live tables.
+    """Do one round of `watch`; do nothing if another process writes the warehouse or its live tables.
 
     summary : file to which the round's figures and warnings are written, as JSON
     """

@@ -80,7 +80,7 @@ class OneUnit(ABC):
 
     @property
     def culprits(self) -> Rows:
-        """Return one row per culprit of each cause that holds, in words, sorted by cause."""
+        """Return a row for each worker, stage or host to which a cause is traced, sorted by cause."""
         workers, (job,) = self._dicts(WORKER_SLOWDOWN), self._dicts(JOB_SLOWDOWN)
         rows = []
         for row in sorted(self._dicts(JOB_CAUSES), key=lambda row: str(row["cause"])):

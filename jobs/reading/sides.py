@@ -39,7 +39,7 @@ ReadOps = Callable[[], ReadRun]
 
 
 class Sources(NamedTuple):
-    """A side, readers of its days' recorded ops, and notes on what was left out."""
+    """One side of a comparison, readers of its days' recorded ops, and notes on what was left out."""
 
     side: Side
     ops: Sequence[ReadOps]

@@ -83,7 +83,7 @@ def build_program(shape: JobShape) -> list[ProgramOp]:
 
 
 def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[int]]:
-    """Return the numbers of the ops of each meeting, by the name of the meeting."""
+    """Return the numbers of the ops of each meeting: ops that start moving data at the same time."""
     found: dict[Hashable, list[int]] = defaultdict(list)
     for op in ops:
         if op.meeting is not None:

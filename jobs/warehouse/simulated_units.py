@@ -1,4 +1,4 @@
-"""Simulation of units in Spark tasks: in Spark's Python worker, or if that has died, each in a process."""
+"""Simulation of units in Spark tasks; if Spark's Python worker has died, each unit gets its own process."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial

@@ -116,7 +116,7 @@ def record(
 
 
 class Grown:
-    """Last values of counters, to decide whether a counter has grown since; its level does not matter."""
+    """Last values of counters, to decide whether a counter has grown or changed since its previous value."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[object, ...], float] = {}

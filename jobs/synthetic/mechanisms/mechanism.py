@@ -50,7 +50,7 @@ class Window:
         return np.where(self.mask(steps), grown, 0.0)
 
     def later(self, steps: int) -> "Window":
-        """Return the same window by a count of steps whose step 0 is `steps` steps later."""
+        """Return this window with steps renumbered, so that the present step `steps` becomes step 0."""
         return Window(self.first - steps, None if self.end is None else self.end - steps, self.grows)
 
 
@@ -78,7 +78,7 @@ class Mechanism(ABC):
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     def culprits(self, place: Place) -> Culprits:
-        """Return the culprits of the mechanism in a job."""
+        """Return the workers, stages, hosts or op types that the mechanism slows; by default none."""
         del place
         return NO_CULPRIT
 

@@ -35,7 +35,7 @@ class SlowWorkers(Directed):
     def slow_down(
         self, conditions: Conditions, cells: Iterable[Cell], forward: Values, backward: Values
     ) -> None:
-        """Multiply ops of the affected directions by these factors; the optimizer has that of forwards."""
+        """Multiply ops of the affected directions by these factors; optimizers by the factors of forwards."""
         every: dict[Direction, Values] = {"forward": forward, "backward": backward, "optimizer": forward}
         kept = [values if self.hits(each) else np.ones_like(values) for each, values in every.items()]
         for cell in cells:
