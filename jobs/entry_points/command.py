@@ -111,7 +111,7 @@ def reader_of(
 
 @contextmanager
 def tables_of(settings: Settings) -> Iterator[TableReader]:
-    """Yield a table reader for the planner. A missing warehouse counts as empty."""
+    """Yield a reader of tables for planning a backfill; a missing warehouse counts as empty."""
     with ExitStack() as stack:
         databases = map(Database, filter(None, (settings.paths.warehouse, settings.paths.ingested)))
         yield Tables(*(stack.enter_context(closing(DuckDbReader(each))) for each in databases))

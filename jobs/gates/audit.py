@@ -82,7 +82,7 @@ def _differences(table: Table, rows: Rows) -> str:
 
 
 def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> list[Expectation]:
-    """Return the expectations to check, the key's last; for rows that writers checked, none on lists."""
+    """Return the expectations to check, the key's last; not those on list columns that a writer checked."""
     is_sound = isinstance(rows, StagedRows) and rows.in_files.are_sound
     declared = table.expectations_of_scalars() if is_sound else table.all_expectations()
     keys = Expectation(KEY_EXPECTATION, "", f"({', '.join(table.grain)}) is unique")

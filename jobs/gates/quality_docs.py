@@ -71,7 +71,7 @@ class Page:
 
     @property
     def refusals(self) -> list[Check]:
-        """Return the checks of all tables that refuse rows."""
+        """Return the checks that failed and prevent publication, of all tables."""
         return [check for table in self.tables for check in table.checks if check.refuses]
 
     def outcome_of(self, check: Check) -> str:

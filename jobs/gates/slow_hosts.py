@@ -54,7 +54,7 @@ def slowed_by(warehouse: Warehouse, log_date: date, hosts: Sequence[str]) -> dic
 
 
 def slow_host_texts(log_date: date, risen: Sequence[Risen], slowed: Mapping[str, Slowed]) -> list[str]:
-    """Return one sentence for each job and cause that slow these hosts down, slowest host first.
+    """Return one sentence for each job that these hosts slow and the job's cause, slowest host first.
 
     risen : slowdowns of hosts, slowest host first
     """

@@ -66,7 +66,7 @@ class Records:
         return self._contexts[phase]
 
     def due(self, phase: str, want: Wanted) -> set[date]:
-        """Return the days with a unit whose rows in a whole-day phase are missing, outdated or left over."""
+        """Return days with a unit whose rows in a whole-day phase are missing, outdated or without input."""
         before, done = self.done[phase_before(phase)], self.done[phase]
         units = before.keys() | done.keys()
         context = self.context(phase) if units else {}

@@ -121,7 +121,7 @@ def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
 
 
 def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bounds) -> list[list[UnitPart]]:
-    """Pack units into tasks of about equal bytes, neighbours together; at least `least` tasks if possible.
+    """Pack units, in order, into tasks of about equal bytes; make at least `least` tasks if possible.
 
     A large unit is split into tasks of its own, by files.
     """

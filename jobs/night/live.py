@@ -122,13 +122,13 @@ def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: s
 
 
 def _carried(unit: Unit, causes: Mapping[Unit, Sequence[Row]]) -> list[Row]:
-    """Return the causes of a run at the end of its previous day, to compare a day's first window with."""
+    """Return a run's causes at the end of its previous day, the basis for warnings on its first window."""
     days = [each for each in causes if each[1:] == unit[1:] and each.log_date < unit.log_date]
     return [row | {"is_warned": True} for row in causes[max(days)] if row["is_now"]] if days else []
 
 
 def _gpu_hours(row: Row, before: Row | None) -> float:
-    """Return the GPU-hours of a run since it was last read, or over its window."""
+    """Return the GPU-hours of a run since it was last read; if never read before, over its window."""
     times = [row["first_time"], *([before["last_time"]] if before else [])]
     known = [each for each in times if each is not None]
     if row["last_time"] is None or not known or row["world_size"] is None:

@@ -70,7 +70,7 @@ class OneUnit(ABC):
 
     @abstractmethod
     def _stored(self) -> StoredCauses | None:
-        """Return the unit's stored results, which what_if uses instead of replaying causes; None without."""
+        """Return the unit's stored results, which what_if uses instead of replays; None if there are none."""
 
     @property
     def causes(self) -> Rows:

@@ -33,12 +33,12 @@ _ONSETS: Final = ("from", "grows")
 
 
 def news_of(log_date: date) -> str:
-    """Return SQL for the causes that are new or gone on a day."""
+    """Return SQL for the causes that began or ended on a day, by rows of the view cause_news."""
     return f"SELECT * FROM cause_news WHERE log_date = DATE'{log_date}'"
 
 
 def outcomes_of(log_date: date) -> str:
-    """Return SQL for what the fixes that took effect on a day saved."""
+    """Return SQL for the time saved by each fix that took effect on a day, by rows of fix_outcome."""
     return f"SELECT * FROM fix_outcome WHERE log_date = DATE'{log_date}'"
 
 
@@ -203,7 +203,7 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
 
 
 def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the view drain's column of the expected saving, and the prefixes of its bounds and of its cost.
+    """Return the column of a drain's expected saving, and the prefixes of its bound and cost columns.
 
     They are those of the host alone, or of all hosts together that are to be drained with it.
     """

@@ -100,7 +100,7 @@ class Pages:
             return self._known()[::-1]
 
     def page(self, path: str) -> bytes:
-        """Return the page of a path.
+        """Return the content of the page at a path, which is made if it is not cached.
 
         Raises NoPageError for a path without a page, and BusyError if the page cannot be made now.
         """

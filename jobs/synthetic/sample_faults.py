@@ -114,7 +114,7 @@ def pause(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 def communication(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a link that adds 0.2 to 6 times a forward-compute, or a network with 4 to 60 % of its speed."""
+    """Draw a link that adds the time of 0.2 to 6 forwards, or a network at 4 to 60 % of its bandwidth."""
     shape, window = setting.shape, some_window(rng, setting)
     extra_s = setting.compute_s * log_uniform(rng, 0.2, 6.0)
     step_share, transfer_share = log_uniform(rng, 0.1, 1.0), log_uniform(rng, 0.1, 1.0)

@@ -131,7 +131,7 @@ def group_day(units: DataFrame, jobs: DataFrame) -> DataFrame:
 
 
 def op_type_day(op_type_slowdown: DataFrame, job_slowdown: DataFrame) -> DataFrame:
-    """Return the cost of each op type alone over the analysed units; one row per day and op type."""
+    """Return the GPU-hours that each op type alone wastes in analysed units; a row per day and op type."""
     figures = {
         "jobs": "count(*)",
         "slowed": f"count_if(slowdown >= {words.STRAGGLING_SLOWDOWN})",

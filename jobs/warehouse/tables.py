@@ -92,7 +92,7 @@ class Warehouse:
 
     @cached_property
     def small_files(self) -> SmallFiles:
-        """Return the small files beside the tables, such as an intent."""
+        """Return the small files beside the tables, such as the record of an unfinished publication."""
         return SmallFiles(self.root)
 
     def read(

@@ -1,4 +1,4 @@
-"""Code shared by the converters of other tools' output: facts stated beside the output, and their results."""
+"""Code shared by the converters of other tools' output: missing facts, times, and events of health/1."""
 
 import re
 from collections import Counter

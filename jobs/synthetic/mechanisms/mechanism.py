@@ -70,7 +70,7 @@ class Mechanism(ABC):
         """Change the conditions; random draws use only `rng`, and do not depend on the conditions."""
 
     def without(self) -> Self | None:
-        """Return what is left once the mechanism is fixed: its work spread evenly, or None for nothing."""
+        """Return the mechanism after its fix, such as the same work spread evenly; None if it is gone."""
         return None
 
     def parameters(self) -> dict[str, Any]:
