@@ -127,7 +127,7 @@ class _Follower:
 
     @never_raises
     def _will_gather_again(self, _chunk: int, _gradient: Any) -> None:
-        """End the previous compute when a unit's backward begins; time before counts as the forward's."""
+        """When a unit's backward begins, end the previous compute: a forward or another unit's backward."""
         self._cut()
         if self._direction == "forward":
             self._direction = "backward"

@@ -66,7 +66,7 @@ Pieces = Sequence[tuple[Mark, Mark]]
 
 
 class OpenStep:
-    """A step that is being recorded: its start on the op clock and on the host clock, and its timed ops.
+    """A step that is being recorded: its start by the clock of its ops and by the host's clock, and its ops.
 
     spans : op, start, end, microbatch, chunk, pieces
     loads : start and end by `time.perf_counter_ns`, microbatch, chunk

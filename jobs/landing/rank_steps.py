@@ -1,4 +1,4 @@
-"""Choice of one valid row for each (rank, step), from the one file that may log the rank."""
+"""Choice of the one row to store for each (rank, step), when files repeat or contradict each other."""
 
 import hashlib
 from collections import ChainMap, Counter

@@ -135,7 +135,7 @@ class UnitRows:
         self.add_file(file, len(rows), rejects)
 
     def add_file(self, file: LandedFile, rows: int, rejects: Sequence[Reject]) -> None:
-        """Account for a file without ops, whose lines are each a row or a reject, and add its rejects."""
+        """Add the account of a file without ops, whose lines are each a row or a reject, and its rejects."""
         self._buffer.add(file.source_file, NO_ROWS, rejects)
         lines, digest = rows + len(rejects), self.files.digest(file)
         self.account.files.append(FileAccount(file, digest, lines, rows, len(rejects)))

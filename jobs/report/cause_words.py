@@ -211,7 +211,7 @@ _SHOWN_CHECKS: Final = 3
 
 
 def explanations(tables: UnitTables, cause: str, number: int) -> list[str]:
-    """Return one sentence for each failed health check that explains a culprit of a unit.
+    """Return one sentence for each failed health check that explains why a culprit of a unit is slow.
 
     number : index of the culprit in the cause's list of culprits
     """

@@ -1,4 +1,4 @@
-"""Culprits in words: which of their ops are slow, in which steps, and by how much."""
+"""Culprits of causes, such as slow workers, in words: which ops are slow, in which steps, by how much."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime

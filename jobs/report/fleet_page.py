@@ -237,7 +237,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _first(tables: FleetTables, publication: Publication, measure: loss.Measure) -> dict[str, Any] | None:
-    """Return the contents of the tile on the fix that saves most; None if no cause holds."""
+    """Return the contents of the tile on the fix that saves most; None if no cause was found."""
     (totals,) = tables.totals.to_pylist()
     rows = tables.fixes.slice(0, 1).to_pylist()
     if not rows or rows[0]["cause"] == CAUSE_UNEXPLAINED:

@@ -206,7 +206,7 @@ def _spread(excess: Floats, cells: Floats) -> Pattern:
 
 
 def _together(excess: Floats, are_hot: npt.NDArray[np.bool_]) -> Pattern:
-    """Return the pattern if workers are slow in the same steps.
+    """Return the pattern of workers that are slow together: in every step, or only in some steps.
 
     are_hot : whether a step is hot in the mean over workers, shape (step,)
     """

@@ -118,7 +118,7 @@ def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: in
 
 
 def _after_others(causes: Sequence[Row], hidden: Row) -> str:
-    """Return a clause on what the fix of a hidden cause saves after other fixes; empty if that is no more.
+    """Return a clause if a cause's fix saves more after the fixes of other causes than alone; else empty.
 
     If only two fixes change each other's saving, a fix's attributed fraction is the mean of its savings
     before and after the other fix, from which the saving after it follows. With more fixes, only the

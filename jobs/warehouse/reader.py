@@ -51,7 +51,7 @@ class Reader(Protocol):
         """Answer a question as an Arrow table with Spark's column types, or wider integer types."""
 
     def prepare(self, questions: Collection[str]) -> None:
-        """Open the tables that these questions read once, before the questions are asked one by one."""
+        """Open once the tables that these questions read, before the questions are asked one by one."""
 
     def stop(self) -> None:
         """Interrupt the question that another thread is asking."""

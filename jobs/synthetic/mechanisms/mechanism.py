@@ -100,7 +100,7 @@ class Windowed(Mechanism):
     window: Window = field(default=ALWAYS, kw_only=True)
 
     def part(self, first: int, end: int) -> Self | None:
-        """Return the mechanism with its window counted from `first`; None if it has none of the steps."""
+        """Return the mechanism for steps [first, end), counted from `first`; None if inactive in them."""
         inside = self.window.later(first)
         return replace(self, window=inside) if inside.mask(end - first).any() else None
 
