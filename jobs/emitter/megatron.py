@@ -220,7 +220,7 @@ class RankLogTimers:
             self._starts["forward-compute"] = self.recorder.mark()
 
     def next_microbatch(self, model: Any) -> tuple[int, int]:
-        """Return the numbers of a model chunk and its next microbatch; a chunk runs them in order."""
+        """Return numbers of a model chunk and its next microbatch; a chunk runs microbatches in order."""
         self._is_tied = is_tied(model)
         chunk = self._chunks.setdefault(id(model), len(self._chunks))
         microbatch = self._forwards.get(chunk, 0)

@@ -105,7 +105,7 @@ class Comparison:
 def comparisons(
     days: Sequence[Row], fixed_on: date, confidence: float, *, are_hosts: bool = False
 ) -> list[Comparison]:
-    """Compare values before and after the date of a fix, for days of fixed jobs and for all other days.
+    """Compare values before and after the date of a fix, where the fix applies and, separately, elsewhere.
 
     If the chosen days are of several jobs, a second row compares jobs with days on both sides. The row of the
     others shows what changed without the fix. If the fix has a label, chosen days before the date with the
@@ -144,7 +144,7 @@ def comparisons(
 
 
 def _sides(days: Sequence[Row], fixed_on: date) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
-    """Return the days of fixed jobs before the date and from it on, then the other days likewise.
+    """Return the days where the fix applies, before the date and from it on; then the other days likewise.
 
     If all days are chosen, the other days are those without the label.
     """

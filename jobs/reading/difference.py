@@ -188,7 +188,7 @@ def _both(of: str, before: Mapping[str, float], after: Mapping[str, float], name
 
 
 def _by_ops(a: Side, b: Side, by_ops: Divided | None) -> _Rows:
-    """Yield the difference by op type, by stage and by host; LAUNCHES and ORDER are what each leaves over."""
+    """Yield the difference by op type, by stage and by host, each with its remainders LAUNCHES and ORDER."""
     if by_ops is None:
         return
     difference_s, replayed_s = b.step_s - a.step_s, b.replayed_s - a.replayed_s

@@ -75,7 +75,7 @@ def _write(warehouse: "Warehouse", name: str, content: bytes) -> None:
 
 
 def _remove_intent(warehouse: "Warehouse") -> None:
-    """Remove the record of an unfinished publication; in a store, empty it, as deletes have no condition."""
+    """Remove the record of an unfinished publication; in a store, only empty it, which can be conditional."""
     if held(warehouse.root) is None:
         warehouse.small_files.remove(_INTENT)
     else:
