@@ -112,7 +112,7 @@ class Store:
 
 
 class _Folder(Store):
-    """A folder on this machine.
+    """Store that reads a landing from a folder on this machine.
 
     Links that stay inside are followed, except links to a folder above themselves and all but the first of
     several links to one folder, because a few such links would make the listing endless.

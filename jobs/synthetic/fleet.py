@@ -195,7 +195,7 @@ class Fleet:
         return run_through(job.habits or RunHabits(), rng.choice(recorded_s, steps), part, rng)
 
     def write_plan(self, folder: Path) -> None:
-        """Write hosts.json with all spells, and plan.jsonl with a line about the fix and one for each job."""
+        """Write all spells to hosts.json, and to plan.jsonl a line about the fix and a line for each job."""
         spells = [asdict(spell) for spell in self.spells]
         (folder / "hosts.json").write_text(json.dumps(spells, allow_nan=False) + "\n")
         fix_day = None if self.fix_day is None else self.log_date(self.fix_day).isoformat()

@@ -62,7 +62,7 @@ def fleet_day(units: DataFrame) -> DataFrame:
 
 
 def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
-    """Return SQL for the bounds of a sum, one of SUMS_OF_HOURS; null if bounds of any unit are unknown.
+    """Return SQL for both bounds of a sum of SUMS_OF_HOURS; null if any unit's bounds are unknown.
 
     The errors of different units are taken as independent.
 
