@@ -135,7 +135,7 @@ class Tools:
 
     @_tool
     def fix_first(self, first: int = 0) -> str:
-        """Return what to fix first: the fleet's causes, with the GPU-hours lost and those that a fix saves.
+        """Return what to fix first in the fleet: causes, with the GPU-hours lost and saved by their fixes.
 
         A slow link has two rows, one for the host at each end. Each row has half of the GPU-hours that
         mending the link saves, and names the host at the other end in link_hosts.

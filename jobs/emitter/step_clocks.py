@@ -80,7 +80,7 @@ class OpenStep:
         self.loads: list[tuple[int, int, int, int]] = []
 
     def loaded(self, start_ns: int, end_ns: int, microbatch: int | None, chunk: int) -> None:
-        """Add a data load; without a microbatch it belongs to the chunk's next microbatch."""
+        """Add a data load; a load without a microbatch belongs to the chunk's next microbatch."""
         following = sum(load[3] == chunk for load in self.loads)
         self.loads.append((start_ns, end_ns, following if microbatch is None else microbatch, chunk))
 

@@ -94,7 +94,7 @@ def opened(settings: Settings) -> Database:
 def reader_of(
     settings: Settings, name: str, engine: str | None = None, *, in_order: bool = False
 ) -> Iterator[Reader]:
-    """Yield a reader of the warehouse in the settings. Raises QuestionError if it has no tables.
+    """Yield a reader of the warehouse in the settings. Raises QuestionError for a warehouse without tables.
 
     name : name of the command, which Spark shows
     engine : DUCKDB or SPARK; None: DuckDB

@@ -30,7 +30,7 @@ _MOST_BROKEN: Final = 20
 
 
 class _PartsError(Exception):
-    """Raised if reading a run's parts fails; `reject` is that of the file that was opened last."""
+    """Raised if reading a run's parts fails; `reject` describes the file that was opened last."""
 
     def __init__(self, reject: Reject) -> None:
         super().__init__(reject.detail)
@@ -234,7 +234,7 @@ def _no_surprise() -> Iterator[None]:
 def job_of(
     run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str, workers: int = Bounds().workers
 ) -> Row:
-    """Return a run's row of jobs from the user's manifest, and from the files for fields that it lacks.
+    """Return a run's row of jobs from the user's manifest, and from the files for fields missing there.
 
     vpp_size is always that of the files, because their chunks need not be those of a virtual pipeline.
     """

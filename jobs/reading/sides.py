@@ -47,7 +47,7 @@ class Sources(NamedTuple):
 
 
 def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
-    """Return a job's or run's units on the `days` days before a date, and on as many days from it on.
+    """Return a job's or run's units on the `days` days before a date, and on `days` days from the date on.
 
     text : JOB or JOB/RUN. Raises ValueError if it names days.
     """

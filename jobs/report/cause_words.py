@@ -76,7 +76,7 @@ def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
 
 
 def _advice(row: Row, workers: Sequence[Row]) -> str:
-    """Return what to do about a cause; for pauses, it depends on whether culprits pause in the same steps."""
+    """Return advice on a cause; for pauses the advice depends on whether culprits pause in the same steps."""
     usual = OF_CAUSE[row["cause"]].advice
     named = [worker for each in row["culprits"] for worker in (members(each) or (each,))]
     places = {(each["dp_rank"], each["pp_rank"]) for each in named}

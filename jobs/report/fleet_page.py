@@ -187,7 +187,7 @@ def _weeks(tables: FleetTables) -> dict[str, Any]:
 
 
 def headline(tables: FleetTables, publication: Publication) -> str:
-    """Return a sentence on the loss over the whole period, or on why it is not known."""
+    """Return a sentence on the loss over the whole period, or on why the loss is not known."""
     return f"{publication.period}: {_of_period(tables)}"
 
 

@@ -116,7 +116,7 @@ _GpuWatts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
 class WattSettings(Section):
-    """Power of one GPU of a type while it computes, and while it does not. [W]"""
+    """Power of one GPU of a type while the GPU computes, and otherwise. [W]"""
 
     computing: _GpuWatts
     otherwise: _GpuWatts

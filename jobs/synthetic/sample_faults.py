@@ -92,7 +92,7 @@ def stage_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism | N
 
 
 def data_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Draw packed sequences: limit 4,096 to 131,072 tokens, median of 1 to 20 % of it, spread 0.3 to 1.5."""
+    """Draw packed sequences: limit 4,096 to 131,072 tokens, median 1 to 20 % of the limit, spread 0.3-1.5."""
     limit = int(4096 * 2 ** rng.integers(0, 6))
     median = limit * log_uniform(rng, 0.01, 0.2)
     hidden = int(rng.choice([2048, 4096, 8192]))

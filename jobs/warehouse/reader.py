@@ -101,7 +101,7 @@ class Tables:
 
 
 def batched(head: Result, fetch: Callable[[int], Sequence[Sequence[Any]]], limit: int) -> Iterator[Result]:
-    """Yield at most `limit` rows (0: all) in batches; `is_cut` of the last one is set if rows are left.
+    """Yield at most `limit` rows (0: all) in batches; the last batch has `is_cut` set if rows are left.
 
     head : a Result with the columns and no rows
     fetch : returns the next rows, as many as it is asked for, or fewer at the end

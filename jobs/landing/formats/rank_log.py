@@ -100,7 +100,7 @@ class RankLogReader:
         return both.take(np.argsort(both.lines)), rejects
 
     def end_file(self, *, is_taken: bool) -> None:
-        """End a file; if its rows are not stored (`is_taken` is False), forget the GPU types it states."""
+        """End a file; if its rows are not stored (`is_taken` is False), forget the GPU types in its lines."""
         for host, name in () if is_taken else self._new_types:
             self.gpu_types[host].remove(name)
             if not self.gpu_types[host]:
