@@ -47,7 +47,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
-    """Recognise files by their first bytes, and choose the run's format; LAST only if no other fits."""
+    """Recognise files by their first bytes, and choose the run's format, preferably one not in LAST."""
     formats: dict[LandedFile, Format | None] = {}
     unknown: dict[LandedFile, str] = {}
     evidence, others = [], []

@@ -105,7 +105,7 @@ class Comparison:
 def comparisons(
     days: Sequence[Row], fixed_on: date, confidence: float, *, are_hosts: bool = False
 ) -> list[Comparison]:
-    """Compare values before and after the date of a fix, where the fix applies and, separately, elsewhere.
+    """Compare values before and after a fix for the days that the fix was meant for, and for all others.
 
     If the chosen days are of several jobs, a second row compares jobs with days on both sides. The row of the
     others shows what changed without the fix. If the fix has a label, chosen days before the date with the
