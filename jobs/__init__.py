@@ -1,1 +1,1 @@
-"""Commands, one module each; the folders beside them hold the code that the commands share."""
+"""Commands, one module each; the packages in this folder contain the code that commands share."""

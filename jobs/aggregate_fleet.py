@@ -1,4 +1,4 @@
-"""Aggregate one log date: compute figures of the fleet, its causes, hosts and groups."""
+"""Aggregate one log date: sum the results of its units over the fleet, and by cause, host and group."""
 
 import sys
 
@@ -9,7 +9,7 @@ from schemas.vocabulary import Phase
 main = phase_command(
     Phase.AGGREGATE,
     run,
-    "Aggregate a log date, and later days whose causes were revised: from result tables to fleet tables.",
+    "Aggregate the results of a log date, and of later days whose causes were revised, into fleet tables.",
 )
 
 if __name__ == "__main__":

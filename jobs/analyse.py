@@ -1,7 +1,7 @@
 """Analyse one run straight from its folder: how slow it is, why, and what each fix saves.
 
-`straggler analyse FOLDER` needs no warehouse, no settings and no Spark. Figures are those of a night over the
-same folder, except for causes that only other jobs and days can decide.
+`straggler analyse FOLDER` needs no warehouse, no settings and no Spark. A night over the same folder computes
+the same figures, but can also decide causes by comparison with other jobs and earlier days.
 """
 
 import re
@@ -36,11 +36,10 @@ from jobs.runtime.fitting import say_fitting
 from jobs.runtime.nearest import suggestion
 from jobs.runtime.printing import Result, fit, write
 from jobs.runtime.terminal import complain, say
-from schemas.unit import Unit
 from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, REJECTS, UNIT_KEY, Exit, Status
 
 _MOST_RUNS: Final = 20
-"""Most runs that are listed where a folder has several."""
+"""If the arguments leave several runs of a folder, the error lists at most this many."""
 
 
 @command(
@@ -50,7 +49,7 @@ _MOST_RUNS: Final = 20
         "folder or file with a run's logs: rank-*.jsonl and job.json, a published trace, or another tool's",
         Path,
     ),
-    option("--job-id JOB", "the job, or JOB/RUN, either with @DAY, if the folder holds several runs"),
+    option("--job-id JOB", "if the folder holds several runs: the job, or JOB/RUN, either also with @DAY"),
     option("--run-id RUN", "the run, if the folder holds several"),
     option("--log-date DATE", "the log date, such as 2026-01-05", log_date),
     option(
@@ -62,9 +61,9 @@ _MOST_RUNS: Final = 20
     AS_JSON,
 )
 def main(args: Arguments) -> int:
-    """Print how slow one run is, why, and the time that fixes save; write its page.
+    """Print how slow one run is, why, and the time that fixes save; write the run's page.
 
-    Ends with 1 for a run that no replay can be made of.
+    Exits with 1 if the run cannot be replayed.
     """
     if args.page is not None and (args.page.is_dir() or not args.page.parent.is_dir()):
         raise click.UsageError(f"--page: {args.page} is not a file in an existing folder")
@@ -72,14 +71,20 @@ def main(args: Arguments) -> int:
         library = beside.submit(chart_library, cache_folder())
         run = _chosen(runs_in(args.folder), args)
         found = analysis(run)
+        unit = found.unit
         check_known(run, found.read)
-        page = args.page or _beside(args.folder) / _file_name(found.unit)
+        name = re.sub(r"[^\w.-]+", "_", "-".join((unit.job_id, unit.run_id, str(unit.log_date))))[:200]
+        page = args.page or _beside(args.folder) / f"{name}.html"
         if not args.format:
             say_fitting(*_answer(run, found))
             _write_causes(found)
-            say_fitting(*_time(found), *_trust(found), *reject_texts(found.read))
+            say_fitting(*_trust(found), *reject_texts(found.read))
         content = alone(job_page(found.tables, None), library.result())
-    failure = _not_written(page, content)
+    failure = ""
+    try:
+        page.write_bytes(content)
+    except OSError as error:
+        failure = f"{page}: {error.strerror}"
     if failure and args.page:
         complain(f"{called()}: error: --page: {failure}")
         return Exit.WRONG_SETTINGS
@@ -94,17 +99,8 @@ def main(args: Arguments) -> int:
     return Exit.DONE if found.tables.workers else Exit.FAILED
 
 
-def _not_written(page: Path, content: bytes) -> str:
-    """Write the page; return why this was impossible, or an empty text if the page was written."""
-    try:
-        page.write_bytes(content)
-    except OSError as error:
-        return f"{page}: {error.strerror}"
-    return ""
-
-
 def _for_programs(found: Analysis, page: Path | None) -> Result:
-    """Return the results for programs: the unit's rows as in the tables, and the path of the page."""
+    """Return a run for `--format json`: job_slowdown's columns, causes, rejects, and the page's path."""
     (row,) = found.results[JOB_SLOWDOWN].to_pylist(maps_as_pydicts="strict")
     causes = [
         {name: value for name, value in each.items() if name not in UNIT_KEY} for each in found.tables.causes
@@ -118,7 +114,8 @@ def _for_programs(found: Analysis, page: Path | None) -> Result:
 def _chosen(runs: Sequence[Run], args: Arguments) -> Run:
     """Return the run that the arguments select.
 
-    Raises NoRunError unless exactly one fits, NoSuchUnitError where they contradict each other.
+    Raises NoRunError unless exactly one run matches, and NoSuchUnitError if JOB/RUN@DAY in --job-id
+    contradicts --run-id or --log-date.
     """
     asked = (args.log_date, args.job_id, args.run_id)
     if args.job_id and all(run.unit.job_id != args.job_id for run in runs):
@@ -167,7 +164,7 @@ def _answer(run: Run, found: Analysis) -> Iterator[str]:
     yield f"job {job_id}, run {run_id}, {when}: {', '.join(counts)}, {account.ops:,} ops"
     if not run.has_day:
         who = "The folder names no log date" if is_known else "Neither the folder nor t0_us names a day"
-        yield f"{who}: all of its lines count."
+        yield f"{who}: lines of all days are analysed."
     known = (manifest.get(name) or "unknown" for name in ("source_format", "transfers"))
     yield "Format {}; transfers between stages: {}".format(*known)
     yield ""
@@ -210,6 +207,9 @@ def _write_causes(found: Analysis) -> None:
 
 def _trust(found: Analysis) -> Iterator[str]:
     job = found.tables.job
+    if (section := effective_time(found.tables)) is not None:
+        yield section.says
+        yield ""
     yield "How far to trust it:"
     if found.tables.workers:
         for name, value, meaning in trust(job):
@@ -218,24 +218,13 @@ def _trust(found: Analysis) -> Iterator[str]:
         yield f"  status: {job['status']}" + (f": {job['status_detail']}" if job["status_detail"] else "")
 
 
-def _time(found: Analysis) -> Iterator[str]:
-    section = effective_time(found.tables)
-    if section is not None:
-        yield section.says
-        yield ""
-
-
 def _beside(folder: Path) -> Path:
-    """Return the default folder for the page: the parent of the logs' folder, or of their landing."""
+    """Return the default folder for the page: the parent of the logs' folder, or of the landing around it."""
     found = folder.resolve()
     found = found if found.is_dir() else found.parent
     while "=" in found.name:
         found = found.parent
     return found.parent
-
-
-def _file_name(unit: Unit) -> str:
-    return re.sub(r"[^\w.-]+", "_", f"{unit.job_id}-{unit.run_id}-{unit.log_date}")[:200] + ".html"
 
 
 if __name__ == "__main__":

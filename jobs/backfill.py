@@ -1,7 +1,7 @@
 """Backfill: run phases over a range of days, in batches of days that are checked and committed together.
 
-What is done and unchanged is skipped, so an interrupted backfill continues when started again. history.plan
-decides what is done, history.do_batches does it.
+A phase skips units whose published results have the same inputs, settings and version, so a backfill that was
+interrupted goes on where it stopped. history.plan finds the work that is left, night.do_batches does it.
 """
 
 import logging
@@ -39,12 +39,11 @@ from schemas.vocabulary import PHASE_NAMES, PIPELINE_RUNS, Phase
 
 _LOG: Final = logging.getLogger(__name__)
 _MOST_NAMED: Final = 5
-"""Most days that are not marked complete and named; the others are counted."""
-_COLUMNS: Final = ("days", "phase", "units", "million_ops", "megabytes", "seconds")
+"""Warnings name at most this many days without the producers' _SUCCESS; further days are counted."""
 
 
 def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
-    """Run the planned work; return the rows per table and the work of each phase."""
+    """Do the work of the plan; return rows written per table, and units, ops, bytes and seconds per phase."""
     if todo.retouched:
         days = sorted({each.unit[0] for each in todo.retouched})
         units = {each.unit for each in todo.retouched}
@@ -53,7 +52,7 @@ def run(spark: SparkSession, settings: Settings, todo: Plan) -> dict[str, int]:
 
 
 def print_plan(tables: TableReader, todo: Plan) -> None:
-    """Print what would be done, batch by batch, and a time estimate from recent runs."""
+    """Print a row for each batch and phase of the plan, and the expected time by the rates of recent runs."""
     rate = rates(tables)
     rows = []
     for batch in todo.batches:
@@ -64,7 +63,8 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
                 seconds = seconds_for(work, phase, rate)
                 rows.append((batch.range, phase, *size, None if seconds is None else round(seconds, 1)))
     if rows:
-        write(Result(_COLUMNS, rows), "table", sys.stdout)
+        columns = ("days", "phase", "units", "million_ops", "megabytes", "seconds")
+        write(Result(columns, rows), "table", sys.stdout)
     units = {unit for batch in todo.batches for some in batch.units.values() for unit in some}
     jobs = len({unit.job_id for unit in units if not unit.is_of_day})
     said = f"{plural(jobs, 'job')} on {plural(len(todo.log_dates), 'day')} to do"
@@ -72,7 +72,7 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
 
 
 def _estimate(seconds_of: Sequence[tuple[str, float | None]]) -> str:
-    """Describe how long these phases are expected to take, and name the phases that no run has measured."""
+    """Return a clause on a plan's expected time: the sum of these seconds, and the phases without a time."""
     known = [seconds for _, seconds in seconds_of if seconds is not None]
     if not known:
         return "; no run was measured here yet, so the time is not known" if seconds_of else ""
@@ -82,7 +82,7 @@ def _estimate(seconds_of: Sequence[tuple[str, float | None]]) -> str:
 
 
 def print_summary(counts: dict[str, int], asked: Collection[date], todo: Plan) -> None:
-    """Print a summary of the finished backfill of the requested days."""
+    """Print how many of the requested days had work, and how much each phase did in what time."""
     done = {*todo.log_dates}
     others = {0: "", 1: "; the other was done and unchanged, or has no logs"}.get(
         len({*asked} - done), "; the others were done and unchanged, or have no logs"
@@ -105,7 +105,7 @@ def _duration(seconds: float) -> str:
 
 
 def _phases(text: str) -> list[str]:
-    """Parse a comma-separated list of phases; return the phases in order of dependency."""
+    """Parse phases separated by commas; return them in the order in which a night runs them."""
     named = text.split(",")
     unknown = [name for name in named if name not in PHASE_NAMES]
     if unknown:
@@ -121,7 +121,7 @@ def days_between(first: date, last: date) -> list[date]:
 
 
 def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], list[str]]:
-    """Return settings, days and phases from the arguments. Raises SettingsError if arguments conflict."""
+    """Return settings for the target warehouse, days and phases. Raises SettingsError if they conflict."""
     log_dates, phases = days_between(args.first, args.last), args.phases or list(PHASE_NAMES)
     if args.warehouse_new is None:
         return settings, log_dates, phases
@@ -134,19 +134,20 @@ def _asked(settings: Settings, args: Arguments) -> tuple[Settings, list[date], l
 
 
 def dry_run(settings: Settings, args: Arguments) -> None:
-    """Print what a backfill would do, without Spark if DuckDB can read the warehouse."""
+    """Print the plan and the expected time, without Spark if DuckDB can read the warehouse."""
     settings, log_dates, phases = _asked(settings, args)
     with tables_of(settings) as tables:
         todo = plan(tables, settings, log_dates, phases, args.job_id)
         print_plan(tables, todo)
-    _say_without_logs(settings, log_dates, phases)
+    if said := _without_logs(settings, log_dates, phases):
+        say(said)
     leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
 
 
 def _check_jobs(
     settings: Settings, job_ids: Collection[str], log_dates: list[date], phases: list[str]
 ) -> None:
-    """Raise SettingsError for the first requested job without a unit on these days, if others have one."""
+    """Raise SettingsError for a requested job without a unit on these days, if other jobs have any."""
     left, names = {*job_ids}, set[str]()
     for some in in_batches(log_dates, settings) if left else ():
         units = set(Landing(settings.paths.landing, some).units) if Phase.INGEST in phases else set()
@@ -161,14 +162,11 @@ def _check_jobs(
         raise SettingsError(f"--job-id: no job {wrong} from {log_dates[0]} to {log_dates[-1]}: {there}")
 
 
-def _say_without_logs(settings: Settings, log_dates: list[date], phases: list[str]) -> None:
-    """Print a message if none of these days has logs to ingest, and name the nearest days with logs."""
-    if said := _without_logs(settings, log_dates, phases):
-        say(said)
-
-
 def _without_logs(settings: Settings, log_dates: list[date], phases: list[str]) -> str:
-    """Say that none of these days has logs to ingest; empty if one has, or nothing is to be ingested."""
+    """Return a sentence with the nearest days with logs if none of these days has logs; empty if one has.
+
+    It is also empty if ingest is not among the phases.
+    """
     if Phase.INGEST not in phases:
         return ""
     landing = Landing(settings.paths.landing, log_dates)
@@ -180,7 +178,7 @@ def _without_logs(settings: Settings, log_dates: list[date], phases: list[str]) 
 
 
 def warn_not_complete(settings: Settings, log_dates: list[date], phases: list[str]) -> None:
-    """Warn of days to ingest that their producers have not marked complete; the first are named."""
+    """Log a warning for each day to ingest without the producers' _SUCCESS, up to _MOST_NAMED days."""
     notices = not_complete(settings, log_dates) if Phase.INGEST in phases else []
     for notice in notices[:_MOST_NAMED]:
         _LOG.warning("%s", notice.text)
@@ -190,7 +188,7 @@ def warn_not_complete(settings: Settings, log_dates: list[date], phases: list[st
 
 
 def _reads(settings: Settings, args: Arguments) -> str | None:
-    """Return why there is nothing to do in a warehouse that no run has begun; None if there may be work.
+    """Return why a backfill into a new warehouse would do nothing; None if it may do something.
 
     Raises SettingsError or NoLandingError if an input named by the arguments does not exist.
     """
@@ -225,7 +223,7 @@ def _reads(settings: Settings, args: Arguments) -> str | None:
     option("--dry-run", "only print what would be done"),
     option(
         "--warehouse-new DIR",
-        "write results to this warehouse, reading ingested tables from --warehouse; see compare",
+        "write results to this warehouse, but read ingested tables from --warehouse; see `straggler compare`",
     ),
     SUMMARY,
     reads=_reads,
@@ -234,15 +232,16 @@ def _reads(settings: Settings, args: Arguments) -> str | None:
     begins_empty=False,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Run phases over a range of log dates; work that is already done is not repeated."""
+    """Run phases over a range of log dates; units whose results are up to date are skipped."""
     settings, log_dates, phases = _asked(settings, args)
-    warn_not_complete(settings, log_dates, phases)  # before they are read: logs may arrive meanwhile
+    warn_not_complete(settings, log_dates, phases)  # first: a marker may be written while the plan is made
     tables, by_workers = Warehouse.of(spark, settings), partial(digests_by, spark)
     with working("backfill: looking for work"):
         todo = plan(tables, settings, log_dates, phases, args.job_id, digest=by_workers)
     counts = run(spark, settings, todo)
     print_summary(counts, log_dates, todo)
-    _say_without_logs(settings, log_dates, phases)
+    if said := _without_logs(settings, log_dates, phases):
+        say(said)
     leave(of_history(todo.log_dates, counts, is_beside=args.warehouse_new is not None), args.summary)
     return counts
 

@@ -1,8 +1,8 @@
-"""Compare versions: show what a new version or other settings would change before they become current.
+"""Compare versions: list the units whose results a new version, or other settings, would change.
 
-A new version is backfilled into a separate warehouse beside the current one, whose ingested tables it
-reads: `backfill --warehouse-new DIR`. This command compares it with the current one, and makes it current
-with --make-current.
+First `backfill --warehouse-new DIR` computes new results in a separate warehouse, from the ingested tables of
+the current warehouse. This command then compares the results in the two warehouses; with --make-current it
+also replaces the current results by the new ones.
 """
 
 import logging
@@ -50,9 +50,10 @@ _LOG: Final = logging.getLogger(__name__)
 def run(
     spark: SparkSession, settings: Settings, new: Settings, log_dates: Sequence[date], tolerance: float
 ) -> DataFrame:
-    """Return the units whose results differ, as defined by transforms.versions.changed_units.
+    """Return a row for each unit whose status, slowdown or causes differ between the two warehouses.
 
     new : the settings with the new warehouse
+    tolerance : differences of slowdown up to this are ignored: see transforms.versions.changed_units
     """
     sides = (Warehouse(spark, each.paths.warehouse) for each in (settings, new))
     current, other = (
@@ -67,8 +68,8 @@ def make_current(
 ) -> dict[str, int]:
     """Replace the current results by the new ones in batches of days, and rerun the later phases.
 
-    Units without new results keep theirs. If this ends early, a second call, or a backfill,
-    does what is left.
+    Units without new results keep their current ones. If the call is interrupted, a second call, or a
+    backfill, completes it.
     """
     started = time.monotonic()
     _LOG.info("results of %s .. %s in %s become current", log_dates[0], log_dates[-1], new.paths.warehouse)
@@ -78,12 +79,12 @@ def make_current(
         added(counts, _publish(source, target, days))
     todo = plan(target, settings, log_dates, OF_DAYS)
     added(counts, backfill.run(spark, settings, todo))
-    _LOG.info("these results are current, after %.1f s", time.monotonic() - started)
+    _LOG.info("the new results are current, after %.1f s", time.monotonic() - started)
     return counts
 
 
 def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:
-    """Copy the results and fingerprints of these days from the other warehouse to this one."""
+    """Publish the source's results and fingerprints of these days in the target; return rows per table."""
     ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
     units = None if ours <= theirs else theirs
     rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
@@ -92,20 +93,7 @@ def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict
 
 
 def _units(warehouse: Warehouse, days: Sequence[date]) -> set[Unit]:
-    """Return the units with results on these days."""
     return set(keys_of(warehouse.rows(TABLES[JOB_SLOWDOWN], days)))
-
-
-def _days(warehouse: Warehouse, first: date | None, last: date | None) -> list[date]:
-    """Return the days in the range that have results in the new warehouse."""
-    rows = warehouse.read(TABLES[JOB_SLOWDOWN]).select("log_date").distinct().collect()
-    days = sorted(row["log_date"] for row in rows)
-    return [day for day in days if (first is None or first <= day) and (last is None or day <= last)]
-
-
-def _both(settings: Settings, args: Arguments) -> str | None:
-    """Raise SettingsError unless both warehouses exist and differ."""
-    return inputs.a_warehouse(with_new_warehouse(settings, args.warehouse_new), args)
 
 
 @entry_point(
@@ -124,13 +112,16 @@ def _both(settings: Settings, args: Arguments) -> str | None:
     AS_LISTS,
     option("--limit N", "maximum number of rows; 0: all", not_negative, default=0),
     option("--make-current", "then replace the current results with the new ones"),
-    reads=_both,
+    reads=lambda settings, args: inputs.a_warehouse(with_new_warehouse(settings, args.warehouse_new), args),
     writes_to=lambda settings, args: settings.paths.warehouse if args.make_current else None,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """List the units whose status, slowdown or causes change under a new version."""
     new = with_new_warehouse(settings, args.warehouse_new)
-    days = _days(Warehouse(spark, new.paths.warehouse), args.first, args.last)
+    beside = Warehouse(spark, new.paths.warehouse)
+    rows = beside.read(TABLES[JOB_SLOWDOWN]).select("log_date").distinct().collect()
+    first, last = args.first or date.min, args.last or date.max
+    days = sorted(row["log_date"] for row in rows if first <= row["log_date"] <= last)
     if not days:
         raise SettingsError(f"--warehouse-new: no results of these days in {new.paths.warehouse}")
     changes = run(spark, settings, new, days, args.tolerance).persist()
@@ -138,7 +129,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
         with working("compare_versions: comparing"):
             result = collected(changes, args.limit)
         write(result, args.format, sys.stdout, as_lists=args.as_lists)
-        compared = len(_units(Warehouse(spark, new.paths.warehouse), days))
+        compared = len(_units(beside, days))
         found = changes.groupBy("changed").count().orderBy("changed").collect()
     finally:
         changes.unpersist()

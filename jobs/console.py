@@ -1,6 +1,7 @@
 """The console command: `straggler NAME ...` runs the command of that name.
 
-A command's module is imported when it is called: help and questions start no JVM and import no Spark.
+Only the module of the command that is called is imported, so that help and questions start without Spark
+and without a JVM.
 """
 
 import sys
@@ -27,9 +28,9 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "convert": _Entry("convert", "convert another tool's logs to rank logs, or print a summary of them"),
         "convert-health": _Entry(
             "convert_health",
-            "convert what DCGM, NVSentinel, Slurm and others report about hosts, for a landing",
+            "convert reports on hosts by DCGM, NVSentinel, Slurm and others, for a landing",
         ),
-        "diff": _Entry("diff_runs", "print what made one run slower than another: two folders, runs or days"),
+        "diff": _Entry("diff_runs", "print why one run is slower than another: two folders, runs or days"),
         "job-page": _Entry("report_job", "write the page of one job of the warehouse"),
         "what-if": _Entry("what_if", "replay one unit of the warehouse with some ops ideal or scaled"),
         "mitigate": _Entry(
@@ -61,24 +62,26 @@ GROUPS: Final[dict[str, dict[str, _Entry]]] = {
         "night": _Entry("run_nightly", "run a whole night: the five phases below"),
         "ingest": _Entry("ingest_rank_logs", "read rank logs into the warehouse"),
         "simulate": _Entry("simulate_what_if", "compute each unit's slowdown and causes"),
-        "revise": _Entry("revise_causes", "decide the causes that need other jobs and earlier days"),
-        "aggregate": _Entry("aggregate_fleet", "sum up the fleet of each day"),
+        "revise": _Entry("revise_causes", "decide causes by comparison with other jobs and earlier days"),
+        "aggregate": _Entry("aggregate_fleet", "sum up the results of all jobs of a day"),
         "publish": _Entry("publish_night", "check all tables against each other; write the report"),
         "watch": _Entry("watch_landing", "warn of causes that begin or end in runs in progress"),
-        "release": _Entry("release_night", "release what a gate refused"),
+        "release": _Entry("release_night", "accept rows that a gate refused"),
     },
     "History and upkeep": {
         "backfill": _Entry("backfill", "run the missing phases of the night for a range of days"),
         "refresh": _Entry("refresh_changed_days", "process late and corrected logs of earlier days"),
-        "maintain": _Entry("maintain_tables", "delete old recorded ops, merge small files"),
-        "compare": _Entry("compare_versions", "print what a new version changes, before it becomes current"),
+        "maintain": _Entry("maintain_tables", "delete old recorded ops, merge small files of tables"),
+        "compare": _Entry(
+            "compare_versions", "print which results a new version changes, before they become current"
+        ),
     },
     "Try it out": {
         "demo": _Entry("make_demo", "run three nights of a small generated fleet; needs a checkout"),
-        "fleet": _Entry("make_fleet", "write a generated fleet with known truth to a landing"),
+        "fleet": _Entry("make_fleet", "write a generated fleet with known faults to a landing"),
     },
 }
-"""All commands by what they are for."""
+"""All commands, grouped by purpose as `straggler --help` lists them."""
 
 COMMANDS: Final = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
@@ -114,7 +117,7 @@ class _Console(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> int:
-        """Run the named command; an interruption, even during the import of its module, prints one line."""
+        """Run the command that the arguments name; Ctrl-C, even during imports, prints one line."""
         try:
             status: int = super().invoke(ctx)
         except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 """Convert another tool's logs to rank logs in a landing; `--check` only prints a summary.
 
-`python -m jobs.convert FOLDER --check` needs no Spark. A job.json among the files adds what they lack.
+`straggler convert FOLDER --check` needs no Spark. A job.json beside the logs supplies fields that they lack.
 """
 
 import json
@@ -37,9 +37,9 @@ from udfs.simulate.odd_records import of_log_date
 from udfs.what_if import SimulationSettings
 
 _SAID: Final = ("source_format", "transfers", *SIZES, "manifest_status", "manifest_detail", "warm_up_steps")
-"""Columns of the row of jobs, for programs."""
+"""Columns of the table jobs that `--format json` prints."""
 _NOT_CONVERTED: Final = dict.fromkeys((*_SAID, "ops", "rows", "ranks", "steps", "broken", "left_out"))
-"""Output for programs if logs need no conversion: nothing was counted."""
+"""Values that `--format json` prints for logs that a landing takes as they are: all null."""
 _MOST_LAST: Final = 3
 _MOST_RUNS: Final = 5
 
@@ -55,10 +55,10 @@ _MOST_RUNS: Final = 5
     AS_JSON,
 )
 def main(args: Arguments) -> int:
-    """Convert the logs of one run of another tool, or print a summary of the logs.
+    """Convert one run's logs from another tool's format to rank logs, or print a summary of the logs.
 
-    Exits with 1 for a log that cannot be converted. --check also judges what a landing takes as it is, and
-    exits with 1 for a run that no replay can be made of, as `analyse` does.
+    Exits with 1 if a log cannot be converted. --check also accepts logs that need no conversion, and exits
+    with 1 if the run cannot be replayed, as `analyse` does.
     """
     if args.format and not args.check:
         raise click.UsageError("--format json goes with --check")
@@ -108,7 +108,7 @@ def _converted(args: Arguments) -> int:
 def _run(paths: Sequence[Path]) -> tuple[Run, list[str]]:
     """Return the run in a folder, or a run made of the given files, and the names of files that are not read.
 
-    Raises NoRunError for a folder without a run, or with several, and for what does not exist.
+    Raises NoRunError for a folder that has no run or several runs, and for a path that does not exist.
     """
     for path in paths:
         if not path.exists():
@@ -131,7 +131,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _given(files: Sequence[Path]) -> dict[str, Any]:
-    """Return the fields of the job.json that is among the files."""
+    """Return the fields of the first job.json among the files; empty without one."""
     for file in files:
         if file.name == MANIFEST:
             try:
@@ -145,10 +145,11 @@ def _given(files: Sequence[Path]) -> dict[str, Any]:
 
 
 def _judged(outcome: Analysis, how: str | None, facts: Mapping[str, object], *unread: str) -> int:
-    """Print how a night would judge the run; return the exit status that `analyse` would have.
+    """Print the status that a night would give the run; return the exit status that `analyse` would have.
 
-    facts : for programs, beside it.
-    unread : sentences on files from which nothing was read, where nothing else says so.
+    how : the format for programs; None prints sentences
+    facts : further values to print for programs
+    unread : sentences on files from which nothing was read
     """
     job = outcome.tables.job
     if how:
@@ -164,7 +165,7 @@ def _judged(outcome: Analysis, how: str | None, facts: Mapping[str, object], *un
 
 
 def _of_conversion(found: Conversion) -> dict[str, object]:
-    """Return what the logs state as one mapping, which `--format json` prints for programs."""
+    """Return sizes, counts and omissions of a conversion, as `--check --format json` prints them."""
     return {
         **{name: found.job[name] for name in _SAID},
         "ops": found.ops,
@@ -201,7 +202,7 @@ def _report(found: Conversion) -> Iterator[str]:
 
 
 def _refuse_other_day(found: Conversion, log_date: date) -> None:
-    """Raise ConversionError if no line has a time of that date, because a night would leave out all lines."""
+    """Raise ConversionError if no line has a time of that date: a night would leave out all lines."""
     kept, _ = of_log_date(found.rows, {"log_date": log_date}, SimulationSettings().log_day_margin_s)
     if found.rows.num_rows and not kept.num_rows:
         day, leaves = recorded_day(found.rows), f"a night of {log_date} leaves all of them out"

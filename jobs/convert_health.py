@@ -1,6 +1,6 @@
 """Convert other tools' reports about hosts to the format health/1, in a day's folder of a landing.
 
-Without --landing it prints the lines.
+Without --landing the command prints the converted lines.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from schemas.vocabulary import HEALTH_ENDS, HEALTH_OK, HEALTH_SAMPLE, HEALTH_STA
 _LISTED: Final = "; ".join(f"{name}: {source.meaning}" for name, source in SOURCES.items())
 
 _MOST_BYTES: Final = 200_000_000
-"""Largest file [B]: a document is read into memory as a whole."""
+"""Largest file [B], because each file is read into memory as a whole."""
 _MOST_EVENTS: Final = 1_000_000
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -38,7 +38,7 @@ _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 def _zone(text: str) -> ZoneInfo:
     try:
         return ZoneInfo(text)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # Europe alone is a folder
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: Europe names a folder of zones
         raise ValueError(f"{text!r} is not a time zone, such as Europe/Berlin") from None
 
 
@@ -53,15 +53,15 @@ def _instant(text: str) -> datetime:
     option("--from TOOL", _LISTED, dest="source", choices=tuple(SOURCES), required=True),
     option("--landing DIR", "where to write; default: lines are printed", Path),
     option("--log-date DATE", "the day under which to write, such as 2026-01-05", log_date),
-    option("--host HOST", "host whose output it is, if the output does not name it"),
-    option("--time TIME", "when the output was taken, ISO 8601, if it does not say so", _instant),
+    option("--host HOST", "host that the output is about, if the output names none"),
+    option("--time TIME", "time of the output, ISO 8601, if the output states none", _instant),
     option("--zone ZONE", "time zone of times that state none; default: UTC", _zone),
     option("--settings FILE", "settings on top of conf/"),
 )
 def main(args: Arguments) -> int:
-    """Convert another tool's report on the health of hosts.
+    """Convert another tool's report on the health of hosts to lines of health.jsonl.
 
-    Exits with 1 for output that cannot be read as that tool's.
+    Exits with 1 if a file is not valid output of the tool that --from names.
     """
     if (args.landing is None) != (args.log_date is None):
         raise click.UsageError("--landing and --log-date go together")
@@ -100,9 +100,13 @@ def _content(path: Path) -> bytes:
 
 
 def converted(content: bytes, source: str, given: Given, most: int) -> list[Record]:
-    """Return the events in a tool's output. Raises SourceError for invalid output or too many events."""
+    """Convert a tool's output to health/1 events. Raises SourceError for invalid or too long output.
+
+    source : name of the tool, a key of SOURCES
+    most : limit of events; more than these, like invalid output, raise SourceError
+    """
     text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
-    lines = text.split("\n")  # JSON may hold other ends of lines inside a text
+    lines = text.split("\n")  # not splitlines: a JSON text may contain other line ends
     found = list(islice(SOURCES[source].convert(lines, given), most + 1))
     if len(found) > most:
         raise SourceError(f"more than {_MOST_EVENTS:,} events, the limit of a day's folder: split it")
@@ -110,7 +114,10 @@ def converted(content: bytes, source: str, given: Given, most: int) -> list[Reco
 
 
 def of_day(records: Sequence[Record], day: date, left_out: Counter[str]) -> Iterator[Record]:
-    """Yield the events of a day; an event that is open since an earlier day moves to the start of the day."""
+    """Yield the events of a day; an event that began earlier and has not ended gets the time 0:00 of the day.
+
+    left_out : counts the events that are not yielded
+    """
     midnight = datetime.combine(day, time(), UTC)
     ended: dict[tuple[object, ...], tuple[datetime, int]] = {}
     for place, each in enumerate(records):
@@ -142,22 +149,20 @@ def _lines(records: Iterable[Record]) -> Iterator[str]:
 
 
 def _write_day(landing: Path, day: date, name: str, kept: Collection[Record]) -> None:
-    """Write the events of a day, if it has any, and print what was written."""
+    """Write a day's events as one file, replaced atomically, and print its path and counts.
+
+    name : name of the file; it contains a digest of the input, so that the same input gives the same file
+    """
     if not kept:
         say(f"nothing written: no event of {day}")
         return
-    say(f"written: {_write(landing, day, name, kept)}")
-    hosts, checks = ({each[name] for each in kept} for name in ("host", "check"))
-    say(f"{plural(len(kept), 'event')} of {plural(len(checks), 'check')} on {plural(len(hosts), 'host')}")
-
-
-def _write(landing: Path, day: date, name: str, records: Iterable[Record]) -> Path:
-    """Write a day's file of health atomically; the same events give the same bytes."""
     folder = landing / f"log_date={day}"
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / f".{name}.{os.getpid()}.tmp"
-    unfinished.write_text("".join(_lines(records)), encoding="utf-8")
-    return unfinished.replace(folder / name)
+    unfinished.write_text("".join(_lines(kept)), encoding="utf-8")
+    say(f"written: {unfinished.replace(folder / name)}")
+    hosts, checks = ({each[name] for each in kept} for name in ("host", "check"))
+    say(f"{plural(len(kept), 'event')} of {plural(len(checks), 'check')} on {plural(len(hosts), 'host')}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Cookbook: answer a list of questions from a warehouse, as Markdown on standard output.
 
-`straggler cookbook --warehouse demo/warehouse > schemas/cookbook/README.md` after `make demo` gives the
-page of this project; another warehouse gives its answers.
+After `make demo`, `straggler cookbook --warehouse demo/warehouse > schemas/cookbook/README.md` writes the
+page of this project. With another warehouse, the page has the answers for that warehouse.
 """
 
 import io
@@ -39,7 +39,7 @@ Questions to a warehouse, with their SQL and the answers for {root}. Questions a
 """
 _DEMO_DAY: Final = "2026-01-07"
 _DEMO_JOBS: Final = ("gpt-175b", "moe-8x22b")
-"""The day and the jobs that recipes ask about."""
+"""The day and the jobs that the recipes name."""
 _OWN: Final = """
     SELECT CAST(log_date AS STRING) AS log_date, job_id
     FROM job_days
@@ -47,11 +47,11 @@ _OWN: Final = """
     ORDER BY log_date DESC, lost_gpu_hours DESC NULLS LAST, job_id
     LIMIT 1
 """
-"""What stands for them in a warehouse without these jobs: what loses most on its latest day."""
+"""In a warehouse without these jobs, the latest day and the job that loses most on it replace their names."""
 
 
 def page(answers: Sequence[tuple[SqlFile, Result]], head: str = _HEAD) -> str:
-    """Return questions, SQL and answers as one Markdown page."""
+    """Return one Markdown page with a question, its SQL and its answer for each recipe."""
     parts = [head]
     for number, (recipe, result) in enumerate(answers, start=1):
         table = io.StringIO()
@@ -61,7 +61,7 @@ def page(answers: Sequence[tuple[SqlFile, Result]], head: str = _HEAD) -> str:
 
 
 def _recipes(reader: Reader) -> tuple[Sequence[SqlFile], str]:
-    """Return the recipes and the page's head, in which this warehouse's jobs and days replace the demo's."""
+    """Return recipes and the page's head; if the demo's jobs are missing, both name another job instead."""
     own = reader.rows(_OWN).to_pylist()
     if not own or set(_DEMO_JOBS) & set(job_ids(reader)):
         return RECIPES, _HEAD
@@ -74,7 +74,10 @@ def _recipes(reader: Reader) -> tuple[Sequence[SqlFile], str]:
 
 
 def _with(text: str, stands_for: Mapping[str, str]) -> str:
-    """Replace the demo's names in a text or SQL query in one pass, because one name may contain another."""
+    """Return a text or SQL query with all names replaced in one pass: a new name may contain an old one.
+
+    stands_for : new name by old name
+    """
 
     def here(found: re.Match[str]) -> str:
         name = stands_for[found["name"]]

@@ -1,8 +1,8 @@
-"""Describe: print the data dictionary in the terminal, or write it as a page.
+"""Describe: print what tables, views, named queries and columns mean, or write all meanings as a page.
 
-`straggler describe` lists tables and views, `straggler describe job_slowdown` describes one of them,
-`straggler describe flag_reason` a column of any, `straggler describe --html FILE` writes all of it as one
-page. No Spark, no warehouse.
+`straggler describe` lists tables, views and named queries. `straggler describe job_slowdown` describes one of
+them, `straggler describe flag_reason` a column in every table that has it. `straggler describe --html FILE`
+writes everything as one page. The command needs neither Spark nor a warehouse.
 """
 
 import re
@@ -40,9 +40,9 @@ _UNITS: Final = {
     "_s": "s",
     "_days": "days",
 }
-"""By the end of the name of a column that no table has."""
+"""Units of columns that only a view or query has, by the end of the column's name."""
 _NO_WAREHOUSE: Final = "/no/warehouse"
-"""All of its tables are empty: enough to know the columns of a view."""
+"""DuckDB reads all tables of a missing folder as empty, which is enough to find the columns of a view."""
 
 
 def _name(text: str) -> str:
@@ -90,7 +90,7 @@ def main(args: Arguments) -> None:
 
 def _write_list(form: str | None) -> None:
     found = Result(("name", "kind", "one_row_per", "meaning"), list(listed()))
-    if form is None:  # people read it in a pager too
+    if form is None:  # for people, also in a pager
         fit(
             Result(
                 ("name", "kind", "meaning"), [(name, kind, meaning) for name, kind, _, meaning in found.rows]
@@ -103,17 +103,17 @@ def _write_list(form: str | None) -> None:
 
 def _describe_table(table: Table, form: str | None) -> None:
     found = [entry for entry in entries() if entry.table == table.name]
+    said, grain = f"{table.name}: {table.meaning}", f"One row per {', '.join(table.grain)}."
     if form is None:
-        say(*_wrapped(f"{table.name}: {table.meaning}"), f"One row per {', '.join(table.grain)}.", "")
+        say(*_wrapped(said), grain, "")
         for entry in found:
             say(*_lines(entry))
     else:
-        result = Result(_COLUMNS, [_row(entry) for entry in found])
+        if form == TABLE:
+            say(said, grain)
+        write(Result(_COLUMNS, [_row(entry) for entry in found]), form, sys.stdout)
         if form != TABLE:
-            write(result, form, sys.stdout)
             return
-        say(f"{table.name}: {table.meaning}", f"One row per {', '.join(table.grain)}.")
-        write(result, form, sys.stdout)
     if table.expectations:
         rules = (line for each in table.expectations for line in _wrapped(each.meaning, _INDENT))
         say("", "Holds for every row:", *rules)
@@ -128,7 +128,6 @@ def _lines(entry: Entry) -> list[str]:
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    """Wrap a text to the screen's width."""
     width = max(min(screen_width(sys.stdout), WITHOUT_SCREEN), _NARROWEST)
     return wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
@@ -140,7 +139,6 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 
 def _describe_column(name: str, form: str | None) -> None:
-    """Print what a column means in each table that has it."""
     found = [entry for entry in entries() if entry.column == name]
     if form is not None:
         rows = [(entry.table, *_row(entry)) for entry in found]
@@ -172,10 +170,13 @@ def _describe_sql(file: SqlFile, form: str | None, *, is_sql: bool) -> None:
 
 
 def _columns(file: SqlFile) -> list[Entry]:
-    """Return a view's or query's columns; meanings come from the tables that it reads, if these agree.
+    """Return an entry for each column of a view or query.
 
-    What it says itself follows: a row may have only a part of what the table's column has.
+    If all tables that the SQL reads give one meaning to a column, the entry has that meaning. It ends with
+    the sentences of the file's own comment that name the column, which may say what part of the value a row
+    has. Names without an underscore are not looked for there, because they are also common words.
     """
+    sentences = re.split(r"(?<=[.])\s+", file.meaning)
     meant: dict[str, dict[str, Entry]] = {}
     for entry in entries():
         if entry.table in mentioned(file.sql):
@@ -183,7 +184,8 @@ def _columns(file: SqlFile) -> list[Entry]:
     found = []
     for column in DuckDbReader(Database(_NO_WAREHOUSE)).rows(file.over()).schema:
         unit = next((unit for end, unit in _UNITS.items() if column.name.endswith(end)), "")
-        meaning = _said_of(column.name, file)
+        said = sentences if "_" in column.name else []
+        meaning = " ".join(each for each in said if re.search(rf"\b{column.name}\b", each))
         if len(known := [*meant.get(column.name, {}).values()]) == 1:
             own = f". Here: {meaning}" if meaning else ""
             unit, meaning = known[0].unit, f"as in {known[0].table}: {known[0].meaning}{own}"
@@ -192,12 +194,6 @@ def _columns(file: SqlFile) -> list[Entry]:
             Entry(file.name, column.name, kind, unit, is_key=False, is_nullable=False, meaning=meaning)
         )
     return found
-
-
-def _said_of(column: str, file: SqlFile) -> str:
-    """Return the sentences of a description that name this column; none for a name without an underscore."""
-    sentences = re.split(r"(?<=[.])\s+", file.meaning) if "_" in column else []
-    return " ".join(each for each in sentences if re.search(rf"\b{column}\b", each))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Diff: explain what made a run slower, by comparing two runs, folders, days, or both sides of a date.
+"""Diff: explain why run B is slower than run A; a run is a folder of logs, or units of the warehouse.
 
-`straggler diff RUN_A RUN_B`: by how much a step of B takes longer, and what causes, op types, stages, hosts
-and exposed communication make of it. For CI: `--fail-above 3%` ends with exit status 4. Nothing is written
-but the page that `--page FILE` asks for.
+`straggler diff RUN_A RUN_B` prints how much longer a step of B takes, and how much of that each cause, op
+type, stage, host and exposed communication accounts for. `straggler diff JOB --date DAY` compares the days
+before DAY with those from DAY on. With `--fail-above 3%`, for CI, the exit status is 4 if B is more than 3 %
+slower. Only `--page FILE` writes a file.
 """
 
 import json
@@ -38,7 +39,7 @@ from udfs.what_if import SimulationSettings
 
 WINDOW_DAYS: Final = 7
 _SHOWN: Final = 0.02
-"""Least share of a difference that a part has in a table for people; other formats have all parts."""
+"""A table for people leaves out parts below this share of the difference; other formats have all parts."""
 
 
 class SlowerError(PlainError):
@@ -48,7 +49,7 @@ class SlowerError(PlainError):
 
 
 def run(a: Sources, b: Sources, confidence: float) -> tuple[Found, list[str]]:
-    """Compare two sides; return the result and notes on how to read it."""
+    """Return the difference of two runs' step times, in parts, and sentences on limits of the comparison."""
     divided, why_not = by_ops(a, b)
     found = find(a.side, b.side, confidence, divided)
     return found, [*a.left_out, *b.left_out, *_notes(found, divided, why_not)]
@@ -68,7 +69,7 @@ def _notes(found: Found, divided: Divided | None, why_not: str) -> Iterator[str]
 
 
 def course(letter: str, side: Side) -> Iterator[str]:
-    """Yield a sentence on how the step time of a side changes over days or steps; none if it is steady."""
+    """Yield a sentence if a run's step time drifted or changed over its steps or days; otherwise nothing."""
     noise = side.noise()
     if noise is None or len(noise.levels) == 1:
         return
@@ -80,11 +81,11 @@ def course(letter: str, side: Side) -> Iterator[str]:
         what, count = ("day", len(side.days)) if side.is_by_day else ("recorded step", side.steps)
         later = [f"{wording.seconds(level_s)} from {what} {at + 1} on" for at, level_s in others]
         course = f"{wording.seconds(first_s)} a step, then {', then '.join(later)}, of {count}"
-    yield f"{letter} takes {course}. The interval holds for this course."
+    yield f"{letter} takes {course}. The interval takes these changes into account."
 
 
 def says(found: Found) -> str:
-    """Return the answer in one sentence."""
+    """Return a sentence with the verdict, both step times, their relative difference and its interval."""
     interval = ""
     if found.reach_s:
         low, high = ((found.difference_s + sign * found.reach_s) / found.a.step_s for sign in (-1, 1))
@@ -95,7 +96,7 @@ def says(found: Found) -> str:
 
 
 def page(found: Found, notes: Sequence[str], a: Sources, b: Sources) -> bytes:
-    """Return the page of a comparison; it has no timelines if the recorded ops of a side cannot be read."""
+    """Return the comparison as HTML, with a step of each run drawn if both runs can be replayed."""
     steps: list[Step] = []
     try:
         read = [each.ops[-1]() for each in (a, b)] if found.a.is_replayed and found.b.is_replayed else []
@@ -113,7 +114,10 @@ def _of_side(side: Side) -> dict[str, object]:
 
 
 def _print(found: Found, notes: list[str], args: Arguments) -> None:
-    """Print the answer: JSON is one object; in CSV and with tabs, sentences go to standard error."""
+    """Print the comparison: as one JSON object, or as sentences and a table of parts.
+
+    With csv and tab, the sentences go to standard error, so that programs read only the table.
+    """
     if args.format == "json":
         answer = {
             "a": _of_side(found.a),
@@ -133,19 +137,15 @@ def _print(found: Found, notes: list[str], args: Arguments) -> None:
     sides = zip("AB", (found.a, found.b), strict=True)
     lines = [f"{letter}: {side.name}, {wording.counted(side.steps, 'step')}" for letter, side in sides]
     beside.write("\n".join([*lines, says(found), *notes]) + "\n")
-    parts = [part for part in found.parts if not is_table or _is_large(part, found)]
+    is_same, apart_s = found.verdict == SAME, abs(found.difference_s)
+    least_s = 0.0 if not is_table else SMALLEST * found.a.step_s if is_same else _SHOWN * apart_s
+    parts = [each for each in found.parts if each.of == each.part or abs(each.difference_s) >= least_s]
     write(
         Result([each.name for each in fields(Part)], [astuple(part) for part in parts]),
         args.format,
         sys.stdout,
         as_lists=args.as_lists,
     )
-
-
-def _is_large(part: Part, found: Found) -> bool:
-    is_none = found.verdict == SAME
-    least_s = SMALLEST * found.a.step_s if is_none else _SHOWN * abs(found.difference_s)
-    return part.of == part.part or abs(part.difference_s) >= least_s
 
 
 def limit(text: str) -> float:
@@ -161,7 +161,7 @@ def limit(text: str) -> float:
 
 
 def _asked(args: Arguments) -> tuple[str | Asked, str | Asked]:
-    """Decide what each side is: an existing folder, or else units of the warehouse."""
+    """Return both sides: each a path that exists, or else the units of the warehouse that the text names."""
     if (args.b is None) == (args.date is None):
         raise click.UsageError("give either B, or --date for before and after it")
     try:
@@ -189,7 +189,7 @@ def _asked(args: Arguments) -> tuple[str | Asked, str | Asked]:
     AS_LISTS,
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Print how much slower run B is than run A, and what makes the difference."""
+    """Print how much slower run B is than run A, and which causes, op types, stages and hosts make it so."""
     with ExitStack() as stack:
         readers: list[Reader] = []
         how = SimulationSettings(**settings.simulation.model_dump())

@@ -1,7 +1,8 @@
 """Drain: list the hosts to drain now, by GPU-hours saved in the next days less the cost of the drain.
 
-`straggler drain --days 7` asks the view drain by the terms of the settings, as of the last day with results,
-and says why, how sure that is, and when the answer would be no. Nothing is written.
+`straggler drain --days 7` reads the view drain, with the costs that [drain] in the settings states, as of the
+last day with results. For each host it prints the reason, the 90 % interval of the saving, and after how many
+slow days a drain pays. Nothing is written.
 """
 
 import sys
@@ -34,14 +35,16 @@ def _days(text: str) -> int:
 
 @reader_entry_point(
     "drain_hosts",
-    option("--days N", "days over which a drain has to pay (default: as in the settings)", _days),
-    option("--as-of DATE", "as if the warehouse ended with this day", log_date),
+    option(
+        "--days N", "number of days within which a drain has to pay off (default: as in the settings)", _days
+    ),
+    option("--as-of DATE", "ignore all later days of the warehouse", log_date),
     option("--limit N", "most rows to show; 0: all", not_negative, default=_SHOWN),
     FORMAT,
     AS_LISTS,
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
-    """Print which hosts to drain now, largest saving first."""
+    """Print which hosts to drain now, the host with the largest saving first."""
     terms = settings.drain.terms
     if args.days is not None:
         terms = replace(terms, days=args.days)
@@ -66,7 +69,7 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
 
 
 def _of_another_day(reader: Reader, as_of: date | None) -> str:
-    """Return which day the answer is for; empty if it is the requested day, or none is requested."""
+    """Return a note on the last day with data if this day is before `as_of`; otherwise an empty text."""
     if as_of is None:
         return ""
     days = f"SELECT min(log_date) AS first, max(log_date) FILTER (WHERE log_date <= DATE'{as_of}') AS last"

@@ -1,6 +1,7 @@
 """Export all tables and views as one DuckDB file, for DuckDB's clients, BI tools and notebooks.
 
-`straggler export fleet.duckdb --warehouse demo/warehouse`; the file is self-contained.
+`straggler export fleet.duckdb --warehouse demo/warehouse` copies the rows, so that the file can be used
+without the warehouse.
 """
 
 import sys
@@ -23,14 +24,13 @@ from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import RANK_STEPS
 
 OF_OPS: Final = (RANK_STEPS, *(name for name in VIEW_NAMES if RANK_STEPS in mentioned(name)))
-"""By far the largest table, and the view over it."""
+"""The table of recorded ops, the largest by far, and views that read it: exported only with --with-ops."""
 
 
 def export(database: Database, target: Path, names: tuple[str, ...]) -> None:
-    """Write tables and views as of one publication to a DuckDB file, replacing it atomically.
+    """Write tables and views as of one publication to a DuckDB file, which is replaced atomically.
 
-    Raises SettingsError where something else than a regular file is in its place, AnswerError if it
-    cannot be written.
+    Raises SettingsError if `target` exists and is not a regular file, AnswerError if it cannot be written.
     """
     if target.is_symlink() or (target.exists() and not target.is_file()):
         raise SettingsError(

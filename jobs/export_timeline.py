@@ -1,7 +1,6 @@
 """Export timeline: one step of one unit as recorded, replayed and ideal, for Perfetto or chrome://tracing.
 
-`straggler timeline --job-id J --step N` writes a trace and prints its path; nothing else is
-written.
+`straggler timeline --job-id J --step N` writes the three timelines as one trace file and prints its path.
 """
 
 import sys
@@ -43,7 +42,8 @@ def _worker(text: str) -> Worker | int:
 def chosen_workers(found: StepTimelines, asked: Sequence[Worker | int], stage: int | None) -> list[Worker]:
     """Return the workers named by (dp_rank, pp_rank) or by rank, and all workers of a named stage.
 
-    Without any: those that lose most in this step, and their neighbours.
+    If none is named: the workers that lose most in this step, each with another worker of its stage and the
+    workers of the stages before and after it.
     Raises SettingsError for a worker, rank or stage that the job does not have.
     """
     layout, workers = found.layout, []
@@ -93,13 +93,13 @@ def _summary(unit: Unit, found: StepTimelines, shown_workers: Sequence[Worker], 
     ),
     option(
         "--worker DP,PP",
-        "show this worker, by dp rank and stage or by rank; repeatable. Default: those that lose most in the "
-        "step, each beside another worker of its stage and the stages before and after it",
+        "show this worker, by dp rank and stage or by rank; repeatable. Default: the workers that lose most "
+        "in the step, each with another worker of its stage and those of the stages before and after it",
         _worker,
         multiple=True,
     ),
     option("--stage N", "show all workers of this stage, counted from 0", not_negative),
-    option("--open", "then show it in Perfetto in a local browser, until Ctrl+C"),
+    option("--open", "then show the trace in Perfetto in a local browser, until Ctrl+C"),
 )
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     """Write one step as recorded, replayed and ideal, for Perfetto or chrome://tracing."""

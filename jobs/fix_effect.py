@@ -1,9 +1,10 @@
 """Fix effect: compare days before and after the date of a fix, for a job, host, team or setting.
 
-`straggler fix-effect --date 2026-03-02 --team research --label sequence_balancing=on`: the waste of its
-analysed job days, with an interval. Of a host it is the waste by its slowest worker alone. Jobs count as
-independent, each by the mean of its units; for a single job, its units (one run on one day) do. "All others"
-stand beside it, for a host the other hosts of each of its jobs: what changed there as well was not the fix.
+`straggler fix-effect --date 2026-03-02 --team research --label sequence_balancing=on` compares the mean waste
+of the team's analysed units before and after the date, with an interval for the difference. For a host, waste
+is what its slowest worker alone causes. The interval treats jobs as independent, each represented by the mean
+of its units; for a single job it treats the units (one run on one day) as independent. Another row compares
+all other units, or, for a host, the other hosts of its jobs: a change there too was not caused by the fix.
 Nothing is written.
 """
 
@@ -32,10 +33,10 @@ _MEANS: Final = "means are of waste, 1 - 1/slowdown, which is not what is lost; 
 
 
 def run(reader: Reader, args: Arguments) -> list[Comparison]:
-    """Compare the units on both sides of the date, within the window of days.
+    """Compare the waste of units before the date with that from the date on, within the window of days.
 
-    Raises QuestionError for an unknown job, team or host, and for one that was analysed, or served, on other
-    days alone.
+    Raises QuestionError for an unknown job, team or host; for a job or team without analysed units in the
+    window; and for a host that served no job in the window.
     """
     of_window = "log_date BETWEEN DATE'{}' AND DATE'{}'".format(*_window(args))
     _check(reader, args, of_window)
@@ -43,9 +44,13 @@ def run(reader: Reader, args: Arguments) -> list[Comparison]:
     if args.host is not None:
         units = f"job_days JOIN ({_of_host(args.host, of_window)}) USING ({_KEY})"
         value, hours = "wasted_by_slowest", "CAST(NULL AS DOUBLE)"
+    has_label = "CAST(NULL AS BOOLEAN)"
+    if args.label is not None:
+        key, wanted = (sql_strings([each]) for each in args.label)
+        has_label = f"coalesce(labels[{key}] = {wanted}, false)"
     found = reader.rows(
         f"SELECT job_id, log_date, {value} AS value, {hours} AS gpu_hours, "
-        f"coalesce({_is_chosen(args)}, false) AS is_chosen, {_has_label(args.label)} AS has_label "
+        f"coalesce({_is_chosen(args)}, false) AS is_chosen, {has_label} AS has_label "
         f"FROM {units} WHERE is_analysed AND {of_window} ORDER BY job_id, log_date, is_chosen"
     )
     rows = found.to_pylist()
@@ -55,7 +60,7 @@ def run(reader: Reader, args: Arguments) -> list[Comparison]:
 
 
 def _window(args: Arguments) -> tuple[date, date]:
-    """Return the first and last day that are compared."""
+    """Return the window's first and last day: args.days before the date, and args.days from the date on."""
     return args.date - timedelta(days=args.days), args.date + timedelta(days=args.days - 1)
 
 
@@ -77,7 +82,7 @@ def _check(reader: Reader, args: Arguments, of_window: str) -> None:
 
 
 def _not_in_window(reader: Reader, args: Arguments) -> str:
-    """Name the days on which the host served any job; for an unknown host, suggest the closest name."""
+    """Return the error for a host without a row in the window: when the host served, or the closest name."""
     rows = reader.rows(
         "SELECT host, min(log_date) AS first, max(log_date) AS last, count(DISTINCT log_date) AS days "
         f"FROM {WORKER_SLOWDOWN} WHERE host IS NOT NULL GROUP BY host ORDER BY host"
@@ -90,7 +95,7 @@ def _not_in_window(reader: Reader, args: Arguments) -> str:
 
 
 def _not_analysed(reader: Reader, args: Arguments) -> str:
-    """Name the days on which the chosen jobs were analysed, if all of them lie outside the window."""
+    """Return the error for jobs without an analysed unit in the window: on which other days they had some."""
     found = reader.rows(
         "SELECT min(log_date) AS first, max(log_date) AS last, count(DISTINCT log_date) AS days "
         f"FROM job_days WHERE is_analysed AND {_is_chosen(args)}"
@@ -110,15 +115,16 @@ def _in_window(args: Arguments) -> str:
 
 
 def _days(known: Mapping[str, Any]) -> str:
-    """Return a text with the number of days, the first day and the last."""
+    """Return a text such as `3 days, 2026-01-05 to 2026-01-09`."""
     first, last = known["first"], known["last"]
     return f"{first}" if first == last else f"{wording.counted(known['days'], 'day')}, {first} to {last}"
 
 
 def _of_host(host: str, of_window: str) -> str:
-    """Return SQL for the waste in units that the host served, judged by the slowest worker of each host.
+    """Return SQL for the waste of the host, and of the other hosts, in each unit that the host served.
 
-    Two rows a unit: one of this host, and one, with host null, of the mean over its other hosts.
+    A host's waste in a unit is 1 - 1/slowdown by its slowest worker alone. Each unit has a row of this host
+    and a row with host null, the mean over its other hosts.
     """
     of_host = f"IF(host = {sql_strings([host])}, host, NULL)"
     return (
@@ -137,16 +143,11 @@ def _is_chosen(args: Arguments) -> str:
     return " AND ".join(wanted) or "true"
 
 
-def _has_label(label: tuple[str, str] | None) -> str:
-    """Return an SQL condition that is true for rows with the label; null if no label is given."""
-    if label is None:
-        return "CAST(NULL AS BOOLEAN)"
-    key, value = (sql_strings([each]) for each in label)
-    return f"coalesce(labels[{key}] = {value}, false)"
-
-
 def _row(found: Comparison) -> dict[str, object]:
-    """Return a row of the answer; saved GPU-hours are the GPU-hours after the fix times the drop in waste."""
+    """Return a comparison as a row of the answer.
+
+    saved_gpu_hours are the GPU-hours after the fix times the drop in waste; null if no effect is proven.
+    """
     difference, hours = found.difference, found.gpu_hours_after
     is_known = hours is not None and difference.is_clear
     return {
@@ -176,9 +177,11 @@ def _label(text: str) -> tuple[str, str]:
     option("--date DATE", "first day with the fix, such as 2026-01-05", log_date, required=True),
     option("--job-id JOB", "only this job"),
     option("--team TEAM", "only jobs of this team"),
-    option("--host HOST", "only this host: waste caused by its slowest worker alone"),
+    option("--host HOST", "only this host, by the waste that its slowest worker alone causes"),
     option("--fleet", "all jobs"),
-    option("--label KEY=VALUE", "compare days after with this label to days before without it", _label),
+    option(
+        "--label KEY=VALUE", "compare units with this label after the date to units without it before", _label
+    ),
     option("--days N", "number of days on each side of --date", positive, default=WINDOW_DAYS),
     option("--confidence P", "confidence level of the interval", probability, default=CONFIDENCE),
     FORMAT,
@@ -188,7 +191,8 @@ def _label(text: str) -> tuple[str, str]:
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
     """Compare days before and after the date of a fix, and print whether the fix helped.
 
-    mean_before and mean_after are waste: the share of the replayed time that stragglers cost, 1 - 1/slowdown.
+    mean_before and mean_after are the mean waste, 1 - 1/slowdown: the share of the replayed time that a job
+    with ideal ops would not need.
     """
     found = run(reader, args)
     rows = [_row(each) for each in found]

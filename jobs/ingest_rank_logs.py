@@ -1,4 +1,4 @@
-"""Ingest one log date: load the logs and manifests of producers into tables."""
+"""Ingest one log date: read the logs, manifests and health files of the landing into tables."""
 
 import sys
 
@@ -8,7 +8,10 @@ from jobs.night.phase_run import phase_command
 from schemas.vocabulary import Phase
 
 main = phase_command(
-    Phase.INGEST, run, "Ingest a log date: landing to rank_steps, jobs, rejects.", inputs.logs_of_a_day
+    Phase.INGEST,
+    run,
+    "Ingest a log date: read its logs from the landing into rank_steps, jobs and other tables.",
+    inputs.logs_of_a_day,
 )
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Changes: since which day a job takes longer or loses more time, by which cause, and what else changed then.
+"""Changes: print since which day a job takes longer or loses more, by which cause, and what else changed.
 
-`straggler changes --job-id gpt-175b` finds the days, over all runs of a job, from which on its step time,
-what it loses or a cause is on another level. Without a job, of all. --from DATE shows changes since that day,
-found with all days before it too. Nothing is written: the table job_changes
-has what each night found of its own jobs. What comes and goes within days is no level: sentences
-name the days on which causes are new or gone, as in the view cause_news.
+`straggler changes --job-id gpt-175b` finds the days from which on the step time of the job, its loss, or its
+loss to one cause stays on another level, over all runs of the job; without --job-id, of every job. --from
+DATE prints only changes since that day, but compares them with earlier days too. Causes that come and go
+within a few days are no new level: sentences below the table name the days on which a cause is new or gone,
+as the view cause_news does. Nothing is written; the nights store the changes that they find in the table
+job_changes.
 """
 
 import sys
@@ -43,20 +44,24 @@ from udfs.changes import (
 
 _SINGLE: Final = "diff JOB@DAY JOB@DAY compares two days"
 _MOST_UNITS: Final = 14
-"""Most units of a job without a change that are listed, the last ones."""
+"""If a job has no change, at most this many of its units are listed, the latest."""
 _LEAST_SHOWN: Final = 0.01
-"""Least part of the step that is listed as lost to a cause."""
+"""A listed unit names the causes to which it loses at least this part of the step."""
 _MOST_NEWS: Final = 10
-"""Most new and gone causes that are listed, the last ones."""
+"""At most this many new and gone causes are listed, the latest."""
 
 
 def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]:
     """Return all changes, the latest first, and the units of the job that has the most units.
 
-    A level is known by the days before it: those before args.first are read too.
+    Days before args.first are read too, because a change is found by comparison with the days before it.
     Raises QuestionError for an unknown job.
     """
-    points = points_of({table: reader.rows(_asked(table, columns, args)) for table, columns in READ.items()})
+    read = {
+        table: f"SELECT {', '.join([*UNIT_KEY, *columns])} FROM {table} WHERE {_selected(args)}"
+        for table, columns in READ.items()
+    }
+    points = points_of({table: reader.rows(sql) for table, sql in read.items()})
     if args.job_id is not None and not points:
         names = job_ids(reader)
         if args.job_id not in names:
@@ -68,7 +73,7 @@ def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]
 
 
 def news(reader: Reader, args: Arguments) -> Iterator[str]:
-    """Yield a sentence for each new or gone cause, latest day first; new causes also say when they began."""
+    """Yield a sentence for each new cause, with its first slow step if known, and each gone cause."""
     since = f"log_date >= DATE'{args.first or date.min}'"
     rows = reader.rows(f"SELECT * FROM cause_news WHERE {since} AND {_selected(args)}").to_pylist()
     last = sorted(rows, key=lambda row: row["log_date"], reverse=True)[:_MOST_NEWS]
@@ -89,21 +94,18 @@ def _of(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in (*UNIT_KEY, "cause"))
 
 
-def _asked(table: str, columns: Sequence[str], args: Arguments) -> str:
-    """Return SQL for the rows of a table that the arguments select."""
-    return f"SELECT {', '.join([*UNIT_KEY, *columns])} FROM {table} WHERE {_selected(args)}"
-
-
 def _selected(args: Arguments) -> str:
+    """Return the SQL condition for rows of the job and up to the day that the arguments name."""
     wanted = ["true"] if args.job_id is None else [f"job_id = {sql_strings([args.job_id])}"]
     wanted += [f"log_date <= DATE'{args.last}'"] if args.last is not None else []
     return " AND ".join(wanted)
 
 
 def none_found(points: Sequence[Point], job_id: str | None, first: date | None = None) -> Iterator[str]:
-    """Say that no change was found, or why none is proven though steps differ; list the named job's units.
+    """Yield why no change is listed: none was found, or step times differ but too few units prove a change.
 
-    first : the day that changes were asked from, if any: others may lie before it
+    The units of a named job follow, a line each.
+    first : the argument --from, before which there may be changes
     """
     units = len(points)
     since = f" since {first}" if first else ""
@@ -126,7 +128,7 @@ def none_found(points: Sequence[Point], job_id: str | None, first: date | None =
 
 
 def _unproven(points: Sequence[Point]) -> str:
-    """Say how far step times differ and why no change is known; empty if they differ no more than usual."""
+    """Return how far step times differ and why that proves no change; empty if they differ too little."""
     if not points:
         return ""
     low, high = (choose(points, key=lambda point: point.step_s) for choose in (min, max))
@@ -149,7 +151,7 @@ def _unproven(points: Sequence[Point]) -> str:
 
 
 def _unit(point: Point) -> str:
-    """Describe a unit by its step time and the fraction that it loses to each cause."""
+    """Return a line with a unit's day, run, step time, and the part of the step lost to each cause."""
     lost = {cause: part for cause, part in (point.lost or {}).items() if part >= _LEAST_SHOWN}
     parts = ", ".join(
         f"{percent(part)} {'' if cause == CAUSE_UNEXPLAINED else 'lost to '}{OF_CAUSE[cause].words}"
@@ -163,9 +165,12 @@ def _unit(point: Point) -> str:
     "job_changes",
     option("--job-id JOB", "only this job"),
     option(
-        "--from DATE", "only changes since this day; days before it are compared too", log_date, dest="first"
+        "--from DATE",
+        "print only changes since this day; earlier days are compared too",
+        log_date,
+        dest="first",
     ),
-    option("--to DATE", "as of this day; default: the last one", log_date, dest="last"),
+    option("--to DATE", "ignore all days after this one", log_date, dest="last"),
     FORMAT,
     AS_LISTS,
 )

@@ -1,9 +1,9 @@
-"""Maintain: expire old ingested rows, merge small files, delete unused files.
+"""Maintain: delete rows of old days from some tables, merge small files, delete unused files.
 
-First the digests of published files are checked: a file that changed on its disk ends it with an error.
-Results, manifests, rejects and all aggregates stay: what expires are the recorded ops (rank_steps), by far
-the largest table, and what was known of runs before their night (live tables). It is safe beside a night, and
-can be ended and repeated at any moment.
+The command first compares published files with their stored digests; if a file has changed on its disk, it
+ends with an error. Only the recorded ops (rank_steps, the largest table by far) and the preliminary rows of
+runs in progress (live_slowdown, live_causes) expire; results, manifests, rejects and aggregates are kept. The
+command may run at the same time as a night, and may be interrupted and repeated at any moment.
 """
 
 import sys
@@ -41,9 +41,9 @@ _PLANNED: Final = ("table", "rows_to_expire", "files_to_delete")
 
 
 def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[str, int, int, int, int]]:
-    """Maintain every table of the warehouse; return the work on each table, with the columns of _DONE.
+    """Maintain every table of the warehouse; return a row for each table, with the columns of _DONE.
 
-    log_date : age is counted from this day, or from the last ingested one if that is earlier
+    log_date : the age of rows is counted from this day, or from the last ingested day if that is earlier
     """
     warehouse = Warehouse.of(spark, settings)
     last = pc.max(warehouse.rows(TABLES[words.JOBS])["log_date"]).as_py()
@@ -62,7 +62,7 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
 def plan(
     reader: Reader, database: Database, settings: Settings, log_date: date
 ) -> list[tuple[str, int, int]]:
-    """Return the rows and files of every table that would expire or be deleted, without changing anything."""
+    """Return, for each table, how many rows would expire and how many files would be deleted."""
     last = reader.rows(f"SELECT max(log_date) AS last FROM {words.JOBS}")["last"][0].as_py()
     rows = {}
     for name, oldest in _oldest(last, settings, log_date).items():
@@ -74,7 +74,7 @@ def plan(
 
 
 def dry_run(settings: Settings, args: Arguments) -> None:
-    """Print what would expire or be deleted, without Spark if DuckDB can read the warehouse."""
+    """Print rows that would expire and files to delete, without Spark if DuckDB can read the warehouse."""
     _check(settings.paths.warehouse)
     database = opened(settings)
     with closing(DuckDbReader(database)) as reader:
@@ -83,15 +83,15 @@ def dry_run(settings: Settings, args: Arguments) -> None:
 
 
 def _own_tables(settings: Settings) -> list[Table]:
-    """Return the tables of this warehouse, without the tables that it reads from another."""
+    """Return the tables of this warehouse, without the tables that are read from another warehouse."""
     shared = words.INGESTED_TABLES if settings.paths.ingested is not None else ()
     return [table for name, table in TABLES.items() if name not in shared]
 
 
 def _oldest(last: date | None, settings: Settings, log_date: date) -> dict[str, date]:
-    """Return the oldest day to keep, for each table that expires. A log date in the future expires nothing.
+    """Return the oldest day to keep, for each table whose rows expire.
 
-    last : latest ingested day
+    last : latest ingested day; a later log date counts as this day, and so deletes no more rows
     """
     days = {words.RANK_STEPS: settings.maintenance.rank_steps_days}
     days |= dict.fromkeys(words.LIVE_TABLES, settings.maintenance.live_days)
@@ -101,8 +101,8 @@ def _oldest(last: date | None, settings: Settings, log_date: date) -> dict[str, 
 def _expire(warehouse: Warehouse, table: Table, oldest: Mapping[str, date]) -> int:
     """Delete a table's rows of days before its oldest day to keep; return the number of rows.
 
-    Of recorded ops fingerprints are removed first: a later simulation then leaves those units, and the
-    results of them, alone.
+    Before recorded ops, the fingerprints of ingest are deleted: without them, a later simulation skips these
+    units, so that their results are kept.
     """
     if table.name not in oldest:
         return 0
@@ -114,7 +114,7 @@ def _expire(warehouse: Warehouse, table: Table, oldest: Mapping[str, date]) -> i
 
 
 def _check(root: str) -> None:
-    """Verify published files against their digests. Raises DamagedError if any file differs."""
+    """Compare published files with their digests; print how many match. Raises DamagedError otherwise."""
     started = time.monotonic()
     files, size = check_digests(root)
     if files:
@@ -129,7 +129,7 @@ def _check(root: str) -> None:
     dry_run=dry_run,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> Mapping[str, int]:
-    """Expire old recorded ops, compact small files, and delete unused files."""
+    """Delete old recorded ops, merge small files, and delete unused files."""
     _check(settings.paths.warehouse)
     write(Result(_DONE, run(spark, settings, args.log_date)), "table", sys.stdout)
     return {}

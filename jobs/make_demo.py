@@ -27,9 +27,9 @@ from jobs.synthetic.fleet import FIRST_DAY
 from jobs.warehouse.tables import Warehouse
 
 MARKER: Final = ".made-by-the-demo"
-"""Marks a landing folder that the demo may empty."""
+"""Name of an empty file in each landing that the demo wrote, and may therefore delete."""
 TRACES: Final = Path("tests/data/traces")
-"""Folder of the published traces in a checkout, from the project's root."""
+"""Folder of the published traces, relative to the root of a checkout."""
 TRACE_DAY: Final = FIRST_DAY
 
 SUMMARY: Final = (
@@ -95,13 +95,13 @@ SUMMARY: Final = (
            FROM rejects GROUP BY reason ORDER BY lines DESC, reason""",
     ),
 )
-"""Output of the demo: titles and queries."""
+"""Tables that the demo prints: their titles and queries."""
 
 SHORT_LIVED: Final = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 }
-"""With these, the JVM ends before thorough compilation pays; without a size, one night fills its code cache.
-"""
+"""Only fast compilation, because the demo's JVM ends before thorough compilation pays off. In this mode the
+default cache of compiled code is smaller, and one night would fill it."""
 
 NEXT: Final = (
     """SELECT cause, host, job_ids, round(lost_gpu_hours) AS lost, flagged_units
@@ -113,11 +113,11 @@ NEXT: Final = (
     """SELECT op_type, count(*) AS ops, round(try_divide(max(duration_us), median(duration_us)), 1) AS spread
        FROM ops WHERE job_id = 'moe-8x22b' GROUP BY op_type ORDER BY spread DESC""",
 )
-"""Queries to try next."""
+"""Queries that the demo prints as commands to try next."""
 
 
 def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int]:
-    """Generate the fleet, run every night, and print the summary; return the rows per table."""
+    """Generate the fleet, run all nights, and print the summary; return the rows written per table."""
     landing = Path(settings.paths.landing)
     _say(f"generating {len(planted())} jobs on {DAYS} days into {landing} ...")
     with working("demo: generating logs"):
@@ -137,7 +137,7 @@ def run(spark: SparkSession, settings: Settings, seed: int = 0) -> dict[str, int
 
 
 def make_landing(landing: Path, seed: int) -> list[date]:
-    """Recreate the landing folder with the fleet and any published traces; return the log dates.
+    """Recreate the landing with the fleet and, in a checkout, the published traces; return the log dates.
 
     Raises SettingsError as check_own does.
     """
@@ -145,37 +145,32 @@ def make_landing(landing: Path, seed: int) -> list[date]:
     shutil.rmtree(landing, ignore_errors=True)
     landing.mkdir(parents=True)
     (landing / MARKER).touch()
-    _copy_traces(data_root() / TRACES, landing)
+    for trace in sorted((data_root() / TRACES).glob("*/trace-*.parquet")):
+        name = trace.stem.removeprefix("trace-")
+        folder = landing / f"log_date={TRACE_DAY}" / f"job_id=published-{name.lower()}" / "run_id=0"
+        folder.mkdir(parents=True)
+        for file in (trace, trace.with_name(f"meta-{name}.yaml")):
+            shutil.copyfile(file, folder / file.name)
     fleet = write_demo(landing, seed)
     return [fleet.log_date(day) for day in range(DAYS)]
 
 
 def check_own(landing: Path) -> None:
-    """Raise SettingsError for a folder with other contents, which would be lost."""
+    """Raise SettingsError for a folder that the demo did not make: the demo would delete its files."""
     if landing.exists() and any(landing.iterdir()) and not (landing / MARKER).exists():
         raise SettingsError(f"{landing} is not empty and was not made by the demo; name another --landing")
 
 
 def check_paths(settings: Settings, _args: Arguments) -> None:
-    """Raise SettingsError as check_own does, and for URLs, because this machine generates and shows logs."""
+    """Raise SettingsError as check_own does, and for URLs, because the demo writes only to local folders."""
     for name, path in (("landing", settings.paths.landing), ("warehouse", settings.paths.warehouse)):
         if is_url(path):
             raise SettingsError(f"the demo stays on this machine: name a folder as --{name}, not {path}")
     check_own(Path(settings.paths.landing))
 
 
-def _copy_traces(traces: Path, landing: Path) -> None:
-    """Copy each published trace into the landing as a separate job."""
-    for trace in sorted(traces.glob("*/trace-*.parquet")):
-        name = trace.stem.removeprefix("trace-")
-        folder = landing / f"log_date={TRACE_DAY}" / f"job_id=published-{name.lower()}" / "run_id=0"
-        folder.mkdir(parents=True)
-        for file in (trace, trace.with_name(f"meta-{name}.yaml")):
-            shutil.copyfile(file, folder / file.name)
-
-
 def show(spark: SparkSession, settings: Settings) -> None:
-    """Print the fleet's summary, where it is stored, and queries to try next."""
+    """Print the tables of SUMMARY, the paths of report and warehouse, and queries to try next."""
     Warehouse(spark, settings.paths.warehouse).register_views()
     spark.createDataFrame(planted(), "job_id string, planted string").createOrReplaceTempView("planted")
     for title, sql in SUMMARY:
@@ -209,5 +204,7 @@ def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, 
 
 
 if __name__ == "__main__":
-    log_to_terminal(logging.WARNING, "%(levelname)s: %(message)s")  # only tables are printed, and warnings
+    log_to_terminal(
+        logging.WARNING, "%(levelname)s: %(message)s"
+    )  # so that the demo's tables are not mixed with log lines
     sys.exit(main())

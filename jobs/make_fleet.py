@@ -1,7 +1,8 @@
 """Make a fleet: generate jobs with known faults as a landing folder, with the truth in `_truth`.
 
-With `--history`, months of a fleet drawn like the paper's, of any size, written as fast as it can be
-read: its truth has what was planned, but not what each cause costs.
+With `--history` the command generates months of logs of a fleet like the paper's, with any number of jobs.
+For these, `_truth` states the planted causes, but not what each cause costs, because reruns would take too
+long.
 """
 
 import sys
@@ -12,13 +13,13 @@ import click
 
 from jobs.runtime.arguments import Arguments, command, log_date, not_negative, option, positive
 from jobs.synthetic import paper
-from jobs.synthetic.fleet import FIRST_DAY, Fleet, write_fleet
+from jobs.synthetic.fleet import FIRST_DAY, write_fleet
 from jobs.synthetic.plan_fleet import plan_fleet, plan_history
 from jobs.synthetic.sample_job import MOST_OPS
 from schemas.vocabulary import Exit
 
 OPS_PER_JOB: Final = 100_000
-"""Default ops per job of a history: the paper's 3,079 jobs have 300 million."""
+"""Default ops per job of a history, which makes 300 million for as many jobs as the paper has (3,079)."""
 
 
 @command(
@@ -38,7 +39,7 @@ OPS_PER_JOB: Final = 100_000
     option("--ops N", f"total ops of a history (default: about {OPS_PER_JOB:,} per job)", positive),
 )
 def main(args: Arguments) -> int:
-    """Generate rank logs of a fleet, with the truth about every job under _truth."""
+    """Generate rank logs of a fleet; the folder _truth states the planted faults of every job."""
     if args.landing.exists() and (not args.landing.is_dir() or any(args.landing.iterdir())):
         raise click.UsageError(f"{args.landing} is not an empty folder; name another --landing")
     if args.history and args.most_ops is not None:
@@ -48,19 +49,16 @@ def main(args: Arguments) -> int:
     if not args.history and args.jobs is None:
         raise click.UsageError("a fleet needs --jobs")
     try:
-        fleet = _plan(args)
+        if args.history:
+            jobs, days = args.jobs or paper.JOBS, args.days or paper.DAYS
+            fleet = plan_history(jobs, days, args.seed, args.first_day, args.ops or jobs * OPS_PER_JOB)
+        else:
+            most_ops = args.most_ops or MOST_OPS
+            fleet = plan_fleet(args.jobs, args.days or 1, args.seed, args.first_day, most_ops)
     except ValueError as error:
         raise click.UsageError(f"{error}; name more --ops or fewer --jobs") from None
     write_fleet(args.landing, fleet, args.workers)
     return Exit.DONE
-
-
-def _plan(args: Arguments) -> Fleet:
-    """Draw the fleet. Raises ValueError if a history does not fit into the given number of ops."""
-    if not args.history:
-        return plan_fleet(args.jobs, args.days or 1, args.seed, args.first_day, args.most_ops or MOST_OPS)
-    jobs, days = args.jobs or paper.JOBS, args.days or paper.DAYS
-    return plan_history(jobs, days, args.seed, args.first_day, args.ops or jobs * OPS_PER_JOB)
 
 
 if __name__ == "__main__":

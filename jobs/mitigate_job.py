@@ -1,7 +1,7 @@
 """Mitigate: show the time saved by moved layers, balanced sequences, an exchanged host or another mitigation.
 
-`straggler mitigate gpt-175b --layers 96` replays one unit with each of them, all else as it is. Nothing is
-written: a night writes the table mitigations by the same replays.
+`straggler mitigate gpt-175b --layers 96` replays one unit once for each mitigation, with all else as
+recorded. Nothing is written; a night runs the same replays and stores their results in the table mitigations.
 """
 
 import sys
@@ -27,38 +27,33 @@ from jobs.runtime.settings import Settings
 from jobs.warehouse.reader import QuestionError
 from schemas.unit import Unit
 from udfs.errors import NothingToReplayError, TraceError
-from udfs.mitigations import Mitigation, Mitigations, mitigated
+from udfs.mitigations import Mitigation, mitigated
 from udfs.simulate.mitigation_rows import LABEL, LayersError, parsed_layers
 from udfs.what_if import SimulationSettings
 
-_Source = tuple[Unit, pa.Table, Mapping[str, Any], SimulationSettings]
-
 
 def memory(text: str) -> float:
-    """Parse a bound of memory, as a multiple of the memory used now; raise ValueError for other texts."""
+    """Parse a multiple of the present memory use; raise ValueError for other texts and for less than 1."""
     value = float(text)
     if not value >= 1.0:
         raise ValueError(f"{text!r} is less than 1, the present use")
     return value
 
 
-def _of_folder(text: str) -> _Source:
-    run = one_run_in(Path(text))
-    found = analysis(run)
-    return found.unit, *simulated(found, has_day=run.has_day)
+def _source(
+    of: str | Asked, settings: Settings, engine: str | None
+) -> tuple[Unit, pa.Table, Mapping[str, Any], SimulationSettings]:
+    """Return a unit, its rows of rank_steps, its manifest and simulation settings.
 
-
-def _of_warehouse(settings: Settings, of: Asked, engine: str | None) -> _Source:
+    of : the folder of a run, or a unit of the warehouse
+    """
+    if isinstance(of, str):
+        run = one_run_in(Path(of))
+        found = analysis(run)
+        return found.unit, *simulated(found, has_day=run.has_day)
     with reader_of(settings, "mitigate", engine) as reader:
         unit = find_unit(reader, of.text)
         return unit, *read_unit(reader, unit), SimulationSettings(**settings.simulation.model_dump())
-
-
-def _heading(unit: Unit, found: Mitigations) -> str:
-    recorded = f"{plural(found.steps, 'step')}, {shown(found.actual_step_s)} s recorded (T_actual)"
-    named = f"{unit.words}: {recorded}"
-    lines = [named, *(f"no {name}: {why}" for name, why in found.without.items())]
-    return "\n".join(lines) + "\n"
 
 
 @settings_entry_point(
@@ -72,7 +67,7 @@ def _heading(unit: Unit, found: Mitigations) -> str:
     ),
     option(
         "--memory N",
-        "at most N times the layers of the fullest stage, and samples of a microbatch, such as 1.1",
+        "memory limit, such as 1.1: N times the layers of the fullest stage, and the samples of a microbatch",
         memory,
         default=inf,
     ),
@@ -87,15 +82,17 @@ def main(settings: Settings, args: Arguments) -> None:
         raise click.UsageError(str(error)) from None
     try:
         with working("mitigate: replaying"):
-            source = _of_folder(of) if isinstance(of, str) else _of_warehouse(settings, of, args.engine)
-            unit, rank_steps, manifest, how = source
+            unit, rank_steps, manifest, how = _source(of, settings, args.engine)
             found = mitigated(rank_steps, manifest, args.layers, how, args.memory)
     except LayersError as error:
         raise QuestionError(f"--layers: {error}") from error
     except (NothingToReplayError, TraceError) as error:
         raise NotReplayedError(str(error)) from error
-    # A program that reads csv, json or tabs finds only rows on standard output.
-    (sys.stdout if is_for_people(args.format, sys.stdout) else sys.stderr).write(_heading(unit, found))
+    recorded = f"{plural(found.steps, 'step')}, {shown(found.actual_step_s)} s recorded (T_actual)"
+    heading = [f"{unit.words}: {recorded}", *(f"no {name}: {why}" for name, why in found.without.items())]
+    # Programs that read csv, json or tab get only rows on standard output.
+    out = sys.stdout if is_for_people(args.format, sys.stdout) else sys.stderr
+    out.write("\n".join(heading) + "\n")
     columns = [field.name for field in fields(Mitigation)]
     rows = Result(columns, [astuple(each) for each in found.answers])
     write(rows, args.format, sys.stdout, as_lists=args.as_lists)

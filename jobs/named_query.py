@@ -1,6 +1,6 @@
 """Named query: answer a headline question of the paper, or a question of fleet owners, over any period.
 
-`straggler headline straggling --from 2026-01-01 --to 2026-03-31`; --help lists the names.
+For example `straggler headline straggling --from 2026-01-01 --to 2026-03-31`; --help lists the queries.
 """
 
 import sys
@@ -22,7 +22,7 @@ from schemas.sql_files import first_sentence
 from schemas.vocabulary import JOB_SLOWDOWN
 
 _HOSTS_SHOWN: Final = 10
-"""Hosts that were slow, sorted by how rarely chance explains it; a fleet has thousands more."""
+"""Without --limit, the query hosts prints only slow hosts, and at most this many: a fleet has thousands."""
 
 
 @reader_entry_point(
@@ -33,13 +33,13 @@ _HOSTS_SHOWN: Final = 10
     AS_LISTS,
     option(
         "--limit N",
-        f"maximum number of rows, 0 for all (default: all; `hosts` in no --format: {_HOSTS_SHOWN} slow)",
+        f"maximum number of rows, 0 for all (default: all; `hosts` without --format: {_HOSTS_SHOWN} slow)",
         not_negative,
     ),
     epilog="\n".join(f"  {each.name:<20}{first_sentence(each.meaning)}" for each in QUERIES.values()),
 )
 def main(reader: Reader, _settings: Settings, args: Arguments) -> None:
-    """Answer a named query over a period, both ends included."""
+    """Answer a named query over a period that includes its first and last day."""
     if args.first and args.last and args.last < args.first:
         raise SettingsError(f"--to {args.last} lies before --from {args.first}")
     result = reader.ask(QUERIES[args.name].over(args.first, args.last), args.limit or 0)

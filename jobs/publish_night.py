@@ -1,4 +1,4 @@
-"""Publish one log date: check its tables against each other, log a summary, write the report."""
+"""Publish one log date: check rules across its tables, log a summary of the day, and write the report."""
 
 import sys
 from datetime import date
@@ -17,7 +17,7 @@ from schemas.vocabulary import Phase
 
 @entry_point("publish_night", LOG_DATE, SUMMARY)
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Check a log date and dependent later days across tables, and log the night's summary."""
+    """Check rules across the tables of a log date and of later days that depend on it; write the report."""
     day: date = args.log_date
     with working(f"publish_night: {day}"):
         days = touched_days(Phase.PUBLISH, spark, settings, [day])

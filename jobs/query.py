@@ -1,9 +1,9 @@
 """Query: answer SQL over tables and views, as text for the terminal, tabs, CSV, JSON, Markdown or a table.
 
-A terminal gets the first 1,000 rows, a file or a pipe all: they are read and written in batches.
+A terminal gets the first 1,000 rows. A file or a pipe gets all rows, which are read and written in batches.
 
-The SQL is the argument, or standard input: `straggler query < question.sql`. At a keyboard there is a
-prompt: tables stay open, so that the next answer comes at once.
+The SQL is the argument or standard input: `straggler query < question.sql`. Without an argument, a terminal
+gets a prompt, which keeps the tables open, so that later answers come faster.
 """
 
 import sys
@@ -23,7 +23,7 @@ from jobs.runtime.terminal import complain
 from jobs.warehouse.reader import Reader
 
 DEFAULT_LIMIT: Final = 1000
-"""Rows shown at a terminal, unless --limit says another number."""
+"""Most rows that a terminal gets without --limit."""
 
 DEFAULT_TIMEOUT_S: Final = 60
 
@@ -31,7 +31,7 @@ _STANDARD_INPUT: Final = "-"
 
 
 def _sql(text: str) -> str | None:
-    """Return the SQL from the argument or standard input; None at a terminal."""
+    """Return the argument, or for `-` the text of standard input; None if standard input is a terminal."""
     if text != _STANDARD_INPUT:
         return text
     return None if sys.stdin.isatty() else sys.stdin.read()

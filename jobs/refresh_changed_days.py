@@ -1,7 +1,7 @@
-"""Refresh: repeat the units of earlier days whose logs or manifests changed since their night.
+"""Refresh: process units of earlier days again if their logs or manifests changed since their night.
 
-Only units with changed data are done: changes by another version or other settings are for a backfill, and
-for compare_versions before it. A day counts once its producers have written _SUCCESS.
+A new version or other settings repeat nothing here: compare_versions and a backfill apply those. A day is
+looked at only if its producers have written _SUCCESS.
 """
 
 import logging
@@ -32,11 +32,11 @@ _LOG: Final = logging.getLogger(__name__)
 def run(
     spark: SparkSession, settings: Settings, log_date: date, summary: str | None = None
 ) -> dict[str, int]:
-    """Repeat changed units of the days before this day; return rows per table and the phases' work.
+    """Process changed units of the days before this day; return rows per table, and work and time per phase.
 
-    summary : file for what was done, as JSON
+    summary : path of a JSON file to write, with the days and the work that was done
     """
-    days = days_before([log_date], settings.history.look_back_days)  # the night itself does its own day
+    days = days_before([log_date], settings.history.look_back_days)  # the night processes log_date itself
     finished = sorted(Landing(settings.paths.landing, days).finished_days() & set(days))
     if not finished:
         _LOG.warning("no day of %s .. %s is finished in %s", days[0], days[-1], settings.paths.landing)
@@ -57,7 +57,7 @@ def run(
 
 @entry_point("refresh_changed_days", LOG_DATE, SUMMARY, reads=inputs.a_landing)
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Repeat changed units of the days before a log date."""
+    """Process units of the days before a log date again if their logs or manifests changed."""
     return run(spark, settings, args.log_date, args.summary)
 
 

@@ -1,6 +1,6 @@
-"""Register: print SQL that makes the tables and views of a publication known to another engine's catalog.
+"""Register: print SQL that creates the tables and views of a publication in another engine's catalog.
 
-`straggler register duckdb --warehouse demo/warehouse > views.sql`
+For example `straggler register duckdb --warehouse demo/warehouse > views.sql`.
 """
 
 import re
@@ -32,11 +32,11 @@ def _schema(text: str) -> str:
     ),
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Print the SQL that makes tables and views of the latest publication known to a catalog.
+    """Print SQL statements that create the tables and views of the latest publication in a catalog.
 
-    Nothing is written, and no catalog is asked: run the statements where it is.
+    The command itself writes nothing and connects to no catalog: run the statements in the catalog's engine.
     """
-    # All of them first: a file of half of them would be run.
+    # All are computed before the first is printed: after an error, no incomplete file is run.
     for statement in [*statements(opened(settings), args.catalog, args.schema)]:
         say(*(statement if statement.startswith("--") else f"{statement};").split("\n"))
 

@@ -1,6 +1,6 @@
-"""Release: accept for one log date what a gate refused, and record who did so and why.
+"""Release: accept for one log date rows that a gate refused, and record who did so and why.
 
-It publishes nothing: run the refused phase again, which then publishes with a warning.
+The command itself publishes nothing: run the refused phase again, which then publishes with a warning.
 """
 
 import logging
@@ -27,7 +27,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Release(NamedTuple):
-    """A release of refusals for a log date: the names of the refusals, the person, and the reason."""
+    """A release for a log date: names of refusals (table.expectation), the person and the reason."""
 
     log_date: date
     accepted: Sequence[str]
@@ -36,7 +36,7 @@ class Release(NamedTuple):
 
 
 def run(spark: SparkSession, settings: Settings, release: Release, arguments: str = "") -> None:
-    """Record a release. Raises SettingsError for names that no gate of this warehouse has refused."""
+    """Record a release. Raises SettingsError for a name that no gate of this warehouse has refused."""
     warehouse = Warehouse(spark, settings.paths.warehouse)
     known = refused(warehouse)
     unknown = [name for name in release.accepted if name not in known]
@@ -51,7 +51,7 @@ def run(spark: SparkSession, settings: Settings, release: Release, arguments: st
 
 
 def refused(warehouse: Warehouse) -> set[str]:
-    """Return the names of all refusals in this warehouse."""
+    """Return table.expectation of every refusal that pipeline_runs has recorded for this warehouse."""
     of_runs = warehouse.rows(TABLE)["refusals"].to_pylist()
     return {f"{each['table']}.{each['expectation']}" for refusals in of_runs for each in refusals or ()}
 
@@ -89,7 +89,7 @@ def _not_blank(text: str) -> str:
     LOG_DATE,
     option(
         "--accept NAME",
-        "name in the refusal, such as fleet_day.every_unit_has_one_status; repeatable",
+        "table.expectation of a refusal, such as fleet_day.every_unit_has_one_status; repeatable",
         _refusal,
         multiple=True,
         required=True,
@@ -99,7 +99,7 @@ def _not_blank(text: str) -> str:
     writes_to=None,
 )
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
-    """Accept for a log date what a gate has refused, and record who did so and why."""
+    """Accept for a log date rows that a gate has refused, and record who did so and why."""
     release = Release(args.log_date, args.accept, args.by, args.because)
     run(spark, settings, release, shlex.join(args.arguments))
     return {}

@@ -13,7 +13,7 @@ from jobs.warehouse.reader import Reader
 
 @reader_entry_point("report_fleet", LOG_DATE, in_order=True)
 def main(reader: Reader, settings: Settings, args: Arguments) -> None:
-    """Write the report of the period up to a log date, as pages."""
+    """Write the report of the period up to a log date, as HTML pages; print the path of its first page."""
     say(f"{write_report(reader, settings, args.log_date)}/{INDEX_NAME}")
 
 

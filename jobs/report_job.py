@@ -1,7 +1,7 @@
-"""Write the page of one job: any recorded job, straggling or not.
+"""Write the page of one job, whether it straggles or not.
 
-`straggler job-page --job-id J` takes its latest day; the page goes into that day's publication,
-or with --out into one file that needs nothing beside it.
+`straggler job-page --job-id J` writes the page of the job's latest day into the report of that day, or with
+--out into one self-contained file.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Revise the causes of one log date, and of later days that depend on it."""
+"""Revise the causes of one log date, and of later days that depend on it, by other jobs and earlier days."""
 
 import sys
 

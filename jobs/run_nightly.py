@@ -1,4 +1,4 @@
-"""The daily run in one session: ingest, simulate, revise, aggregate, publish."""
+"""Run a night in one Spark session: ingest, simulate, revise, aggregate and publish one log date."""
 
 import sys
 

@@ -1,7 +1,7 @@
 """Serve agents: answer questions from a warehouse by the Model Context Protocol, read-only and locally.
 
-`straggler mcp --warehouse W` talks over standard input and output, as an agent's client starts it;
-`--port 8765` listens on 127.0.0.1 instead.
+`straggler mcp --warehouse W` reads requests from standard input and answers on standard output, as clients of
+agents expect; with `--port 8765` it listens on that port of 127.0.0.1 instead.
 """
 
 import sys
@@ -36,7 +36,7 @@ def server_of(settings: Settings) -> MCPServer:
     option("--port N", "listen on this port of 127.0.0.1; default: use standard input and output", positive),
 )
 def main(settings: Settings, args: Arguments) -> None:
-    """Serve agents by the Model Context Protocol, without writing anything."""
+    """Serve the warehouse to agents by the Model Context Protocol; nothing is written."""
     server = server_of(settings)
     if args.port is None:
         server.run()

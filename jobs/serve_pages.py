@@ -1,6 +1,6 @@
-"""Serve the report to a browser, making each unit's page on request, without writing anything.
+"""Serve the report to a browser; the page of each unit is made when it is requested, and nothing is written.
 
-`straggler serve --warehouse W` listens on 127.0.0.1 alone.
+`straggler serve --warehouse W` listens only on 127.0.0.1.
 """
 
 import sys
@@ -23,7 +23,7 @@ _PORT = 8321
 def main(settings: Settings, args: Arguments) -> None:
     """Show the report of any day in a browser, with a page for every job and run, made on request.
 
-    Pages are as of the latest publication. Only this machine is answered, and nothing is written.
+    Pages show the latest publication. The server answers only this machine, and writes nothing.
     """
     pages = Pages(settings)
     try:

@@ -1,4 +1,4 @@
-"""Simulate one log date: how long each unit would have taken without stragglers."""
+"""Simulate one log date: compute how long the steps of each unit would have taken without stragglers."""
 
 import sys
 
@@ -6,7 +6,9 @@ from jobs.night.phase_run import phase_command
 from jobs.night.simulate import run
 from schemas.vocabulary import Phase
 
-main = phase_command(Phase.SIMULATE, run, "Simulate a log date: rank_steps to the result tables.")
+main = phase_command(
+    Phase.SIMULATE, run, "Simulate a log date: replay the ops in rank_steps, and write the result tables."
+)
 
 if __name__ == "__main__":
     sys.exit(main())

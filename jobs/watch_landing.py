@@ -1,7 +1,8 @@
 """Watch: warn of causes that begin or end in runs in progress, minutes after their first slow step.
 
-The last window of each run in progress is simulated as a night does, into tables of its own: live_slowdown
-and live_causes. The night goes first, and reads none of them.
+Each round simulates the last window of steps of every run in progress, as a night would, and writes the
+tables live_slowdown and live_causes. No night reads these tables, and a round does not start while a night
+runs.
 """
 
 import logging
@@ -50,15 +51,15 @@ def interval_s(text: str) -> float:
 def main(spark: SparkSession, settings: Settings, args: Arguments) -> dict[str, int]:
     """Warn of causes that begin or end in runs in progress, until the command is stopped.
 
-    It can be ended at any moment: the next round makes up for it. A round is left out while a night, or
-    another command that writes, is going on.
+    The command can be stopped at any moment: the next round catches up. Rounds are skipped while a night or
+    another writing command runs.
     """
     while True:
         started_s = time.monotonic()
         try:
             live.run(spark, settings, args.summary)
         except (PlainError, Py4JJavaError, PySparkException, *STORE_ERRORS) as error:
-            # Where the JVM has ended, no round can follow.
+            # A ConnectionError means that the JVM has ended: later rounds would fail too.
             if args.once or isinstance(error, ConnectionError) or is_interruption(error):
                 raise
             said = str(error) if isinstance(error, PlainError) else one_line(error)

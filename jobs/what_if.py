@@ -1,13 +1,12 @@
 """What if: replay one unit with a cause fixed, or with ops that match a predicate ideal or scaled.
 
-`straggler what-if --job-id J --fix slow_worker`: this cause fixed, as in job_causes and the report.
-`--fix "op_type = 'forward-compute' AND pp_rank = 3"`: these ops ideal; with `--set 0.9` each takes 0.9 times
-as long. Nothing is written.
+`straggler what-if --job-id J --fix slow_worker` fixes this cause, as job_causes and the report do. `--fix
+"op_type = 'forward-compute' AND pp_rank = 3"` gives these ops their ideal durations, or with `--set 0.9` 0.9
+times their recorded durations. Nothing is written.
 """
 
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import astuple, fields
 from math import fsum
 from typing import Final
@@ -27,11 +26,11 @@ from udfs.scenario.op_columns import COLUMNS
 
 _TRANSFER: Final = re.compile(r"\b(forward|backward)-(send|recv)\b")
 _SAME: Final = 1e-3
-"""Part by which a sum may differ from what all save together without a remark."""
+"""Up to this relative difference, the sum of single savings counts as equal to the saving of all fixes."""
 
 
 def _heading(unit: Unit, answers: Answers) -> str:
-    """Return three lines with the baseline that the answers are compared with."""
+    """Return three lines: the unit, its recorded, replayed and ideal step times, and what slowdown means."""
     return (
         f"{unit.words}: {plural(answers.steps, 'step')}, {plural(answers.ops, 'op')}\n"
         f"step time: {shown(answers.actual_step_s)} s recorded (T_actual), "
@@ -42,7 +41,7 @@ def _heading(unit: Unit, answers: Answers) -> str:
 
 
 def _overlap(answers: Answers, factor: float | None) -> str:
-    """Compare the saving of several fixes together with the sum of each alone; empty for a single fix."""
+    """Return a line that compares the saving of all fixes with the sum of single ones; empty for one fix."""
     *single, together = answers.answers
     if not single:
         return ""
@@ -50,7 +49,7 @@ def _overlap(answers: Answers, factor: float | None) -> str:
     said = f"{together.scenario}: {shown(together.time_saved_s)} s saved"
     if abs(alone_s - together.time_saved_s) <= _SAME * abs(alone_s):
         return f"{said}, as much as the sum of each alone\n"
-    if together.ops is None:  # all causes, also those not asked for
+    if together.ops is None:  # the scenario of all causes, including those not requested
         return (
             f"{said}, including those not requested; those requested save {shown(alone_s)} s in sum, each "
             "alone\n"
@@ -66,7 +65,7 @@ def _overlap(answers: Answers, factor: float | None) -> str:
 
 
 def _one_end(answers: Answers) -> str:
-    """Note that a transfer has two ends, if only one of them is fixed; empty otherwise."""
+    """Return a line that says to fix both ends of a transfer, if a fix names only one; else empty."""
     named = {end for each in answers.answers for end in _TRANSFER.findall(each.scenario)}
     for direction, end in sorted(named):
         other = "recv" if end == "send" else "send"
@@ -78,22 +77,13 @@ def _one_end(answers: Answers) -> str:
     return ""
 
 
-def _result(answers: Sequence[Answer], factor: float | None) -> Result:
-    """Return a table of answers, one row each."""
-    scenario, *figures = (field.name for field in fields(Answer))
-    change = "ideal" if factor is None else f"x {factor:g}"
-    rows = [(each.scenario, "fixed" if each.ops is None else change, *astuple(each)[1:]) for each in answers]
-    columns = (scenario, "change", *figures)
-    return Result(columns, rows)
-
-
 @reader_entry_point(
     "what_if",
     *OF_UNIT,
     option(
         "--fix CAUSE|PREDICATE",
-        f"a cause ({', '.join(FIXABLE_CAUSES)}), or which ops, as SQL over {', '.join(COLUMNS)}; given "
-        "again: another scenario, and all these ops together",
+        f"a cause ({', '.join(FIXABLE_CAUSES)}), or an SQL condition on ops over {', '.join(COLUMNS)}; given "
+        "again: one more scenario, and a scenario of all together",
         read_fix,
         multiple=True,
         required=True,
@@ -112,11 +102,17 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
     with unit_to_replay("what_if", reader, args) as (unit, rank_steps, manifest):
         stored = read_causes(reader, unit)
         found = replay_fixes(rank_steps, manifest, args.fix, args.factor, settings.simulation, stored)
-    # A program that reads csv, json or tabs finds only rows on standard output.
+    # Programs that read csv, json or tab get only rows on standard output.
     about = _heading(unit, found[0]) + "".join(_overlap(each, args.factor) + _one_end(each) for each in found)
     (sys.stdout if is_for_people(args.format, sys.stdout) else sys.stderr).write(about)
-    result = _result([answer for each in found for answer in each.answers], args.factor)
-    write(result, args.format, sys.stdout, as_lists=args.as_lists)
+    change = "ideal" if args.factor is None else f"x {args.factor:g}"
+    rows = [
+        (answer.scenario, "fixed" if answer.ops is None else change, *astuple(answer)[1:])
+        for each in found
+        for answer in each.answers
+    ]
+    scenario, *figures = (field.name for field in fields(Answer))
+    write(Result((scenario, "change", *figures), rows), args.format, sys.stdout, as_lists=args.as_lists)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The data contract: declared tables, views and the vocabulary of the warehouse."""
+"""The data contract: declarations of tables, SQL of views and queries, and names used in the warehouse."""

@@ -1,4 +1,4 @@
-"""Parse columns and rules from text; the kinds of columns; and columns that several tables share."""
+"""Parser of columns and rules that are declared as text, kinds of columns, and columns that tables share."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,9 +12,9 @@ from schemas import vocabulary
 from schemas.table import Column, Expectation, SchemaError
 
 SAME_FORMULA: Final = 1e-12
-"""Relative: both sides come from the same formula over the same float64 numbers; only rounding may differ."""
+"""Relative tolerance for one formula computed twice from the same float64 numbers: only rounding differs."""
 SAME_SUM: Final = 1e-9
-"""Relative: both sides are sums over steps, taken in different orders."""
+"""Relative tolerance for the same numbers summed over steps in different orders."""
 
 Own = Mapping[str, Column | pa.DataType | tuple[str, ...]]
 _NONE: Final[Own] = MappingProxyType({})
@@ -39,7 +39,7 @@ _KINDS: Final[dict[str, dict[str, Any]]] = {
     "share": {"type": pa.float64(), "unit": "fraction", "maximum": 1.0 + SAME_SUM},
     "gpu_hours": {"type": pa.float64(), "unit": "GPU h", "nullable": True},
 }
-"""Arguments of Column, by the name of the kind in a declaration."""
+"""Arguments of Column, by the name that a declaration uses for the kind of column."""
 _COLUMN: Final = re.compile(
     r"(?P<name>\w+) \((?P<kind>\w+(?:\[\]| -> \w+)?)(?P<nullable>\??)(?: of (?P<allowed>\w+))?"
     r"(?: \[(?P<unit>[^]]+)\])?(?: >= (?P<minimum>[-.\w]+))?(?: <= (?P<maximum>[-.\w]+))?"
@@ -60,12 +60,12 @@ def struct(fields: str, **nested: pa.DataType) -> pa.StructType:
 def declared(text: str, own: Own = _NONE) -> tuple[Column, ...]:
     """Return the columns that a text declares, such as `lost_s (seconds? [s] >= 0 <= 1): meaning`.
 
-    A question mark: the column may be null. Bounds include themselves. `cause (text of CAUSES)` has one of
-    these values, of `own` or the vocabulary. Long meanings go on in indented lines. Names alone, with commas
-    between them, are columns that several tables share.
+    After a question mark, the column may be null. Values may equal a bound. `cause (text of CAUSES)` allows
+    the values of the tuple CAUSES, in `own` or in schemas.vocabulary. Indented lines continue a meaning. A
+    line of names with commas between them adds columns that several tables share.
 
-    own : types, tuples of values, and shared columns, by the names that the text has for them
-    Raises SchemaError for a line that declares nothing.
+    own : types, tuples of values, and shared columns, by the names that the text uses
+    Raises SchemaError for a line that is neither a declaration nor a list of shared columns.
     """
     return tuple(_declared(text, own, _SHARED))
 
@@ -94,7 +94,7 @@ def _declared(text: str, own: Own, shared: Mapping[str, Column]) -> Iterator[Col
 
 
 def _kind(text: str, own: Own) -> dict[str, Any]:
-    """Return the arguments of Column for a kind; `text[]` is a list of texts, `text -> real` a map."""
+    """Return the arguments of Column for a kind such as `text`, `text[]` (list) or `text -> real` (map)."""
     if text in own:
         return {"type": own[text]}
     if text.endswith("[]"):
@@ -104,9 +104,10 @@ def _kind(text: str, own: Own) -> dict[str, Any]:
 
 
 def rules(text: str) -> tuple[Expectation, ...]:
-    """Return the rules that a text declares: each is `-- meaning`, and below it `name: condition` in SQL.
+    """Return the rules that a text declares: a line `-- meaning`, then a line `name: condition` in SQL.
 
-    With `name (warns): condition` a broken rule only warns. Either may go on: in lines of `--`, or indented.
+    If `name (warns): condition` is broken, the phase only warns. Further lines of `--` continue a meaning,
+    and indented lines continue a condition.
     """
     entries = "\n".join(_unfolded(text))
     found = [*_RULE.finditer(entries)]
@@ -137,36 +138,36 @@ _SHARED: Final[dict[str, Column]] = {
     column.name: column
     for column in _declared(
         """
-        log_date (day): day on which the producers wrote the logs; the partition
-        job_id (text): training job, as the landing's folder names it; always text
-        run_id (text): run of the job, as the landing's folder names it; always text
+        log_date (day): day on which the producers wrote the logs; tables are partitioned by it
+        job_id (text): training job, as the landing's folder names it; text even if the name is a number
+        run_id (text): run of the job, as the landing's folder names it; text even if the name is a number
         source_file (text): path relative to the landing's root
-        step (integer): training step number; sampled, not contiguous
+        step (integer): number of the training step; usually only some steps are recorded
         rank (number32 >= 0): global rank within the run
-        dp_rank (number32 >= 0): data-parallel coordinate
+        dp_rank (number32 >= 0): data-parallel rank, the number of the replica
         pp_rank (number32 >= 0): pipeline stage
         host (text?): machine on which the rank ran; null if not logged
         ideal_step_s (seconds): step time replayed with every duration ideal (T_ideal)
-        waste_fraction (fraction): 1 - 1/slowdown: the part of the time lost (Eq. 3)
+        waste_fraction (fraction): 1 - 1/slowdown: share of the replayed time beyond the ideal time (Eq. 3)
         gpu_hours (gpu_hours): GPU-hours allocated on this log date, from the manifest; null if it states none
         lost_gpu_hours (gpu_hours >= 0): GPU-hours that analysed units lose: see job_causes; null if no unit
-            states them
-        lost_s (seconds? >= 0): lost part of the recorded step time of analysed units, also of those without
-            GPU-hours; null: none is analysed
-        analysed_s (seconds? >= 0): recorded step time of analysed units, summed over all steps; null: none is
-            analysed
+            states GPU-hours
+        lost_s (seconds? >= 0): time that analysed units, including those without GPU-hours, lose of their
+            recorded step time; null: no unit is analysed
+        analysed_s (seconds? >= 0): recorded step time of analysed units, summed over all steps; null: no unit
+            is analysed
         """,
         _NONE,
         {},
     )
 }
-"""Columns that several tables have, by name. log_date, job_id and run_id: the key of a unit of analysis."""
+"""Columns that several tables have, by name."""
 
 
 def interval(*names: str, unit: str = "fraction") -> tuple[Column, ...]:
-    """Return columns for the bounds of 90 % intervals around the columns of these names."""
+    """Return columns NAME_low and NAME_high for each name: the ends of a 90 % interval around the column."""
     ends = [(name, *end) for name in names for end in (("low", "lower end"), ("high", "upper end"))]
-    said = "{} of a 90 % interval around {}; null where it has none"
+    said = "{} of a 90 % interval around {}; null if no interval is known"
     return tuple(
         Column(f"{name}_{end}", said.format(bound, name), pa.float64(), unit=unit, nullable=True)
         for name, end, bound in ends
@@ -174,7 +175,7 @@ def interval(*names: str, unit: str = "fraction") -> tuple[Column, ...]:
 
 
 def in_order(*names: str) -> Expectation:
-    """Return the rule that an interval has two bounds or none, and that the value lies between the bounds."""
+    """Return the rule for columns of `interval`: both ends are null, or the value lies between them."""
     each = (
         f"({name}_low IS NULL) = ({name}_high IS NULL)"
         f" AND ({name}_low IS NULL OR coalesce({name} BETWEEN {name}_low AND {name}_high, false))"
@@ -186,9 +187,9 @@ def in_order(*names: str) -> Expectation:
 
 
 def agree(left: str, right: str, tolerance: float) -> str:
-    """Return the condition that two SQL numbers agree, relative to 1 or, if it is larger, to |right|.
+    """Return the SQL condition |left - right| <= tolerance * max(1, |right|).
 
-    Below 1 the tolerance is absolute: 1 - 1/slowdown always loses digits near 0.
+    Near 0 the tolerance is absolute, because 1 - 1/slowdown has lost digits there.
     """
     return f"abs(({left}) - ({right})) <= {tolerance!r} * greatest(1, abs({right}))"
 
@@ -197,4 +198,4 @@ def agree(left: str, right: str, tolerance: float) -> str:
     -- waste_fraction = 1 - 1/slowdown
     waste_fraction_of_slowdown: {agree("waste_fraction", "1 - try_divide(1, slowdown)", SAME_FORMULA)}
     """)
-"""A slowdown of 0 breaks the rule."""
+"""Rule that waste follows from slowdown; a slowdown of 0 breaks it, because try_divide gives null."""

@@ -1,4 +1,4 @@
-"""The data dictionary, which has an entry for each column, by the declarations of the tables."""
+"""The data dictionary: an entry for each column of each table, made from the declarations."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -42,7 +42,7 @@ def entries() -> list[Entry]:
 
 
 def listed() -> Iterator[tuple[str, str, str, str]]:
-    """Return name, kind, key and meaning of every table, view and named query."""
+    """Yield name, kind, key and the first sentence of the meaning of every table, view and named query."""
     for table in TABLES.values():
         yield table.name, "table", ", ".join(table.grain), first_sentence(table.meaning)
     for kind, files in (("view", VIEWS), ("named query", QUERIES)):
@@ -75,7 +75,7 @@ _SQL_NAMES: Final = {
 
 
 def _with_bounds(column: Column) -> str:
-    """Return what a column means, followed by its allowed values or its bounds."""
+    """Return a column's meaning, followed by its allowed values and its bounds."""
     bounds = []
     if column.allowed is not None:
         bounds.append(f"one of {', '.join(column.allowed)}")

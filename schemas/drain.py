@@ -1,18 +1,20 @@
-"""What the view and the command drain assume: days ahead, cost of draining a host, and the prior."""
+"""Assumptions of the view drain and its command: days ahead, cost of a drain, and prior for slow hosts."""
 
 from dataclasses import dataclass
 from typing import Final
 
 HISTORY_DAYS: Final = 60
-"""The last day on which a host is judged lies at most this many days back."""
+"""Hosts are judged by this many days up to the last day with results."""
 PRIOR_HOSTS: Final = 4
-"""How many hosts the prior counts as, beside those of the fleet's own history."""
+"""Number of hosts of the fleet's history that have as much weight as the prior."""
 AGAIN_ONCE: Final = 0.018
 AGAIN_OFTEN: Final = 0.025
-"""Daily chance that a host falls back after one spell, and after several: of hosts back from repair for a
-day, over the next seven, in a public log of faults. `python -m tests.evaluation.faults` derives them."""
+"""Daily probability that a host that was slow once, or several times, becomes slow again. In a public log of
+faults, this was the rate of new faults of repaired hosts, from one to eight days after the repair;
+`python -m tests.evaluation.faults` computes it."""
 MOST_ENDED: Final = 0.9
-"""A host whose slowness ended within a day is healthy if it was slow in at most this share of the steps."""
+"""A host whose slowness ended within a day counts as healthy if it was slow in at most this share of the
+day's steps."""
 
 NO_VERDICT: Final = ("no", "unknown")
 """Verdicts of the view drain that leave a host in service."""
@@ -20,12 +22,12 @@ NO_VERDICT: Final = ("no", "unknown")
 
 @dataclass(frozen=True)
 class DrainTerms:
-    """Assumptions about draining a host, by the settings.
+    """Assumptions about draining a host, which the section [drain] of the settings states.
 
-    days            : over which a drain has to pay
-    restart_minutes : for which all GPUs of a job stand still
-    redone_minutes  : of steps that the job does again
-    spare_hours     : for which the GPUs of the host serve nothing, or a spare stands in for them
+    days            : number of days within which a drain has to pay off
+    restart_minutes : time for which all GPUs of a job stand still
+    redone_minutes  : time of the steps that the job does again
+    spare_hours     : time for which the host's GPUs serve no job, or a spare host replaces them
     """
 
     days: int = 7

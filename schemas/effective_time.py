@@ -1,4 +1,4 @@
-"""The table run_effective_time: what the GPU-hours of a run were spent on."""
+"""The table job_time: how the GPU-hours of a run on a day were spent."""
 
 from typing import Final
 
@@ -7,19 +7,19 @@ from schemas.table import Table
 from schemas.vocabulary import UNIT_KEY
 
 KNOWN_PARTS: Final = {
-    "productive": "training at ideal speed: kept steps, at the ideal step time",
-    "straggling": "how much longer kept steps took than at ideal speed, by replay (T - T_ideal); negative "
-    "where the ideal takes longer",
-    "late_start": "how much longer kept steps took than their replay (T_actual - T): late starts; negative "
-    "where the replay takes longer",
-    "lost_work": "steps that were repeated after a restart, or have to be repeated",
-    "outage": "time from a failure to the next start, as far as the manifest's GPU-hours leave room for it",
+    "productive": "ideal time of kept steps, which no restart repeats (T_ideal)",
+    "straggling": "replayed less ideal time of kept steps (T - T_ideal): what slow ops cost; negative if the "
+    "ideal time is longer",
+    "late_start": "recorded less replayed time of kept steps (T_actual - T): what late starts of ops cost; "
+    "negative if the replayed time is longer",
+    "lost_work": "GPU-hours of steps that were repeated after a restart, or have to be repeated",
+    "outage": "GPU-hours from a failure to the next start, as far as the manifest's GPU-hours leave room",
     "startup": "GPU-hours from a start to the first step",
     "checkpoint": "GPU-hours in which training stood still to save a checkpoint",
     "evaluation": "GPU-hours in which training stood still for an evaluation",
     "data_loading": "GPU-hours in which training stood still to load data, between steps",
 }
-"""Parts of a run's time that its events show, by column prefix."""
+"""Parts of a unit's GPU-hours that events and replay show; keys are prefixes of column names."""
 MAY_BE_NEGATIVE: Final = ("straggling", "late_start")
 _SUM: Final = " + ".join(f"{name}_gpu_hours" for name in (*KNOWN_PARTS, "unknown"))
 
@@ -42,28 +42,29 @@ JOB_TIME: Final = Table(
             )
         ),
         *col.declared("""
-            unknown_gpu_hours (real [GPU h]): rest of the GPU-hours, 0 where only rounding is left; negative,
-                by 1 % at most, where events show more than was allocated
-            ettr (fraction): effective training time ratio: kept steps, stragglers and late starts included,
-                over scheduled_gpu_hours; a lower bound, as unknown time counts as not effective. Over several
-                units: the sums of both over rows of this table
+            unknown_gpu_hours (real [GPU h]): rest of the GPU-hours, 0 if only rounding is left; negative, by
+                1 % at most, if events show more than was allocated
+            ettr (fraction): effective training time ratio: recorded time of kept steps (productive +
+                straggling + late_start) over scheduled_gpu_hours; a lower bound, because unknown time counts
+                as not effective. The ratio of several units is the ratio of both sums over their rows
             productive_fraction (fraction): productive_gpu_hours over scheduled_gpu_hours
-            lost_to_causes_gpu_hours (gpu_hours >= 0): lost part of productive, straggling and late-start
-                hours, unexplained included, as lost_fraction of job_causes sums it; null: no causes were
-                looked for. A slow worker is part of the usual time, and so of ideal speed: here it counts as
-                lost
-            steps_kept (real [steps] >= 0): steps done on this day that stayed, by marks in the events
+            lost_to_causes_gpu_hours (gpu_hours >= 0): part of productive, straggling and late-start hours
+                that is lost: lost_fraction of job_causes summed over causes, unexplained included; null: the
+                unit has no causes. It may include productive hours, because a slow worker lengthens the
+                usual, and so the ideal, time
+            steps_kept (real [steps] >= 0): steps done on this day that no restart repeats, by the events
             steps_lost (real [steps] >= 0): steps done on this day that were repeated, or have to be repeated
-            outage_s (seconds >= 0): time from failures to the next starts, by the events alone
+            outage_s (seconds >= 0): time from failures to the next starts, by the events, even beyond the
+                GPU-hours
             queued_gpu_hours (gpu_hours >= 0): GPU-hours for which the run waited before its starts on this
                 day, from submission to start, in full; not part of scheduled_gpu_hours; null: a start has no
                 submission event
             starts (count): starts and restarts
             failures (count): failures
             checkpoints (count): checkpoints
-            contradictions (count): events that repeat the one before, which changes nothing, or that cannot
-                be true after it, and one more if the events show more than the GPU-hours: time around them is
-                unknown
+            contradictions (count): events that repeat the previous event, and are ignored, or that cannot
+                follow it, so that the time around them is unknown; one more if the events show more than the
+                GPU-hours
             """),
     ),
     expectations=col.rules(f"""

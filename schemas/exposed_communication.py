@@ -1,4 +1,4 @@
-"""The table exposed_communication: communication that delays steps, or that computes hide."""
+"""The table exposed_communication: how much communication lengthens steps, and how much computes hide."""
 
 from typing import Final
 
@@ -18,14 +18,14 @@ EXPOSED_COMMUNICATION: Final = Table(
         op_type (text of OP_TYPES): op type, with send and recv of one direction as one type; '{ALL_OP_TYPES}'
             for the job and stages
         pp_rank (number32 >= {ALL_STAGES}): pipeline stage; {ALL_STAGES} for the job and op types
-        busy_s (seconds >= 0): time that the worker with most of this communication spends in it, its streams
-            added up; exposed_s in steps in which that is longer: transfers of several workers in turn. May be
-            longer than the step, because streams of a worker run at the same time
-        exposed_s (seconds >= 0): time by which this communication lengthens the step: T less the replay in
-            which this communication takes no time
+        busy_s (seconds >= 0): time in this communication, summed over the streams of the worker with most of
+            it; in steps in which exposed_s is longer (transfers of several workers in turn), exposed_s. May
+            exceed the step time, because streams of a worker run at the same time
+        exposed_s (seconds >= 0): time by which this communication lengthens the step: replayed step time T
+            less the step time replayed with this communication taking no time
         hidden_s (seconds >= 0): busy_s - exposed_s: the part that lengthens no step
-        overlap_saved_s (seconds): the step gets at most this much shorter if this communication overlaps
-            perfectly: T less the longer of the replay without it and the busiest stream of it on one worker
+        overlap_saved_s (seconds): most time that perfect overlap of this communication saves in a step: T
+            less the longer of the replayed step time without it and its busiest stream on one worker
         """,
         own={
             "SCOPES": (Scope.JOB, Scope.STAGE, Scope.OP_TYPE),

@@ -1,4 +1,4 @@
-"""Tables of the whole fleet on a log date, and of its parts by cause, host, status, group and op type."""
+"""Tables with sums over the units of a log date: of the fleet, and by cause, host, status, group, op type."""
 
 from typing import Final
 
@@ -7,13 +7,15 @@ from schemas import vocabulary as words
 from schemas.groups import DIMENSIONS
 from schemas.table import Table
 
-_WASTES_AT_MOST: Final = "% of analysed units waste at most this (exact, interpolated); null: none analysed"
+_WASTES_AT_MOST: Final = (
+    "% of analysed units waste at most this (exact percentile, interpolated); null: no unit is analysed"
+)
 
 FLEET_DAY: Final = Table(
     "fleet_day",
-    "One row per log date with at least one unit. Slowdown and waste count only analysed units; the "
-    "counts by status and coverage_day show how much of the fleet that is. Sums of GPU-hours leave out "
-    "units that state none, and are null if no unit states any.",
+    "One row per log date with at least one unit. Figures of slowdown and waste count only analysed units; "
+    "the counts by status, and coverage_day, show how much of the fleet these are. Sums of GPU-hours leave "
+    "out units that state no GPU-hours, and are null if no unit states GPU-hours.",
     grain=("log_date",),
     columns=(
         *col.declared("""
@@ -26,10 +28,10 @@ FLEET_DAY: Final = Table(
         *col.declared(f"""
             replayed (count): units replayed: status {", ".join(words.REPLAYED_STATUSES)}
             straggling (count): analysed units with slowdown >= {words.STRAGGLING_SLOWDOWN}
-            gpu_hours (gpu_hours): GPU-hours of all units that state them; null if none does
+            gpu_hours (gpu_hours): GPU-hours of all units that state them; null if no unit does
             analysed_gpu_hours (gpu_hours): GPU-hours of analysed units; null if none states them
-            wasted_gpu_hours (gpu_hours): wasted GPU-hours of analysed units, against the paper's ideal; null
-                if none states them
+            wasted_gpu_hours (gpu_hours): gpu_hours x waste_fraction, summed over analysed units; null if none
+                states GPU-hours
             lost_gpu_hours, analysed_s, lost_s
             waste_p50 (fraction?): 50 {_WASTES_AT_MOST}
             waste_p90 (fraction?): 90 {_WASTES_AT_MOST}
@@ -56,15 +58,14 @@ FLEET_DAY: Final = Table(
 
 CAUSE_DAY: Final = Table(
     "cause_day",
-    "One row per cause and log date with a replayed unit. Counts every replayed unit (status "
-    f"{', '.join(words.REPLAYED_STATUSES)}): a high discrepancy is often just data loading, whose cause is "
-    "launch_delay. GPU-hours are summed over all replayed units, also those where is_cause is not set, but "
-    "not over units that state none; they are null where units have the cause, or lose to it, and none of "
-    "these states any. attributed_gpu_hours adds up over causes to what all fixes together save, "
-    "recoverable_gpu_hours does not add up over causes. Of "
-    f"{words.CAUSE_UNEXPLAINED}, recoverable_gpu_hours is what no fix saves. lost_gpu_hours and lost_s "
-    "count only analysed units; over all causes, unexplained included, they add up to those of "
-    "fleet_day.",
+    "One row per cause and log date with a replayed unit. Counts include all replayed units (status "
+    f"{', '.join(words.REPLAYED_STATUSES)}), because high_discrepancy often means just data loading, whose "
+    "cause is launch_delay. GPU-hours are summed over all replayed units that state GPU-hours, even where "
+    "is_cause is not set; a sum is null if units have the cause, or lose to it, and none of these states "
+    "GPU-hours. attributed_gpu_hours add up over causes to what all fixes together save; "
+    f"recoverable_gpu_hours do not add up. For {words.CAUSE_UNEXPLAINED}, recoverable_gpu_hours are what no "
+    "fix saves. lost_gpu_hours and lost_s count only analysed units; over all causes, unexplained included, "
+    "they add up to those of fleet_day.",
     grain=("log_date", "cause"),
     columns=(
         *col.declared("""
@@ -73,15 +74,15 @@ CAUSE_DAY: Final = Table(
             replayed (count): units of the day that were replayed, the same for all causes
             jobs (count): replayed units with the cause (is_cause), flagged or not
             flagged_jobs (count): units with the cause in which it is flagged
-            attributed_gpu_hours (gpu_hours): share of the cause in what all fixes together save; null if no
-                unit with the cause states GPU-hours, or, if no unit has the cause, no unit of the day states
-                any
+            attributed_gpu_hours (gpu_hours): share of the cause in the GPU-hours that all fixes together
+                save; null if no unit with the cause states GPU-hours, or, if no unit has the cause, no unit
+                of the day does
             recoverable_gpu_hours (gpu_hours): GPU-hours saved by fixing this cause alone; null as for
                 attributed_gpu_hours
             analysed_jobs (count?): analysed units with the cause
             lost_gpu_hours (gpu_hours >= 0): GPU-hours that analysed units lose to the cause: see job_causes;
-                null if no unit that loses to it states them, or, if no unit loses to it, no unit of the day
-                states any
+                null if no unit that loses to the cause states GPU-hours, or, if no unit loses to the cause,
+                no unit of the day does
             lost_s
             """),
         *col.interval("attributed_gpu_hours", "recoverable_gpu_hours", "lost_gpu_hours", unit="GPU h"),
@@ -97,17 +98,17 @@ CAUSE_DAY: Final = Table(
 
 HOST_DAY: Final = Table(
     "host_day",
-    "One row per log date and host in worker_slowdown: workers without a logged host "
-    "are left out. Counts all replayed units.",
+    "One row per log date and host in worker_slowdown; workers without a logged host are left out. All "
+    "replayed units count.",
     grain=("log_date", "host"),
     columns=col.declared("""
         log_date
         host (text): machine
-        workers (count): workers replayed on it, over all units
-        jobs (count): units with a worker on it
-        times_slowest (count): how often one of its workers was among the slowest 3 % of its unit
-        worker_slowdown_max (ratio): highest slowdown of its workers, each alone
-        worker_slowdown_median (ratio): median slowdown of its workers, each alone (exact)
+        workers (count): workers replayed on the host, over all units
+        jobs (count): units with a worker on the host
+        times_slowest (count): workers on the host that are among the slowest 3 % of their unit
+        worker_slowdown_max (ratio): highest slowdown of a unit by one worker of the host alone
+        worker_slowdown_median (ratio): median slowdown of units by single workers of the host (exact)
         """),
     expectations=col.rules("""
         -- a host without a worker has no row
@@ -127,7 +128,7 @@ COVERAGE_DAY: Final = Table(
         log_date
         status (text of STATUSES): status of the units, see job_slowdown
         jobs (count): units with this status
-        gpu_hours (gpu_hours): their GPU-hours, over units that state them; null if none does
+        gpu_hours (gpu_hours): GPU-hours of the units with this status that state them; null if none does
         """),
     expectations=col.rules("""
         -- a status without units has no row
@@ -139,10 +140,11 @@ _STATED: Final = "null if none states them"
 
 GROUP_DAY: Final = Table(
     "group_day",
-    "One row per log date, dimension and group. Only sums, so that days add up to any period, groups of "
-    "one dimension to the fleet, and every share is a ratio of two of them. Counts units (one run on one "
-    "day); group_month counts runs. Only analysed units straggle or waste: jobs and gpu_hours beside "
-    "analysed and analysed_gpu_hours show how much of the group the figures cover.",
+    "One row per log date, dimension and group. All figures are sums: they add up over days to any period, "
+    "and over the groups of a dimension to the fleet, and shares can be computed as ratios of two sums. "
+    "Units (one run on one day) are counted, not runs. Figures of straggling and waste count only analysed "
+    "units: compare analysed with jobs, and analysed_gpu_hours with gpu_hours, to see how much of the group "
+    "they cover.",
     grain=("log_date", "dimension", "value"),
     columns=col.declared(
         f"""
@@ -160,7 +162,7 @@ GROUP_DAY: Final = Table(
         gpu_hours (gpu_hours): GPU-hours of all units; {_STATED}
         analysed_gpu_hours (gpu_hours): GPU-hours of analysed units; {_STATED}
         straggling_gpu_hours (gpu_hours): GPU-hours of straggling units; {_STATED}
-        wasted_gpu_hours (gpu_hours): wasted GPU-hours of analysed units, against the paper's ideal; {_STATED}
+        wasted_gpu_hours (gpu_hours): gpu_hours x waste_fraction, summed over analysed units; {_STATED}
         lost_gpu_hours, analysed_s, lost_s
         """,
         own={"DIMENSIONS": DIMENSIONS},
@@ -175,14 +177,15 @@ GROUP_DAY: Final = Table(
 OP_TYPE_DAY: Final = Table(
     "op_type_day",
     "One row per log date and op type of the day's analysed units. wasted_gpu_hours is what the op type "
-    "wastes with all others ideal: days add up, op types do not, because one can hide behind another.",
+    "wastes if all other types are ideal: it adds up over days, but not over op types, because the slowness "
+    "of one type can hide behind that of another.",
     grain=("log_date", "op_type"),
     columns=col.declared(f"""
         log_date
         op_type (text of COUNTED_OP_TYPES): see op_type_slowdown
-        jobs (count): analysed units that have it
-        slowed (count): units that it alone slows to at least {words.STRAGGLING_SLOWDOWN}
-        gpu_hours (gpu_hours): GPU-hours of the units that have it; null if none states them
+        jobs (count): analysed units that have the op type
+        slowed (count): units whose slowdown by the op type alone is at least {words.STRAGGLING_SLOWDOWN}
+        gpu_hours (gpu_hours): GPU-hours of the units that have the op type; null if none states them
         wasted_gpu_hours (gpu_hours): gpu_hours x waste_fraction of the op type alone, summed; null if no unit
             states GPU-hours
         """),

@@ -1,4 +1,4 @@
-"""The table gpu_type_slowdown: the slowdown by mixed GPU types, if logs state the type of each host."""
+"""The table gpu_type_slowdown: slowdowns by GPU type, of jobs whose manifests state several GPU types."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from schemas.table import Table
 from schemas.vocabulary import NOT_STATED, UNIT_KEY
 
 MOST_TYPES: Final = 16
-"""The types of most workers of a unit: each is replayed, and no job is on more than a few."""
+"""Only this many types, those with most workers, are replayed; real jobs have only a few."""
 
 GPU_TYPE_SLOWDOWN: Final = Table(
     "gpu_type_slowdown",
@@ -22,20 +22,20 @@ GPU_TYPE_SLOWDOWN: Final = Table(
         gpu_type (text): type of GPU as the log spells it; {NOT_STATED}: unknown, or not among the
             {MOST_TYPES} types with most workers
         workers (size >= 1): workers of the type
-        hosts (size >= 0): hosts of their replayed ranks, where logged
-        forward_ideal_s (seconds? >= 0): mean forward-compute of its workers: the paper's ideal for them
-            alone; null without any
-        backward_ideal_s (seconds? >= 0): mean backward-compute of its workers; null without any
-        factor (ratio? >= 1): how many times as long its usual computes take as those of the fastest type in
-            the same stages, geometric mean of both directions; null if unknown
+        hosts (size >= 0): number of hosts of the replayed ranks of these workers, as far as logged
+        forward_ideal_s (seconds? >= 0): mean forward-compute of the type's workers: the paper's ideal for
+            them alone; null if they have none
+        backward_ideal_s (seconds? >= 0): mean backward-compute of the type's workers; null if they have none
+        factor (ratio? >= 1): usual time of computes on the type over that on the fastest type in the same
+            stages, geometric mean of both directions; null if unknown
         forward_factor (ratio? >= 0): factor of forward-computes alone
         backward_factor (ratio? >= 0): factor of backward-computes alone
-        is_slower (flag): whether the factor is beyond doubt: its log is above 0.03 and 3.5 standard errors
+        is_slower (flag): whether the log of the factor is above 0.03 and above 3.5 standard errors
         slowdown (ratio): step time with all ops of its workers as recorded and all else ideal, over T_ideal
             (S_type, like Eq. 2)
         time_saved_fraction (share?): (T_with - T') / T_actual of the unit: T_with is its replay as it ran, T'
-            the same with computes of types with is_slower divided by their factor, as if all were on the
-            fastest type. As in job_causes, of mixed_hardware; null without factors
+            the replay with computes of types with is_slower divided by their factor, as if all were on the
+            fastest type. Equal to time_saved_fraction of mixed_hardware in job_causes; null without factors
         saved_gpu_hours (gpu_hours): gpu_hours of the unit x time_saved_fraction; null if either is null
         """),
     expectations=col.rules("""

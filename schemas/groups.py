@@ -1,4 +1,4 @@
-"""SQL that tables and views share: how units are grouped, and when a unit counts as straggling."""
+"""SQL expressions that tables and views share: groups of units, and conditions such as straggling."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ IS_STRAGGLING: Final = f"({IS_ANALYSED} AND slowdown >= {words.STRAGGLING_SLOWDO
 IS_WORKER_DRIVEN: Final = f"(slow_worker_share > {words.WHOLE_SHARE!r})"
 IS_STAGE_DRIVEN: Final = f"(last_stage_share >= {words.WHOLE_SHARE!r})"
 IS_SEQUENCE_DRIVEN: Final = f"(forward_backward_correlation >= {words.MOST_SIMILAR_CORRELATION!r})"
-"""The paper's conditions on M_W, M_S and the correlation, for a unit and for a run's sums."""
+"""The paper's conditions on M_W, M_S and the correlation, for the columns of a unit and those of runs.sql."""
 
 SIZE_BUCKET: Final = (
     "CASE "
@@ -25,11 +25,11 @@ SIZE_BUCKET: Final = (
     )
     + f" WHEN world_size IS NOT NULL THEN '{words.SIZE_BUCKETS[-1]}' END"
 )
-"""Bucket of a world size; null without one."""
+"""SQL for the size bucket of world_size; null if world_size is null."""
 
 
 def group_of(dimension: str) -> str:
-    """Return SQL for the group of a unit; units whose manifests do not state the dimension form one group."""
+    """Return SQL for a unit's group, such as its team; all units that state no team are one group."""
     value = {FLEET: f"'{FLEET}'", "size_bucket": SIZE_BUCKET}.get(dimension, dimension)
     return f"coalesce({value}, {sql_strings([words.NOT_STATED])})"
 
@@ -37,4 +37,4 @@ def group_of(dimension: str) -> str:
 GROUPS: Final = "array({})".format(
     ", ".join(f"struct('{name}' AS dimension, {group_of(name)} AS value)" for name in DIMENSIONS)
 )
-"""All groups of a unit, to be exploded: one struct of dimension and value for each dimension."""
+"""SQL for all groups of a unit: an array with a struct of dimension and value for each dimension."""

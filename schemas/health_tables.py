@@ -1,4 +1,4 @@
-"""Tables of host health from other sources: failed checks (host_health), and those near slow hosts."""
+"""Tables of host health as other tools report it: failed checks, and the failed checks near slow hosts."""
 
 from typing import Final
 
@@ -7,15 +7,15 @@ from schemas.table import Table
 from schemas.vocabulary import HEALTH_OK, UNIT_KEY
 
 EXPLAINS_CHANCE: Final = 0.02
-"""A span explains a culprit if its `chance` is at most this."""
+"""A span of a failed check explains a culprit only if its `chance` is at most this."""
 LEAST_LIFT: Final = 2.0
-"""A span explains a culprit if such spans are this many times as frequent on slow hosts as on others."""
+"""A span explains a culprit only if its `lift` is at least this."""
 
 MOST_WORSE: Final = 100.0
 """A span explains a culprit unless another span's `chance` is smaller by this factor."""
 WITH_IT_S: Final = 120.0
-"""Tolerance for a span that begins after the culprit was slow, or ended before: health is scraped about once
-a minute, by other clocks than training's. [s]"""
+"""A span may begin this long after the culprit became slow, or end this long before, as health is sampled
+about once a minute, by other clocks than training's. [s]"""
 
 NO_DEVICE: Final = -1
 
@@ -26,11 +26,12 @@ _OF_SPANS: Final = {
         device (integer >= {NO_DEVICE}): number of the component on the host, as in gpu 3 or port 1;
             {NO_DEVICE}: the host has only one
         check_name (text): name of the check, as the landing's file says
-        peer (text): host at the other end of a link; empty for other components, and if not known
+        peer (text): host at the other end of a link; empty if not known, and for other components
         severity (text of HEALTH_SEVERITIES): worst severity of the span's events
-        began_before (flag): whether the span had begun before the day's first event; first_at is then only
-            when it was first seen
-        is_open (flag): whether no event of the day ends the span; last_at is then only when it was last seen
+        began_before (flag): whether the span had begun before the day's first event, so that first_at is
+            only when it was first seen
+        is_open (flag): whether no event of the day ends the span, so that last_at is only when it was last
+            seen
         """)
 }
 (_IN_ORDER,) = col.rules("""
@@ -41,8 +42,8 @@ _OF_SPANS: Final = {
 HOST_HEALTH: Final = Table(
     "host_health",
     "One row per span in which a check of a host did not pass, from the day's health.jsonl; a check that "
-    "fails again within a short time continues its span. Where a check passed, one row with severity "
-    f"{HEALTH_OK} for the whole day: the check was watched. A day without such a file has no rows.",
+    f"fails again within a short time continues its span. A check that passed has one row with severity "
+    f"{HEALTH_OK} for the whole day, which shows that it was done. A day without health.jsonl has no rows.",
     grain=("log_date", "host", "component", "device", "check_name", "peer", "severity", "first_at"),
     columns=col.declared(
         """
@@ -53,10 +54,10 @@ HOST_HEALTH: Final = Table(
         last_at (instant): time of the span's last event
         began_before, is_open
         events (count): events of the log in this span
-        value_min (real? [as stated]): smallest value stated; null: none
-        value_max (real? [as stated]): largest value stated; null: none
+        value_min (real? [as stated]): smallest value that its events state; null: they state none
+        value_max (real? [as stated]): largest value that its events state; null: they state none
         unit (text?): unit of the values, as stated
-        message (text?): the first message, its first 300 characters
+        message (text?): first 300 characters of the first message; null: no event has a message
         source_file
         """,
         own=_OF_SPANS,
@@ -75,38 +76,39 @@ HOST_HEALTH: Final = Table(
 
 CAUSE_EVIDENCE: Final = Table(
     "cause_evidence",
-    "One row per culprit of a cause that holds and span of host_health on the culprit's host, on a host that "
-    "the culprit contains, or at an end of the culprit's slow link, if the span was open when the culprit "
-    "became slow, or began with it. Says how often such spans occur on slow hosts, compared with others, "
-    "over the days that history looks back on, and whether the span explains the culprit. A span need not "
-    "be the reason: lift and chance say how likely a coincidence is. Culprits without times of day, and "
-    "stages or replicas, have no rows.",
+    "One row per culprit of a cause with is_cause, and span of host_health that was open, or began, when "
+    "the culprit became slow. The span is on the culprit's host, on a host that the culprit contains, or at "
+    "an end of the culprit's slow link. The row says how often spans of this check occur on slow hosts, "
+    "compared with other hosts, on the days that history looks back on, and whether the span explains the "
+    "culprit. The span need not be the reason: lift and chance say how likely a coincidence is. Culprits "
+    "without times of day, and culprits that are stages or replicas, have no rows.",
     grain=(*UNIT_KEY, "cause", "culprit", "host", "component", "device", "check_name", "peer", "first_at"),
     columns=col.declared(
         f"""
         log_date, job_id, run_id
         cause (text of CAUSES): see job_causes
         culprit (integer >= 0): place of the culprit in job_causes.culprits, from 0
-        culprit_host (text?): host of the culprit; null: several
+        culprit_host (text?): host of the culprit; null: it has several
         host (text): host of the span
         component, device, check_name, peer, severity
         first_at (instant): when the span began, or was first seen
         last_at (instant): when it ended, or was last seen
         began_before, is_open
-        slow_from (instant): when the culprit was first slow, on the first of the days in a row on which its
-            run named its hosts for the cause; later if it was slow anew after healthy steps
-        lead_s (seconds): by how much the span began earlier; below 0: later by that much, within the
-            tolerance
-        slow_host_days (count): hosts that were slow, by day, over the days looked back on
-        slow_host_days_with (count): slow_host_days with a span of this check
-        other_host_days (count): hosts that trained and were not slow, by day
-        other_host_days_with (count): other_host_days with a span of this check
-        lift (ratio >= 0): how often the check fails on slow hosts against others: (slow_host_days_with +
-            1/2) / (slow_host_days + 1) over (other_host_days_with + 1/2) / (other_host_days + 1)
-        chance (fraction >= 0 <= 1): how many unrelated spans, of checks that fail as rarely, are this near a
-            culprit by chance; 1 at most
-        explains (flag): whether chance is at most {EXPLAINS_CHANCE} and lift at least {LEAST_LIFT:g}, and no
-            other span of the culprit has a chance {MOST_WORSE:g} times as small
+        slow_from (instant): when the culprit became slow: its first slow step on the first of the successive
+            days on which its run names its hosts for the cause; later if healthy steps came in between
+        lead_s (seconds): slow_from less the time at which the span began; below 0 if the span began later,
+            which a tolerance allows
+        slow_host_days (count): pairs of a slow host and a day, on the days looked back on
+        slow_host_days_with (count): slow_host_days on which this check failed
+        other_host_days (count): pairs of a host that trained and was not slow, and a day
+        other_host_days_with (count): other_host_days on which this check failed
+        lift (ratio >= 0): frequency of the failed check on slow hosts over that on other hosts:
+            (slow_host_days_with + 1/2) / (slow_host_days + 1) over (other_host_days_with + 1/2) /
+            (other_host_days + 1)
+        chance (fraction >= 0 <= 1): expected number of unrelated spans, of checks that fail at most as often,
+            that are by chance as near to the start of a culprit's slowness; 1 at most
+        explains (flag): whether chance is at most {EXPLAINS_CHANCE}, lift at least {LEAST_LIFT:g}, and chance
+            less than {MOST_WORSE:g} times that of the culprit's other spans
         """,
         own=_OF_SPANS,
     ),
@@ -116,7 +118,7 @@ CAUSE_EVIDENCE: Final = Table(
             -- hosts with the span are among all
             counts_are_nested: slow_host_days_with <= slow_host_days AND other_host_days_with <=
                 other_host_days
-            -- what chance explains as well does not explain
+            -- a span that explains a culprit is unlikely to be near it by chance
             explanations_are_unlikely: NOT explains OR (chance <= {EXPLAINS_CHANCE} AND lift >= {LEAST_LIFT})
             """),
     ),

@@ -1,6 +1,6 @@
-"""Tables of runs in progress: live_slowdown (the latest window) and live_causes (begin and end of causes).
+"""Tables of runs in progress: live_slowdown (the latest window of steps) and live_causes (causes that began).
 
-Preliminary: no publication, sum or fingerprint has their rows, and the night reads none of them.
+Their rows are preliminary: they are in no publication, sum or fingerprint, and no night reads them.
 """
 
 from dataclasses import replace
@@ -13,61 +13,62 @@ from schemas.vocabulary import UNIT_KEY
 
 LIVE_SLOWDOWN: Final = Table(
     "live_slowdown",
-    "One row per run whose day is not finished: its last window of complete steps, replayed as a night does. "
-    "Preliminary: it is replaced while the run goes on, and the night computes the day anew. It has no "
-    "GPU-hours, which a manifest states for the whole day.",
+    "One row per run whose day is not finished, with the results of its last window of complete steps, "
+    "replayed as a night would. The row is preliminary: each round replaces it, and the night computes the "
+    "whole day. It has no GPU-hours, because manifests state these for the whole day.",
     grain=UNIT_KEY,
     columns=col.declared("""
         log_date, job_id, run_id
         status (text of STATUSES): how far the analysis of the window came, as in job_slowdown
         status_detail (text?): facts behind the status, in a line; null: no facts are needed
-        steps (count): steps of the window that were replayed; 0 if none was
-        first_step (integer?): first step of the window; null without any
-        last_step (integer?): last step of the window; null without any
-        first_time (instant?): when its first step began; null without any
-        last_time (instant?): when its last step began; null without any
+        steps (count): steps of the window that were replayed; 0 if it was not replayed
+        first_step (integer?): first step of the window; null if it has no steps
+        last_step (integer?): last step of the window; null if it has no steps
+        first_time (instant?): when the first step began; null if the window has no steps
+        last_time (instant?): when the last step began; null if the window has no steps
         actual_step_s (seconds? >= 0): as in job_slowdown, of the window
         slowdown (ratio?): as in job_slowdown, of the window; null unless replayed
-        lost_fraction (share? >= 0): what the causes lose together, over the window's recorded time; null
-            unless it is analysed
+        lost_fraction (share? >= 0): part of the window's recorded time that is lost to all causes; null
+            unless the window is analysed
         world_size (size?): ranks of the run, from the manifest
         rejects (count): lines of the window that were rejected; an unfinished last line does not count
         simulator_version (text): version of the simulator that replayed the window
-        log_bytes (text -> integer): bytes of each rank log, by name, when the window was read: a run is read
-            again once all of them differ
+        log_bytes (text -> integer): size of each rank log, by name, when the window was read; a run is read
+            again once the sizes of all its rank logs differ from these
         """),
     expectations=col.rules("""
-        -- first step before the last
+        -- first_step <= last_step
         steps_in_order: coalesce(first_step <= last_step, true)
         """),
 )
 
 LIVE_CAUSES: Final = Table(
     "live_causes",
-    "One row per cause that began in a run whose day is not finished, from its beginning to its end, as the "
-    "windows of live_slowdown show it; a cause that ended and began again has two rows. It begins in the "
-    "first window in which it holds and loses enough, and ends in the first in which it does not hold; a "
-    "window that cannot be analysed changes nothing. If a run continues over midnight, a cause that still "
-    "holds continues in rows of the new day.",
+    "One row per cause that began in a run whose day is not finished, with the beginning and the end that "
+    "the windows of live_slowdown show; a cause that ended and began again has two rows. A cause begins in "
+    "the first window in which it holds and loses enough, and ends in the first later window in which it "
+    "does not hold; windows that cannot be analysed count as neither. If the run continues over midnight, a "
+    "cause that still holds gets a row of the new day.",
     grain=(*UNIT_KEY, "cause", "first_step"),
     columns=(
         *col.declared(
             """
             log_date, job_id, run_id
             cause (text of FIXABLE_CAUSES): as in job_causes
-            first_step (integer): step in which the culprits were first slow in the window where the cause
-                began, else that window's first step
-            first_time (instant?): when that step began; null where the log has no times of day
-            last_step (integer): step in which it was last seen; before first_step if the run went back since
-            last_time (instant?): when that step began; null where the log has no times of day
+            first_step (integer): first slow step of the culprits in the window in which the cause began; if
+                not known, the first step of that window
+            first_time (instant?): when first_step began; null if the log has no times of day
+            last_step (integer): last step in which the cause was seen; before first_step if the run has since
+                restarted from an earlier step
+            last_time (instant?): when last_step began; null if the log has no times of day
             is_now (flag): whether the cause holds in the last window that was analysed
-            lost_fraction (share >= 0): as in job_causes, in the last window in which it held
+            lost_fraction (share >= 0): as in job_causes, in the last window in which the cause held
             """,
         ),
-        replace(CULPRITS, meaning="as in job_causes, in the last window in which it held"),
+        replace(CULPRITS, meaning="as in job_causes, in the last window in which the cause held"),
         *col.declared("""
-            is_warned (flag): whether a warning was sent for its beginning or, once is_now is false, for its
-                end
+            is_warned (flag): whether a warning was sent: of the cause's beginning while is_now is true, then
+                of its end
             """),
     ),
     expectations=CULPRIT_RULES,

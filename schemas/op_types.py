@@ -1,6 +1,7 @@
-"""Op types of rank logs, each declared once with all that tables and pages say about it.
+"""Op types of rank logs, each declared once with all texts about it that tables and pages contain.
 
-Standard library only, as the vocabulary, whose names of op types come from here.
+This module imports only the standard library, because schemas.vocabulary, which training jobs import, takes
+the names of op types from here.
 """
 
 from typing import Final, NamedTuple
@@ -10,12 +11,12 @@ BACKWARD_PP_COMM: Final = "backward-pp-comm"
 
 
 class OpType(NamedTuple):
-    """An op type: its name in logs and tables, and what a training loop has to wrap to record it.
+    """An op type: its name in logs and tables, and which calls a training loop has to wrap to record it.
 
-    around      : what of a step is recorded as this op
-    microbatch, model_chunk : whether it has them, and of what
-    counted_as  : name of the group that op_type_slowdown counts as one; empty: it counts by itself
-    is_averaged : whether its ideal is a mean; communication's is a median
+    around      : which part of a step the training loop records as this op
+    microbatch, model_chunk : whether the op has this field, `-`: no
+    counted_as  : name under which op_type_slowdown counts several op types as one; empty: its own name
+    is_averaged : whether its ideal duration is the mean of recorded durations; else it is the median
     """
 
     name: str
@@ -27,7 +28,7 @@ class OpType(NamedTuple):
 
 
 _COMPUTE: Final = "the pass of one microbatch through one chunk"
-_TRANSFER: Final = "each pipeline transfer, from the call until it has returned, **waiting included**"
+_TRANSFER: Final = "each pipeline transfer, from the call to its return, **waiting included**"
 _COLLECTIVE: Final = "each collective of the distributed optimizer"
 _TAIL: Final = "once at the end of the step"
 
@@ -42,7 +43,7 @@ DECLARED: Final = (
     OpType("grads-reduce-scatter", _COLLECTIVE, model_chunk="yes"),
     OpType(
         "separate-grads-all-reduce",
-        "the reduction that remains after the backward, if others overlap with it",
+        "the gradient reduction that remains after the backward, if other reductions overlap the backward",
     ),
     OpType("layernorm-grads-all-reduce", _TAIL),
     OpType("embedding-grads-all-reduce", _TAIL),
@@ -51,10 +52,10 @@ DECLARED: Final = (
     OpType("gc", _TAIL, is_averaged=True),
     OpType(
         "data-load",
-        "the loading of one microbatch on the host, wherever it runs; `recorder.loads` does it",
+        "the loading of one microbatch on the host, in any thread or process; `recorder.loads` records it",
         "yes",
         "of the compute that needs it",
         is_averaged=True,
     ),
 )
-"""Positions are the codes that `rank_steps.op` stores, so that this may only ever grow at its end."""
+"""The positions are the codes that `rank_steps.op` stores, so new op types may only be added at the end."""

@@ -1,8 +1,8 @@
--- Include of views and queries: one row per run over the days of the period. Slowdown, waste, the shares of slow
--- workers and of the last stage are ratios of sums over its analysed days, never means of ratios; the correlation is
--- weighted by steps. status is that of the day on which the analysis came furthest. Losses are summed over its analysed
--- days; lost_of_gpu_hours and analysed_s are their denominators: they leave out days that an earlier version simulated,
--- whose loss is not known.
+-- Include of views and queries: one row per run over the days of the period. Slowdown, waste and the shares of slow
+-- workers and of the last stage are ratios of sums over the run's analysed days, never means of ratios; the correlation
+-- is a mean over these days, weighted by steps. status is that of the day on which the analysis went furthest. Losses are
+-- summed over analysed days; lost_of_gpu_hours and analysed_s, their denominators, leave out days that an earlier version
+-- simulated, because their loss is not known.
 SELECT
     $run,
     element_at($statuses, CAST(max(array_position($statuses, status)) AS INT)) AS status,

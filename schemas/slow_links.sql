@@ -1,5 +1,5 @@
--- Include of views: one row per day and ordered pair of hosts at the two ends of a slow link. Communication named both,
--- on neighbouring stages of a replica.
+-- Include of views: one row per day and ordered pair of hosts at the two ends of a slow link: two culprits of the cause
+-- communication in one unit, on neighbouring stages of one replica.
 WITH ends AS (
     SELECT log_date, job_id, run_id, culprit.host AS host, culprit.dp_rank AS dp_rank, culprit.pp_rank AS pp_rank
     FROM job_causes

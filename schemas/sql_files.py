@@ -1,4 +1,4 @@
-"""SQL templates, filled in from the vocabulary; what each file means stands in the comment at its top."""
+"""SQL templates with $placeholders; the comment at the top of a file is the meaning of its view or query."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from schemas.vocabulary import TABLE_NAMES, Status
 
 ALL_DAYS: Final = "true"
 OF_PERIOD: Final = "log_date BETWEEN :first_day AND :last_day"
-"""Meaning of $in_period: in a view all days; in a named query those of a period, both ends included."""
+"""Values of $in_period: a view covers all days, a named query those of a period, both ends included."""
 
 VIEW_NAMES: Final = (
     "ops", "job_days", "fleet_month", "cause_month", "fix_parts", "fix_first", "straggling_jobs",
@@ -27,13 +27,13 @@ VIEW_NAMES: Final = (
     "effective_time_window", "exposed_month", "slower_than_before", "waterfall", "health_predicts",
     "slow_with_clean_health",
 )  # fmt: skip
-"""In the order in which they are made: a view may only use earlier ones."""
+"""Names of the views, in the order in which they are created: a view may read only earlier views."""
 
 _OPEN: Final = (date(1000, 1, 1), date(9999, 12, 31))
-"""First and last day whose year has four digits."""
+"""First and last day of a period that is open at both ends: the years must have four digits."""
 
 FUNNEL: Final = (Status.FAILED, *(status for status in vocabulary.STATUSES if status != Status.FAILED))
-"""Statuses, sorted by how far the analysis of a unit came; `failed` says nothing about a run."""
+"""Statuses, sorted by how far the analysis of a unit went; `failed` first, as it says nothing about a run."""
 
 WORDS: Final[Mapping[str, str]] = {
     "op_names": sql_strings(vocabulary.OP_TYPES),
@@ -74,7 +74,7 @@ WORDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class SqlFile:
-    """A view, a named query or a cookbook recipe: its SQL, and its meaning or question."""
+    """A view, a named query or a recipe of the cookbook: its name, SQL, and meaning (a recipe's question)."""
 
     name: str
     meaning: str
@@ -82,21 +82,21 @@ class SqlFile:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the tables and views that the SQL reads itself, after FROM or JOIN."""
+        """Names of the tables and views that the SQL itself names after FROM and JOIN."""
         words = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", self.sql))
         return tuple(name for name in (*TABLE_NAMES, *VIEW_NAMES) if name in words)
 
     def over(self, first_day: date | None = None, last_day: date | None = None) -> str:
-        """Return a named query's SQL for the days from first_day to last_day; None leaves that end open.
+        """Return a named query's SQL for the days from first_day to last_day; None leaves an end open.
 
-        Dates are written into it: Spark 4.2 does not find parameters within a WITH.
+        Dates replace the parameters in the text, because Spark 4.2 ignores parameters within a WITH.
         """
         first, last = first_day or _OPEN[0], last_day or _OPEN[1]
         return self.sql.replace(":first_day", f"DATE'{first}'").replace(":last_day", f"DATE'{last}'")
 
 
 def load(package: str, name: str, **words: str) -> SqlFile:
-    """Load an SQL file of a package, even from a zip, and fill in the vocabulary."""
+    """Load an SQL file of a package, also from a zip, and fill in its placeholders from WORDS and `words`."""
     raw = files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
     text = Template(raw).substitute({**WORDS, **words})
     comment = list(takewhile(lambda line: line.startswith("--"), text.splitlines()))
@@ -105,12 +105,16 @@ def load(package: str, name: str, **words: str) -> SqlFile:
 
 
 def runs_include(run: str, in_period: str) -> str:
-    """Return SQL for a WITH clause that yields one row per run. run : columns that identify a run."""
+    """Return the SQL of runs.sql, a query with one row per run, for a WITH clause.
+
+    run : columns that identify a run, separated by commas
+    in_period : condition on log_date
+    """
     return load("schemas", "runs", run=run, in_period=in_period).sql
 
 
 def within(in_period: str) -> dict[str, str]:
-    """Return the placeholders that views fill in by period."""
+    """Return the values of the placeholders that depend on the period."""
     return {
         "in_period": in_period,
         "slow_links": load("schemas", "slow_links", in_period=in_period).sql,

@@ -1,4 +1,4 @@
-"""The symbols of the paper: what each number is, how it is computed, and in which columns it is stored.
+"""Symbols of the paper: the meaning and formula of each number, and the columns in which it is stored.
 
 Equation numbers are those of Lin et al., OSDI '25 (arXiv 2505.05713).
 """
@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 
 class Symbol(NamedTuple):
-    """A number that the paper defines, or this project if `equation` is empty.
+    """A number of the paper with its symbol, meaning and formula; `equation` is empty if the paper has none.
 
-    columns : its (table, column) pairs.
+    columns : (table, column) of each column that stores the number
     """
 
     symbol: str
@@ -37,10 +37,10 @@ S_t (Eq. 2): slowdown by one op type
     = T with type t recorded and all else ideal / T_ideal
     op_type_slowdown.slowdown
 S_dp: slowdown by one dp rank
-    = the same by dp rank
+    = T with the dp rank recorded and all else ideal / T_ideal
     dp_rank_slowdown.slowdown
 S_pp: slowdown by one stage
-    = the same by stage
+    = T with the stage recorded and all else ideal / T_ideal
     stage_slowdown.slowdown
 waste (Eq. 3): part of the time lost
     = 1 - 1/S
@@ -48,28 +48,28 @@ waste (Eq. 3): part of the time lost
 S_w (Eq. 4): slowdown by one worker
     = T with worker w recorded and all else ideal / T_ideal; the paper's shortcut is min(S_dp, S_pp)
     worker_slowdown.slowdown, worker_slowdown.slowdown_approx
-M_W (Eq. 5): part of the loss by the slowest workers
+M_W (Eq. 5): part of the loss that the slowest workers cause
     = (T - T with the slowest 3 % of workers ideal) / (T - T_ideal)
     job_slowdown.slow_worker_share
-M_S: part of the loss by the last stage
+M_S: part of the loss that the last stage causes
     = (T - T with the last stage ideal) / (T - T_ideal); 0 without a pipeline
     job_slowdown.last_stage_share
-launch slowdown: what the graph does not explain: host, data loading
+launch slowdown: slowness that replayed ops do not explain, such as delays by host and data loading
     = mean T_actual / mean T
     job_slowdown.launch_slowdown
-discrepancy: how far the replay is off
+discrepancy: relative difference of replayed and recorded step time
     = |mean T_actual - mean T| / mean T_actual
     job_slowdown.discrepancy
-r: sequences of uneven length
+r: correlation of forward and backward times, near 1 with sequences of uneven length
     = Pearson of forward and backward times of a microbatch within each worker; median over workers
     job_slowdown.forward_backward_correlation
-time saved: what fixing one cause alone saves (ours)
+time saved: part of the step time that fixing one cause alone saves (ours)
     = (T_with - T_fixed) / T_actual; T_with is the replay as it ran, data loading included
     job_causes.time_saved_fraction
-attributed: a cause's part of what all fixes together return (ours)
+attributed: a cause's part of what all fixes together save (ours)
     = its Shapley value among all fixes: the parts add up
     job_causes.attributed_fraction
-lost: what stragglers cost, cause by cause (ours)
+lost: part of the step time that is lost to a cause (ours)
     = attributed_fraction of rows with is_cause; the rest of the sum over all causes is unexplained
     job_causes.lost_fraction
 GPU-hours wasted: what stragglers cost against the paper's ideal
@@ -84,7 +84,7 @@ SYMBOLS: Final = tuple(
     Symbol(symbol, equation, meaning, formula, tuple(tuple(each.split(".")) for each in columns.split(", ")))
     for symbol, equation, meaning, formula, columns in _ENTRY.findall(_DECLARED)
 )
-"""Each declared by three lines: symbol, equation and meaning; formula; columns."""
+"""All symbols, each from three lines of _DECLARED: symbol, equation and meaning; formula; columns."""
 
 
 def symbols_of(table: str, column: str) -> list[Symbol]:

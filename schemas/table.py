@@ -1,6 +1,6 @@
-"""Declare a table: columns with types, units and meanings, and the rules that its rows must obey.
+"""Classes that declare tables: columns with types, units and meanings, and rules for rows.
 
-tables.py is the index of all. Gates, writers and the data dictionary all derive from these declarations.
+Gates, writers and the data dictionary use these declarations; tables.py lists all tables.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ import pyarrow as pa
 from schemas.vocabulary import UNIT_KEY
 
 Severity: TypeAlias = Literal["refuses", "warns"]
-"""Effect of a broken rule: the phase publishes nothing, or publishes and warns."""
+"""Effect of a broken rule: the phase publishes nothing (refuses), or publishes and warns (warns)."""
 
 
 class SchemaError(ValueError):
-    """Raised if data lack columns of their table or have other types; the message lists all differences."""
+    """Raised for invalid declarations, and for data that differ from their table; lists all differences."""
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """An SQL condition that every row must meet; a row for which the condition is null violates it.
+    """An SQL condition that every row must meet; a row for which the condition is null breaks the rule.
 
-    The meaning of a rule that only warns says what stays right when it is broken.
+    The meaning of a rule that only warns also says which figures stay right if the rule is broken.
     """
 
     name: str
@@ -35,9 +35,9 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; for a list, `minimum` and `maximum` (inclusive) apply to its elements.
+    """A column of a table; `minimum` and `maximum` are inclusive, and apply to the elements of a list.
 
-    Rules for structs in a list are expectations of the table.
+    Rules for the fields of structs have to be declared as expectations of the table.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Column:
         return bool(pa.types.is_integer(element) or pa.types.is_floating(element))
 
     def expectations(self) -> tuple[Expectation, ...]:
-        """Return the rules that follow from the column's declaration, as SQL conditions."""
+        """Return the rules that follow from nullability, type, bounds and allowed values of the column."""
         found = []
         if not self.nullable:
             found.append(Expectation(f"{self.name}_not_null", f"{self.name} IS NOT NULL", "never null"))
@@ -84,9 +84,10 @@ class Column:
         return found
 
     def _element_expectations(self, element: pa.DataType) -> list[Expectation]:
-        """Return conditions on list elements, without lambdas if possible, as these cost ten times as much.
+        """Return conditions on list elements, with array_min and array_max where possible.
 
-        NaN sorts as the greatest number, so the extremes of a list cover all its elements.
+        Lambdas take ten times as long. Spark sorts NaN as the greatest number, so the extremes of a list show
+        whether any element is NaN or out of bounds.
         """
         low, high = f"array_min({self.name})", f"array_max({self.name})"
         without_nulls = f"forall({self.name}, element -> element IS NOT NULL)"
@@ -100,7 +101,7 @@ class Column:
         return found
 
     def _bounds(self, low: str, high: str) -> tuple[str, str]:
-        """Return the SQL condition for minimum and maximum, and its wording; both empty without limits."""
+        """Return an SQL condition that low and high are within the column's bounds, and its wording."""
         parts = []
         if self.minimum is not None:
             parts.append((f"{low} >= {self.minimum!r}", f"at least {self.minimum:g}"))
@@ -121,7 +122,7 @@ class Column:
 class Table:
     """A table of the warehouse; `grain` is its primary key, in which null counts as a value.
 
-    alike : columns whose lists are equally long in every row
+    alike : columns of lists that are equally long within a row
     """
 
     name: str
@@ -150,18 +151,18 @@ class Table:
     def arrow_schema(self) -> pa.Schema:
         """Arrow schema of all columns, each of them nullable.
 
-        Spark trusts a schema that forbids nulls and drops the check that would find one, so that the
-        gate alone forbids them (Column.nullable).
+        If a schema forbids nulls, Spark removes IS NOT NULL checks as redundant, and a gate finds no null.
+        So only gates enforce Column.nullable.
         """
         return pa.schema([pa.field(column.name, column.type) for column in self.columns])
 
     @cached_property
     def value_schema(self) -> pa.Schema:
-        """Arrow schema without log_date, job_id and run_id, which a function of one unit does not know."""
+        """Arrow schema without log_date, job_id and run_id, for functions that compute rows of one unit."""
         return pa.schema([field for field in self.arrow_schema if field.name not in UNIT_KEY])
 
     def all_expectations(self) -> tuple[Expectation, ...]:
-        """Return the rules for each row, those of the columns before those of the table, but not its keys."""
+        """Return all rules for single rows, those for lists of numbers last."""
         of_arrays = [each for column in self.columns if column.is_numbers for each in column.expectations()]
         if self.alike:
             first, *others = self.alike
@@ -171,17 +172,14 @@ class Table:
         return (*self.expectations_of_scalars(), *of_arrays)
 
     def expectations_of_scalars(self) -> tuple[Expectation, ...]:
-        """Return all rules except those for lists of numbers (`is_numbers` columns and `alike`)."""
+        """Return all rules except those about lists of numbers (`is_numbers`) and about equal lengths."""
         of_columns = [
             each for column in self.columns if not column.is_numbers for each in column.expectations()
         ]
         return (*of_columns, *self.expectations)
 
     def differences(self, schema: pa.Schema) -> list[str]:
-        """Return a sentence for each difference between a schema and this table.
-
-        Order and nullability do not count.
-        """
+        """Return a sentence for each way in which a schema differs from the table's columns and types."""
         found = []
         for field in self.arrow_schema:
             places = schema.get_all_field_indices(field.name)
@@ -203,7 +201,7 @@ class Table:
 
 
 def same_type(wanted: pa.DataType, got: pa.DataType) -> bool:
-    """Return whether two types are equal; nullability, and names in lists and maps, may differ."""
+    """Return whether two types are equal, ignoring nullability and the names of fields in lists and maps."""
     if pa.types.is_list(wanted) and pa.types.is_list(got):
         return same_type(wanted.value_type, got.value_type)
     if pa.types.is_map(wanted) and pa.types.is_map(got):

@@ -1,4 +1,4 @@
-"""All declared tables by name; table.py explains how a table is declared."""
+"""All declared tables by name; table.py has the classes that declare them."""
 
 from typing import Final
 
@@ -32,4 +32,4 @@ _DECLARED: Final = {
 if unnamed := _DECLARED.keys() - set(TABLE_NAMES):
     raise SchemaError(f"declared, but not in a tuple of schemas/vocabulary.py: {sorted(unnamed)}")
 TABLES: Final[dict[str, Table]] = {name: _DECLARED[name] for name in TABLE_NAMES}
-"""Sorted as in vocabulary.TABLE_NAMES."""
+"""Tables by name, in the order of vocabulary.TABLE_NAMES."""

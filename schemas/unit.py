@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Unit(NamedTuple):
-    """Key of a unit, which is one run of one job on one log date: the values of UNIT_KEY."""
+    """Key of a unit (one run of one job on one log date), or of a day's host health; fields as UNIT_KEY."""
 
     log_date: date
     job_id: str
@@ -14,12 +14,12 @@ class Unit(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "Unit":
-        """Return the key of the unit to which a row belongs; the row may have more columns."""
+        """Return the key of a row with the columns of UNIT_KEY, and perhaps others."""
         return cls(row["log_date"], row["job_id"], row["run_id"])
 
     @classmethod
     def of_day(cls, log_date: date) -> "Unit":
-        """Return the key for the host health of a day; its empty names cannot be those of a run's folder."""
+        """Return the key of a day's host health, with empty job_id and run_id, which no run has."""
         return cls(log_date, "", "")
 
     @property
@@ -35,5 +35,5 @@ class Unit(NamedTuple):
 
 
 def runs_among(units: Iterable[Unit]) -> int:
-    """Count the units that are runs, without the host health of days."""
+    """Return the number of keys that are runs, and not the host health of a day."""
     return sum(not unit.is_of_day for unit in units)

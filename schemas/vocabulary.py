@@ -1,7 +1,7 @@
-"""The words of the warehouse: op types, reasons for rejects, statuses, causes, names of tables.
+"""Names used in the warehouse: op types, reasons for rejects, statuses, causes, tables and phases.
 
-Standard library only, so that DAGs, executors and writers in a training loop can import it.
-A code is the position of a name in its tuple; codes are stored, so a tuple may only ever grow at its end.
+This module imports only the standard library, so that DAGs, executors and training loops can import it. Op
+types are stored as codes, their positions in OP_TYPES, which may therefore only grow at its end.
 """
 
 from enum import StrEnum
@@ -16,7 +16,7 @@ def _values(names: type) -> tuple[str, ...]:
 
 
 def _since(first: str) -> tuple[str, ...]:
-    """Return the text constants that this module has defined so far, from the one with this value on."""
+    """Return the text constants that this module has defined so far, beginning with the constant `first`."""
     names = [value for name, value in globals().items() if name.isupper() and isinstance(value, str)]
     return tuple(names[names.index(first) :])
 
@@ -27,13 +27,13 @@ OP_TYPES: Final = tuple(each.name for each in op_types.DECLARED)
 OP_CODES: Final = {name: code for code, name in enumerate(OP_TYPES)}
 
 OP_TYPE_GROUPS: Final = {each.name: each.counted_as for each in op_types.DECLARED if each.counted_as}
-"""Op types that op_type_slowdown counts as one; others count separately."""
+"""By op type, the name under which op_type_slowdown counts it; other op types count under their own names."""
 COUNTED_OP_TYPES: Final = tuple(dict.fromkeys(OP_TYPE_GROUPS.get(name, name) for name in OP_TYPES))
-"""Counted op types: send and recv of one direction as one."""
+"""Op types as op_type_slowdown counts them: send and recv of one direction are one."""
 
 ALL_OP_TYPES: Final = "all"
 ALL_STAGES: Final = -1
-"""Op type and stage in rows of exposed_communication that cover all of them."""
+"""Op type and stage in rows of exposed_communication that cover all op types, or all stages."""
 
 
 class Scope:
@@ -51,7 +51,7 @@ HEALTH_FORMAT: Final = "health/1"
 
 
 class RunEvent:
-    """Events in the course of a run, with the names that an events file gives them."""
+    """Events of a run, as events.jsonl spells them."""
 
     START: Final = "start"
     FIRST_STEP: Final = "first_step"
@@ -67,7 +67,7 @@ class RunEvent:
 
 EVENTS: Final = _values(RunEvent)
 STALLS: Final = (RunEvent.CHECKPOINT, RunEvent.EVALUATION, RunEvent.DATA_LOADING)
-"""Events with a duration, in which training stops."""
+"""Events with a duration, during which training stands still."""
 
 HEALTH_COMPONENTS: Final = ("gpu", "nic", "link", "disk", "node")
 HEALTH_STARTS: Final = "starts"
@@ -80,18 +80,18 @@ HEALTH_WARNING: Final = "warning"
 HEALTH_ERROR: Final = "error"
 HEALTH_FATAL: Final = "fatal"
 HEALTH_SEVERITIES: Final = (HEALTH_OK, HEALTH_INFO, HEALTH_WARNING, HEALTH_ERROR, HEALTH_FATAL)
-"""What is checked on a host, what an event says about a check, and how bad that is, the worst last."""
+"""Components of a host that are checked; states of a check that an event reports; severities, worst last."""
 
 KINETO_DATA_PARALLEL: Final = "kineto-dp"
 KINETO_PIPELINE: Final = "kineto-pp"
 SAMPLING_FORMATS: Final = (KINETO_DATA_PARALLEL, KINETO_PIPELINE)
-"""Formats of profilers that are often switched on for some of a job's ranks."""
+"""Formats of profilers that often record only some of a job's ranks."""
 TRANSFER_OPS: Final = tuple(OP_TYPE_GROUPS)
 """Op types of transfers between pipeline stages."""
 
 
 class Transfers:
-    """Where a unit's transfers come from: measured, inferred from gaps between computes, or absent."""
+    """Whether transfers in a log were measured, inferred from gaps between computes, or are absent."""
 
     MEASURED: Final = "measured"
     INFERRED: Final = "inferred"
@@ -102,10 +102,10 @@ TRANSFERS: Final = _values(Transfers)
 
 
 class Status(StrEnum):
-    """How far the analysis of a unit went; of several statuses that apply, the first in this order counts.
+    """How far the analysis of a unit went; if several statuses apply, the unit has the first in this order.
 
-    words  : what pages say of it
-    advice : what to do about it; `again` is what then follows
+    words  : meaning of the status on pages
+    advice : what to do about it; its placeholder `again` is the command or action to repeat
     """
 
     words: str
@@ -166,7 +166,7 @@ TIMED_STATUSES: Final = (Status.STEP_TIMES_ONLY, Status.SOME_RANKS)
 
 
 class Reason:
-    """Why a line or a file was not stored, in the order in which the reasons are tested."""
+    """Why a line or a file was rejected, in the order in which the reasons are tested."""
 
     LINE_TOO_LONG: Final = "line_too_long"
     NOT_JSON: Final = "not_json"
@@ -196,37 +196,36 @@ FILE_REASONS: Final = REJECT_REASONS[REJECT_REASONS.index(Reason.UNREADABLE_FILE
 CAUSE_MIXED_HARDWARE: Final = "mixed_hardware"
 CAUSE_UNEXPLAINED: Final = "unexplained"
 ALL_CAUSES: Final = "all causes"
-"""Scenario in which every cause is fixed: what it saves is what the unit loses."""
+"""Name of the scenario in which every cause is fixed."""
 CAUSES: Final = tuple(each.name for each in causes.DECLARED)
-"""Why a job is slow, in the order of the kernel's codes."""
+"""Causes of slowness, in the order of the kernel's codes."""
 FIXABLE_CAUSES: Final = CAUSES[:-1]
-"""Those that have a fix, which is replayed."""
+"""Causes with a fix that is replayed: all but `unexplained`."""
 LOGGED_CAUSES: Final = tuple(each.name for each in causes.DECLARED if each.only_where)
-"""A unit has rows of these only where its log records what shows them."""
+"""Causes of which a unit has a row only if its log has the records that can show them."""
 MACHINE_CAUSES: Final = tuple(each.name for each in causes.DECLARED if each.of_machine)
-"""Causes that another machine would not have, if their culprit is one; others lie in the job."""
+"""Causes that can lie in a machine, so that another machine would end them; all others lie in the job."""
 SPREAD_CAUSES: Final = tuple(each.name for each in causes.DECLARED if each.is_of_job_if_spread)
-"""Causes that lie in the job, and in no host, where no host has half of them."""
+"""Causes that count as lying in the job unless one host accounts for at least half of them."""
 
 CULPRIT_COURSES: Final = ("always", "from", "until", "comes_and_goes", "grows")
-"""How the slowness of a culprit goes over the recorded steps, in the order of the kernel's codes."""
+"""How a culprit's slowness changes over the recorded steps, in the order of the kernel's codes."""
 
 CULPRIT_PATTERNS: Final = ("always", "intermittent", "once")
-"""In which steps a culprit was slow: all steps of the course `always`, a single step, or others."""
+"""In which steps a culprit was slow: in all (always), in one (once), or in some (intermittent)."""
 
 CULPRIT_REACHES: Final = ("worker", "host", "stage", "replica", "link", "rack")
 """Which workers are slow together, in the order of the kernel's codes."""
 
 DIRECTION_BOTH: Final = "both"
 COMPUTE_DIRECTIONS: Final = ("forward", "backward")
-"""Which ops of a culprit are slow: forward-computes, backward-computes, both, or another op type by its name.
-"""
+"""Which ops of a culprit are slow: forward-computes, backward-computes, both, or else one op type."""
 
 EVIDENCE_KEYS: Final = ("effect", "standard_error", "peers", "samples", "indicator")
-"""Evidence of a diagnosis, in the kernel's order; a missing number has no key."""
+"""Keys of job_causes.evidence, in the kernel's order; a number that is not known has no key."""
 
 HISTORY_KEYS: Final = ("history_runs", "history_jobs", "history_factor", "revised_from")
-"""Evidence added when history decided."""
+"""Further keys of job_causes.evidence, of rows that history revised."""
 
 RANK_STEPS: Final = "rank_steps"
 JOBS: Final = "jobs"
@@ -256,7 +255,7 @@ ROLE_STEP: Final = "role_step"
 JOB_POWER: Final = "job_power"
 MITIGATIONS: Final = "mitigations"
 FURTHER_TABLES: Final = _since(JOB_TIME)
-"""A replayed unit has rows in these only where its logs answer what they ask."""
+"""Tables in which a replayed unit has rows only if its logs record what the table is about."""
 RESULT_TABLES: Final = (*REPLAY_TABLES, *FURTHER_TABLES)
 
 FLEET_DAY: Final = "fleet_day"
@@ -274,23 +273,23 @@ CAUSE_EVIDENCE: Final = "cause_evidence"
 JOB_CHANGES: Final = "job_changes"
 FLEET_TABLES: Final = _since(FLEET_DAY)
 ROLE_TABLES: Final = (ROLE_ITERATION, ROLE_EFFECT)
-"""Days have rows in these only where several runs are part of a whole."""
+"""Tables in which a day has rows only if some of its runs are part of a whole."""
 
 LIVE_SLOWDOWN: Final = "live_slowdown"
 LIVE_CAUSES: Final = "live_causes"
 LIVE_TABLES: Final = _since(LIVE_SLOWDOWN)
-"""Of runs in progress: preliminary, so no publication has them, and readers see each as it is."""
+"""Tables of runs in progress; their rows are preliminary and in no publication: readers see the latest."""
 
 PIPELINE_RUNS: Final = "pipeline_runs"
 UNIT_FINGERPRINTS: Final = "unit_fingerprints"
 PUBLICATIONS: Final = "publications"
 PUBLISHED_TABLES: Final = (*INGESTED_TABLES, *RESULT_TABLES, *FLEET_TABLES, UNIT_FINGERPRINTS)
-"""Readers see these as of the latest publication, all together; the logs and live tables as they are."""
+"""Readers see all these as of the latest publication, but other tables as they are."""
 TABLE_NAMES: Final = (*PUBLISHED_TABLES, PIPELINE_RUNS, PUBLICATIONS, *LIVE_TABLES)
 
 
 class Phase:
-    """Phases of the nightly run, in the order in which each builds on those before."""
+    """Phases of a night, in the order in which they run: each reads results of earlier phases."""
 
     INGEST: Final = "ingest"
     SIMULATE: Final = "simulate"
@@ -304,39 +303,39 @@ UPKEEP: Final = "upkeep"
 RECOVER: Final = "recover"
 BEGIN: Final = "begin"
 PUBLISHERS: Final = (*PHASE_NAMES, UPKEEP, RECOVER, BEGIN)
-"""Phases of publications: those of a night, and others that publish."""
+"""Values of publications.phase: the phases of a night, and other operations that publish."""
 
 UNIT_KEY: Final = ("log_date", "job_id", "run_id")
-"""One unit of analysis: one run of one job on one log date."""
+"""Columns that identify a unit of analysis: one run of one job on one log date."""
 
 SLOWER_THAN_BEFORE: Final = 1.1
-"""A unit whose steps take this many times as long as on earlier days is slower than before."""
+"""A unit is slower than before if its steps take at least this many times as long as on earlier days."""
 
 NEWS_FRACTION: Final = 0.025
-"""A cause is new, or gone, if its loss changed by at least this part of the recorded time; crossing a
-threshold is not enough."""
+"""A cause that begins or ceases to hold counts as new or gone only if its loss changed by at least this part
+of the recorded time, so that a small change across a threshold is no news."""
 
 STRAGGLING_SLOWDOWN: Final = 1.1
-"""A job straggles from this slowdown on (section 4 of the paper)."""
+"""A unit straggles if its slowdown is at least this (section 4 of the paper)."""
 
 WHOLE_SHARE: Final = 0.5
-"""Slow workers drive a job's slowness if M_W is above this, the last stage if M_S is at least this."""
+"""A unit is worker-driven if M_W is above this, and stage-driven if M_S is at least this."""
 MOST_SIMILAR_CORRELATION: Final = 0.9
-"""Sequences of uneven length drive a job's slowness if the correlation of forward and backward times is at
-least this."""
+"""A unit is sequence-driven (by sequences of uneven length) if the correlation of forward and backward times
+is at least this."""
 
 SIZE_BOUNDS: Final = (128, 256, 512, 1024, 2048, 4096)
 SIZE_BUCKETS: Final = ("< 128", "128-255", "256-511", "512-1023", "1024-2047", "2048-4095", ">= 4096")
-"""Jobs by number of GPUs: each bucket ends before its bound."""
+"""Buckets of jobs by number of GPUs; bucket n contains the numbers below bound n."""
 NOT_STATED: Final = "(not stated)"
-"""Group of units whose manifest does not state the value."""
+"""Name of the group of units whose manifests do not state the value."""
 
 
 class Exit:
-    """Exit statuses of all entry points; only after FAILED may another try help.
+    """Exit statuses of all commands; after FAILED, the same command may succeed if it is run again.
 
-    SLOWER belongs to `diff` alone. INTERRUPTED and UNREAD are as of a process that SIGINT (Ctrl-C) or SIGPIPE
-    ends: its reader stopped.
+    Only `diff` ends with SLOWER. INTERRUPTED (by Ctrl-C, SIGINT) and UNREAD (the reader of the output ended,
+    SIGPIPE) are 128 plus the number of the signal.
     """
 
     DONE: Final = 0
@@ -360,6 +359,5 @@ RUN_OUTCOMES: Final = (
     RUN_KILLED,
     RUN_INTERRUPTED,
 )
-"""How a run ended, in pipeline_runs: the position is the exit status; after those: still running, killed, and
-ended by Ctrl-C.
-"""
+"""Values of pipeline_runs.outcome. The first four are at the positions of their exit statuses; the others
+mean still running, killed, and ended by Ctrl-C."""

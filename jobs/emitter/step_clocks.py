@@ -1,6 +1,6 @@
 """Step that is being recorded, and two clocks for its ops: the host's clock, and the GPU's by CUDA events.
 
-Inside a step a clock only takes marks; once it has settled, it says the time between two of them.
+During a step a clock only takes marks. After `settle`, `us_between` returns the time between two marks.
 """
 
 import time
@@ -40,7 +40,7 @@ class CudaClock:
         return event
 
     def arrived(self, lane: str, wait: Callable[[], object]) -> Mark:
-        """Wait on a separate stream, so that the event is not delayed by earlier computes."""
+        """Call `wait` on its own CUDA stream, so that no compute delays it; return a mark of its end."""
         if lane not in self._lanes:
             self._lanes[lane] = self._cuda.Stream()
         with self._cuda.stream(self._lanes[lane]):
@@ -60,27 +60,27 @@ StepClock = HostClock | CudaClock
 
 
 DECIMALS = 1
-"""Decimals of times in a line [us]: CUDA's events are less precise, and one more makes a packed line a tenth
-longer."""
+"""Decimals of times in a line [us]: CUDA's events are less precise, and a second decimal would make a
+compressed line a tenth longer."""
 Pieces = Sequence[tuple[Mark, Mark]]
 
 
 class OpenStep:
-    """A step that is being recorded: its zero on the op clock and the host clock, and its timed ops.
+    """A step that is being recorded: its start by the clock of its ops and by the host's clock, and its ops.
 
     spans : op, start, end, microbatch, chunk, pieces
     loads : start and end by `time.perf_counter_ns`, microbatch, chunk
     """
 
     def __init__(self, number: int, clock: StepClock) -> None:
-        """Begin the step now, on a settled clock."""
+        """Begin the step now; the caller has called `clock.settle`, so that no earlier work is pending."""
         self.number = number
         self.t0_us, self.zero, self.host_ns = time.time_ns() // 1000, clock.mark(), time.perf_counter_ns()
         self.spans: list[tuple[str, Mark, Mark, int, int, Pieces]] = []
         self.loads: list[tuple[int, int, int, int]] = []
 
     def loaded(self, start_ns: int, end_ns: int, microbatch: int | None, chunk: int) -> None:
-        """Add a data load; without a microbatch it belongs to the chunk's next microbatch."""
+        """Add a data load; a load without a microbatch belongs to the chunk's next microbatch."""
         following = sum(load[3] == chunk for load in self.loads)
         self.loads.append((start_ns, end_ns, following if microbatch is None else microbatch, chunk))
 
@@ -90,7 +90,7 @@ class OpenStep:
         return any("compute" in span[0] for span in self.spans)
 
     def line(self, clock: StepClock) -> Step:
-        """Convert the marks of a settled clock to a step of the rank log."""
+        """Return the step with times in microseconds; call `clock.settle` before, so that marks have them."""
         line, between = Step(self.number, self.t0_us), clock.us_between
 
         def record(op: str, start_us: float, duration_us: float, microbatch: int, chunk: int) -> None:

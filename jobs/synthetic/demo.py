@@ -1,6 +1,6 @@
-"""The demo's fleet: a small list of jobs, each with a planted fault.
+"""The demo's fleet: a small list of jobs, most of them with a planted fault.
 
-One host slows three jobs, and some logs are broken in ways that real ones are.
+One host slows three jobs. One log is cut off and one has a misspelt op type, as happens in real logs.
 """
 
 import json
@@ -27,11 +27,11 @@ from schemas.vocabulary import HEALTH_ENDS, HEALTH_FORMAT, HEALTH_STARTS, HEALTH
 
 DAYS: Final = 3
 SICK_HOST: Final = "node-0013"
-"""The host that slows three jobs; two of them decide the cause of the third, which has one replica."""
+"""The host that slows three jobs. The third has one replica, so that only the other two prove its cause."""
 IDLE_HOST: Final = "node-0088"
-"""A host of a job that is not analysed."""
+"""A host of a job with too many restarts, which is therefore not analysed."""
 TIRED_HOST: Final = "node-0110"
-"""The host that becomes slow in one job while this runs."""
+"""The host that becomes slow in the middle of the only job that it serves."""
 USUAL: Final = Workload(forward_s=0.04, noise=0.008)
 TYPES: Final = {"node-0096": "H100", "node-0097": "A100", "node-0098": "H100", "node-0099": "A100"}
 """Hosts of the job on GPUs of two types."""
@@ -44,13 +44,13 @@ ABOUT: Final = MappingProxyType({"cluster": "north", "gpu_type": "H100"})
 class DemoJob(NamedTuple):
     """One job of the demo's fleet.
 
-    planted    : what was made to go wrong, in a few words
+    planted    : the planted fault, in a few words
     first_host : number of its first host
     hours      : hours it runs each day
     days       : first and last of the fleet's days on which it runs, counted from 0
     fields     : further fields of its manifest
-    inspected  : whether logs of NCCL Inspector lie beside its rank logs
-    habits     : how it starts, saves and fails; None: it leaves no events
+    inspected  : whether logs of NCCL Inspector are written beside its rank logs
+    habits     : how it starts, saves and fails; None: no events.jsonl is written
     """
 
     job_id: str
@@ -70,7 +70,7 @@ class DemoJob(NamedTuple):
     habits: RunHabits | None = None
 
     def in_fleet(self, seed: int) -> FleetJob:
-        """Convert to a job of a fleet."""
+        """Return this job as a FleetJob with the given seed."""
         about = {"team": self.team, "model": self.model, "gpu_hours": self.shape.world_size * self.hours}
         return FleetJob(
             self.job_id,
@@ -194,7 +194,8 @@ JOBS: Final = (
 WHOLE: Final = "rlhf-7b"
 ITERATIONS: Final = 12
 ROLES_SEED: Final = 17
-"""Steps of the first role; jobs listed later draw after the roles, so that the bytes of all others stay."""
+"""Seed of the first role. Jobs from this place of JOBS on have the seeds after those of the roles, so that
+jobs added at the end of JOBS change no other logs."""
 TRANSITION_S: Final = 0.2
 ROLES: Final = {
     "rollout": (
@@ -205,17 +206,17 @@ ROLES: Final = {
     "reward": ("nothing", JobShape(dp_size=2, microbatches=2, steps=ITERATIONS), []),
     "actor": ("nothing", JobShape(dp_size=2, pp_size=2, microbatches=4, steps=ITERATIONS), []),
 }
-"""Roles of the whole in their order, each waiting for the one before it; what was planted in each."""
+"""By role, in the order in which the roles wait for each other: planted fault, layout and mechanisms."""
 
 
 def planted() -> list[tuple[str, str]]:
-    """Return the demo's jobs, and the fault planted in each job."""
+    """Return (job_id, planted fault) of each of the demo's jobs."""
     roles = [(f"{WHOLE}-{role}", f"{what}, a role of {WHOLE}") for role, (what, *_) in ROLES.items()]
     return [(job.job_id, job.planted) for job in JOBS] + roles
 
 
 def demo_whole(seed: int = 0) -> WholeSimulation:
-    """Return a whole on the first day: jobs in three roles that wait for each other in every iteration."""
+    """Return a whole for the first day: three jobs with different roles, which wait for each other."""
     runs, names = [], list(ROLES)
     for number, (role, (_, shape, mechanisms)) in enumerate(ROLES.items()):
         fields = {**ABOUT, "team": "assistant", "model": WHOLE, "gpu_hours": shape.world_size * 24.0}
@@ -235,7 +236,7 @@ def demo_fleet(seed: int = 0) -> Fleet:
 
 
 def _health(log_date: date) -> Iterator[dict[str, Any]]:
-    """Return results of host checks on a day: the slow host throttles, another's disk is nearly full."""
+    """Yield a day's health events: the sick host throttles, and another host's disk is nearly full."""
     about = {"format": HEALTH_FORMAT, "severity": HEALTH_WARNING}
     hot = {"host": SICK_HOST, "component": "gpu", "index": 3, "check": "throttle_thermal"}
     full = {"host": IDLE_HOST, "component": "disk", "check": "nearly_full"}
@@ -245,7 +246,7 @@ def _health(log_date: date) -> Iterator[dict[str, Any]]:
 
 
 def write_demo(landing: Path, seed: int = 0) -> Fleet:
-    """Write the fleet's logs into a landing folder, and damage some logs. Equal seeds give equal bytes."""
+    """Write the demo's logs into a landing folder, and damage two of them. Equal seeds give equal bytes."""
     fleet = demo_fleet(seed)
     write_fleet(landing, fleet)
     for log_date in map(fleet.log_date, range(DAYS)):

@@ -1,4 +1,4 @@
-"""A fleet of generated jobs over days, on hosts that may be slow for a while, written as a landing."""
+"""Fleets: generated jobs over several days, on hosts that may be slow for some time, written as a landing."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,16 +23,16 @@ from schemas.vocabulary import Status
 
 FIRST_DAY: Final = date(2026, 1, 5)
 TRUTH: Final = "_truth"
-"""Folder in the landing for the generator's truth; ingest reads only `log_date=` folders."""
+"""Folder in the landing for the planted faults and true savings; ingest reads only `log_date=` folders."""
 SHIFTS: Final = 2
 """Jobs run in half days, called shifts: they begin at 0:00 and 12:00 UTC."""
 SHIFT_HOURS: Final = 12
 RECORDED: Final = 0.98
-"""Part of a job's shifts over which its recorded bursts are spread."""
+"""The recorded bursts of a job are spread over this part of its shifts on a day."""
 STEPS_PER_DAY: Final = 10_000
-"""Rise of a job's step numbers from day to day."""
+"""Difference between the numbers of a job's first steps on successive days."""
 SEEDS_PER_JOB: Final = 100
-"""Least distance of the seeds of two jobs: each day has a separate seed."""
+"""The seed of a job on a day is the job's seed times this plus the number of the day."""
 SIZES: Final = ("dp_size", "pp_size", "vpp_size", "steps", "microbatches")
 
 
@@ -40,13 +40,13 @@ SIZES: Final = ("dp_size", "pp_size", "vpp_size", "steps", "microbatches")
 class FleetJob:
     """A job of the fleet over all of its days.
 
-    first, end : it runs in shifts [first, end), counted from the fleet's first
-    plan       : what it is and what goes wrong in it; its shape is that of a day's record, windows of its
+    first, end : the job runs in shifts [first, end), counted from the start of the fleet
+    plan       : its layout, times and mechanisms; plan.shape.steps are recorded per day, and windows of
                  mechanisms count the recorded steps of all days
-    fields     : of its manifest
-    status     : what becomes of each of its units
-    inspected  : whether logs of NCCL Inspector lie beside its rank logs
-    habits     : how it starts, saves and fails; None: it leaves no events
+    fields     : further fields of its manifest
+    status     : status that its units should get; logs are made to fit
+    inspected  : whether logs of NCCL Inspector are written beside its rank logs
+    habits     : how it starts, saves and fails; None: no events.jsonl is written
     """
 
     job_id: str
@@ -67,7 +67,7 @@ class FleetJob:
 
     @property
     def days(self) -> range:
-        """Return the days of the fleet on which the job runs, counted from 0."""
+        """Return the numbers of the days on which the job runs; the fleet's first day is 0."""
         return range(self.first // SHIFTS, (self.end - 1) // SHIFTS + 1)
 
     def shifts_of(self, day: int) -> range:
@@ -77,7 +77,7 @@ class FleetJob:
 
 @dataclass(frozen=True)
 class SickSpell:
-    """Period in which all GPUs of a host are slow, in any job: shifts [first, end)."""
+    """Period in which all GPUs of a host are slow, whatever job they serve: shifts [first, end)."""
 
     host: str
     factor: float
@@ -85,7 +85,7 @@ class SickSpell:
     end: int
 
     def in_job(self, job: FleetJob, day: int) -> SickHost | None:
-        """Return the spell within a job's recorded steps of a day; None if it does not affect these steps."""
+        """Return this spell as a fault of a job on a day; None if the job does not use the sick host then."""
         shifts, steps = job.shifts_of(day), job.shape.steps
         first, end = max(self.first, shifts.start), min(self.end, shifts.stop)
         if self.host not in job.hosts or first >= end:
@@ -98,8 +98,8 @@ class SickSpell:
 class Fleet:
     """Jobs placed in time and on hosts, and spells of sick hosts.
 
-    fix_day   : from this day on, counted from 0, one team balances its sequences; None: none ever does
-    has_truth : whether each unit is run again without each cause, for what that really costs it
+    fix_day   : from this day on, counted from 0, one team balances its sequences; None: no team does
+    has_truth : whether to rerun each unit without each cause, and write what the cause really costs
     """
 
     jobs: Sequence[FleetJob]
@@ -110,7 +110,7 @@ class Fleet:
 
     @property
     def units(self) -> list[tuple[FleetJob, int]]:
-        """Return the pairs of a job and one of its days, sorted by day."""
+        """Return each job with each of its days, sorted by day."""
         last = max(job.days.stop for job in self.jobs)
         return [(job, day) for day in range(last) for job in self.jobs if day in job.days]
 
@@ -124,7 +124,7 @@ class Fleet:
         return midnight + timedelta(hours=SHIFT_HOURS * shift)
 
     def sick(self, job: FleetJob, day: int) -> list[SickHost]:
-        """Return the spells that affect a job on a day."""
+        """Return the faults that spells of sick hosts cause in a job on a day."""
         return [sick for spell in self.spells if (sick := spell.in_job(job, day)) is not None]
 
     def identity(self, job: FleetJob, day: int) -> JobIdentity:
@@ -149,7 +149,7 @@ class Fleet:
         )
 
     def plan(self, job: FleetJob, day: int) -> JobPlan:
-        """Return the complete plan of a job on a day."""
+        """Return a job's plan for a day, with the day's seed and sick hosts; after the fix, balanced data."""
         seed = SEEDS_PER_JOB * job.plan.seed + day
         plan = job.plan.day(day - job.days.start, seed, self.identity(job, day), self.sick(job, day))
         if not self._is_fixed(job, day):
@@ -158,13 +158,13 @@ class Fleet:
         return replace(plan, mechanisms=tuple(left))
 
     def recorded(self, job: FleetJob, day: int) -> tuple[GeneratedJob, Simulation]:
-        """Run one job on one day and record it, without lost logs."""
+        """Run one job on one day; return the rows of all logs that are not lost, and the simulation."""
         simulation = Simulation(self.plan(job, day))
         unit = recorded_job(simulation)
         return (unit.contradicting() if job.status == Status.CORRUPT_TRACE else unit), simulation
 
     def write_unit(self, landing: Path, job_and_day: tuple[FleetJob, int]) -> int:
-        """Write logs, manifest and truth of one job on one day; return the number of recorded ops."""
+        """Write the logs, manifest and truth of one unit; return the number of recorded ops."""
         job, day = job_and_day
         unit, simulation = self.recorded(job, day)
         folder = write_rank_logs(landing, self.log_date(day), unit, compress=job.compress)
@@ -181,9 +181,10 @@ class Fleet:
         return unit.ops
 
     def course(self, job: FleetJob, day: int, simulation: Simulation) -> RunCourse:
-        """Return new random events of a job on a day, with step times like the recorded times.
+        """Draw the events of a job on a day; its step times are drawn from the recorded step times.
 
-        Their numbers are its own: those of recorded steps leave no room for a day's.
+        Events number the steps differently from the logs, because a job runs more than STEPS_PER_DAY steps a
+        day.
         """
         rng, shifts = simulation.rng("events"), job.shifts_of(day)
         begin_s, until_s = (self.time_of(shift).timestamp() for shift in (shifts.start, shifts.stop))
@@ -194,7 +195,7 @@ class Fleet:
         return run_through(job.habits or RunHabits(), rng.choice(recorded_s, steps), part, rng)
 
     def write_plan(self, folder: Path) -> None:
-        """Write the plan: sick hosts, one line for the fix, and one line for each job."""
+        """Write all spells to hosts.json, and to plan.jsonl a line about the fix and a line for each job."""
         spells = [asdict(spell) for spell in self.spells]
         (folder / "hosts.json").write_text(json.dumps(spells, allow_nan=False) + "\n")
         fix_day = None if self.fix_day is None else self.log_date(self.fix_day).isoformat()
@@ -237,12 +238,12 @@ class Fleet:
 def write_fleet(landing: Path, fleet: Fleet, workers: int = 1) -> int:
     """Write a fleet into a landing folder; return the number of recorded ops.
 
-    The same fleet gives the same bytes, whatever the number of worker processes. A bar shows the progress
-    where standard error is a terminal.
+    The same fleet gives the same bytes with any number of worker processes. If standard error is a terminal,
+    it shows a progress bar.
     """
     (landing / TRUTH).mkdir(parents=True)
     fleet.write_plan(landing / TRUTH)
-    lean = replace(fleet, jobs=())  # what every process is sent once for each unit
+    lean = replace(fleet, jobs=())  # sent to a process with each unit
     ops = sum(spread("fleet", partial(lean.write_unit, landing), fleet.units, workers))
     for day in {day for _, day in fleet.units}:
         finish_day(landing, fleet.log_date(day))

@@ -1,4 +1,4 @@
-"""Recording of a generated job: rows in the form of rank_steps, and a manifest."""
+"""Recording of a generated job: rows with the columns of rank_steps, and a manifest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ from udfs.op_lists import LISTS
 SIZES: Final = ("dp_size", "pp_size", "tp_size", "cp_size", "vpp_size", "world_size")
 """Sizes that the manifest states."""
 TICKS_PER_US: Final = 10
-"""Logs store a tenth of a microsecond."""
+"""Logged times are rounded to a tenth of a microsecond."""
 ALPHABETICAL: Final = np.argsort(np.argsort(OP_TYPES))
-"""Place of an op type's name among the names, by code."""
+"""By op code, the place of the op type's name in alphabetical order."""
 OTHER_RANK_JITTER_US: Final = 3.0
-"""How far the other ranks of a worker differ from the first."""
+"""The ops of the other ranks of a worker are recorded up to this much later than those of its first rank."""
 
 Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class GeneratedJob:
-    """Rows in the form of rank_steps, without ids and source_file, and the manifest."""
+    """Rows with the columns of rank_steps except ids and source_file, and the manifest."""
 
     rank_steps: pa.Table
     manifest: dict[str, Any]
@@ -41,7 +41,7 @@ class GeneratedJob:
         return int(pc.sum(pc.list_value_length(self.rank_steps["op"])).as_py() or 0)
 
     def contradicting(self) -> "GeneratedJob":
-        """Return the job with one recv of its last rank removed in each step, so that sends have no recv."""
+        """Return the job without one recv of its last rank in each step, so that one send has no recv."""
         records = self.rank_steps.to_pylist()
         for record in records:
             if record["rank"] == records[-1]["rank"]:
@@ -52,10 +52,10 @@ class GeneratedJob:
 
 
 def recorded_job(simulation: Simulation, t0_us: Int64s | None = None) -> GeneratedJob:
-    """Run a job with all its mechanisms and record it, without lost logs.
+    """Run a job with all its mechanisms; return the rows of all logs that are not lost, and the manifest.
 
-    t0_us : Unix time at which each recorded step starts, shape (step,); left out, one after the other [us]
-    Rows (step, rank) are sorted by pp_rank, step, dp_rank, cp_rank, tp_rank; op as codes, times in us.
+    t0_us : Unix time at which each recorded step starts, shape (step,); by default as plan.identity says [us]
+    returns : a row per step and rank, sorted by pp_rank, step, dp_rank, cp_rank, tp_rank
     """
     plan = simulation.plan
     shape, host_of, rng = plan.shape, plan.identity.host_of, simulation.rng("record")
@@ -92,7 +92,10 @@ def recorded_job(simulation: Simulation, t0_us: Int64s | None = None) -> Generat
 
 
 def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> Int64s:
-    """Return the Unix time at which each recorded step starts, shape (step,). [us]"""
+    """Return the Unix time at which each recorded step starts, shape (step,). [us]
+
+    Steps follow a beat, or are spread over recorded_s in bursts, or follow each other, as plan.identity says.
+    """
     identity, step = plan.identity, np.arange(plan.shape.steps)
     step_us = timeline.end_us.max(axis=(0, 2))
     elapsed_us = np.concatenate([[0.0], np.cumsum(step_us)[:-1]])
@@ -109,7 +112,7 @@ def _step_zeros_us(plan: JobPlan, timeline: Timeline) -> Int64s:
 
 
 def _by_clocks_of_workers(timeline: Timeline, simulation: Simulation, t0_us: Int64s) -> Timeline:
-    """Shift times to each worker's own clock, so that no time is below zero."""
+    """Return the times by each worker's clock; all are shifted alike so that none is below zero."""
     conditions = simulation.conditions()
     since_s = (t0_us - t0_us[0])[:, None] * 1e-6
     ahead_s = conditions.clock_s[:, None, :] + conditions.clock_rate[:, None, :] * since_s
@@ -128,7 +131,8 @@ def _stage_rows(
 ) -> dict[str, "pa.Array[Any]"]:
     """Return columns t0_us and the five lists for one stage; rows by (step, dp_rank, cp_rank, tp_rank).
 
-    step_t0_us : Unix time at which each step starts [us]; every line has a separate zero after that
+    ops : all ops of the stage, including types that the profiler does not record
+    step_t0_us : Unix time at which each step starts; a line's t0_us is drawn between it and the first op [us]
     """
     ops = [op for op in ops if op.op_type not in shape.absent]
     numbers = [op.number for op in ops]
@@ -162,7 +166,7 @@ def _lines(times_us: NDArray[np.float64], shape: JobShape) -> NDArray[np.float64
 
 
 def _order(how: LineOrder, start_ticks: Int64s, code: NDArray[np.int8], rng: np.random.Generator) -> Int64s:
-    """Return positions of the ops in the order in which a log line lists them, along the last axis."""
+    """Return, along the last axis, the indices of the ops in the order in which each log line lists them."""
     if how == "schedule":
         return np.broadcast_to(np.arange(len(code)), start_ticks.shape)
     if how == "shuffled":
@@ -175,7 +179,7 @@ def _order(how: LineOrder, start_ticks: Int64s, code: NDArray[np.int8], rng: np.
 
 
 def _lists(values: NDArray[np.generic]) -> "pa.ListArray[Any]":
-    """Convert an array to Arrow lists, with one list for each row of the last axis."""
+    """Return an Arrow array with one list for each row along the last axis."""
     length, rows = values.shape[-1], values.size // max(values.shape[-1], 1)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * length)
     return pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(values).ravel()))

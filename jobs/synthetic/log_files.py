@@ -1,6 +1,6 @@
 """Writer of a generated job's rank logs and NCCL Inspector logs into a landing folder.
 
-Arrow makes the text of rank logs, a column at a time.
+For speed, Arrow formats the text of rank logs, a whole column at once.
 """
 
 import gzip
@@ -27,7 +27,7 @@ COLLECTIVES: Final = {
 """NCCL Inspector's names of these collectives, by op code."""
 FROM_THE_START: Final = pa.array([0], pa.int32())
 ROWS_AT_ONCE: Final = 1000
-"""Lines made at once: their text has to stay below the 2 GiB of an Arrow array."""
+"""Most lines formatted at once, because the text of an Arrow array is limited to 2 GiB."""
 
 
 def write_rank_logs(landing: Path, log_date: date, job: GeneratedJob, *, compress: bool = False) -> Path:
@@ -49,7 +49,7 @@ def write_rank_logs(landing: Path, log_date: date, job: GeneratedJob, *, compres
 
 
 def write_inspector_logs(folder: Path, job: GeneratedJob) -> None:
-    """Write an NCCL Inspector log per recorded rank: its time in each data-parallel collective."""
+    """Write an NCCL Inspector log for each recorded rank, with its time in each data-parallel collective."""
     lines: dict[str, list[str]] = defaultdict(list)
     numbers: Counter[tuple[int, str]] = Counter()
     for row in job.rank_steps.sort_by([("rank", "ascending"), ("step", "ascending")]).to_pylist():
@@ -76,7 +76,7 @@ def run_folder(landing: Path, log_date: date, job_id: str, run_id: str) -> Path:
 
 
 def _lines(rows: pa.RecordBatch, manifest: dict[str, Any]) -> list[bytes]:
-    """Encode each row as a JSON object with a newline."""
+    """Return the line of each row: a JSON object and a newline."""
     ids = {"format": RANK_LOG_FORMAT, **{name: str(manifest[name]) for name in ("job_id", "run_id")}}
     before = json.dumps(ids, separators=(",", ":"))[:-1]
     heads = []
@@ -85,14 +85,10 @@ def _lines(rows: pa.RecordBatch, manifest: dict[str, Any]) -> list[bytes]:
         heads.append(f"{before},{json.dumps(known, separators=(',', ':'))[1:-1]}")
     parts: list[Any] = [pa.array(heads, pa.binary())]
     for name in LISTS:
-        parts += [f',"{name}":['.encode(), _joined(rows[name], name), b"]"]
+        values = rows[name].flatten()
+        text = WORDS.take(values) if name == "op" else pc.cast(values, pa.string())
+        offsets = pa.concat_arrays([FROM_THE_START, pc.cumulative_sum(pc.list_value_length(rows[name]))])
+        joined = pc.binary_join(pa.ListArray.from_arrays(offsets, text), ",").cast(pa.binary())
+        parts += [f',"{name}":['.encode(), joined, b"]"]
     lines: list[bytes] = pc.binary_join_element_wise(*parts, b"}\n", b"").to_pylist()
     return lines
-
-
-def _joined(lists: "pa.ListArray[Any]", name: str) -> "pa.Array[Any]":
-    """Join the values of each list with commas, as JSON."""
-    values = lists.flatten()
-    text = WORDS.take(values) if name == "op" else pc.cast(values, pa.string())
-    offsets = pa.concat_arrays([FROM_THE_START, pc.cumulative_sum(pc.list_value_length(lists))])
-    return pc.binary_join(pa.ListArray.from_arrays(offsets, text), ",").cast(pa.binary())

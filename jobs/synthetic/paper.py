@@ -1,9 +1,10 @@
-"""Random jobs of a history, distributed like the jobs of Lin et al., OSDI '25 (arXiv 2505.05713).
+"""Random jobs of a fleet's history, distributed like the jobs of Lin et al., OSDI '25 (arXiv 2505.05713).
 
-CITED marks what others report of the paper in print: 3,079 jobs in five months, 42.5 % of them straggling,
-10.4 % of the GPU-hours wasted, the worst 10 % wasting at least 21.3 %, 1.7 % of the straggling jobs due to
-slow workers, slowness that persists within a job. RECALLED marks its figures that could not be
-checked against its text. CHOSEN marks what the paper does not say, or not so that it could be drawn.
+CITED marks figures of the paper that other publications repeat: 3,079 jobs in five months; 42.5 % of them
+straggle; 10.4 % of the GPU-hours are wasted; the worst 10 % of the jobs waste at least 21.3 %; slow workers
+cause 1.7 % of the straggling jobs; slowness persists within a job. RECALLED marks figures of the paper that
+could not be compared with its text. CHOSEN marks values that the paper does not state, or not in a form to
+draw from.
 """
 
 from dataclasses import replace
@@ -38,8 +39,8 @@ STATUS_SHARES: Final = {
     Status.NO_MANIFEST: 0.01,
     Status.BAD_LAYOUT: 0.01,
 }
-"""Shares of jobs by their outcome. RECALLED: that restarts, steps, workers and discrepancy leave out more
-than half of the jobs, and less than half of the GPU-hours; CHOSEN: each share."""
+"""Shares of jobs by status. RECALLED: restarts, few steps, missing workers and discrepancy exclude more than
+half of the jobs, and less than half of the GPU-hours, from the paper's analysis. CHOSEN: each share."""
 WORLD_SIZES: Final = {
     128: 0.45,
     192: 0.233,
@@ -51,32 +52,33 @@ WORLD_SIZES: Final = {
     5120: 0.036,
 }
 """Shares of jobs by GPUs. RECALLED: at least 128; 31.7 % at least 256, 18.3 % at least 512, 3.6 % at least
-5,000 (section 3). CHOSEN: the sizes between."""
+5,000 (section 3). CHOSEN: the other sizes and their shares."""
 WITHOUT_PIPELINE: Final = 0.21
 """RECALLED: share of jobs without pipeline parallelism."""
 LOSS_LAYERS: Final = 0.6
 """Share of pipelines whose last stage also has a loss layer that the layout does not balance. RECALLED: in
 39.3 % of the jobs the last stage causes at least half of the loss."""
 UNEVEN_DATA: Final = 0.3
-"""Share of jobs with sequences of uneven length. RECALLED: in 21.4 % the correlation is at least 0.9. CHOSEN:
-more have them, so weakly that other effects hide them."""
+"""Share of jobs with sequences of uneven length. RECALLED: in 21.4 % of the jobs, forward and backward times
+have a correlation of at least 0.9. CHOSEN: the others, in which stronger effects lower the correlation."""
 PAUSES: Final = 0.2
 WEAK_GPUS: Final = 0.006
 SLOW_NETWORKS: Final = 0.03
-"""Shares of jobs with garbage collection at no fixed time, with one slow worker, with a slow network. CITED:
-slow workers cause 1.7 % of the straggling jobs; CHOSEN: the others."""
+"""Shares of jobs with unsynchronised garbage collection, with one slow worker, and with a slow network.
+CITED: slow workers cause 1.7 % of the straggling jobs. CHOSEN: the shares of the other two."""
 ONE_DAY: Final = 0.7
 MEAN_FURTHER_DAYS: Final = 3.5
 MOST_DAYS: Final = 30
-"""CHOSEN: most jobs run for a day or less; the others for two days and a geometric number more."""
+"""CHOSEN: this share of jobs runs for a day or less; the others run for one day plus a geometric number of
+days with this mean, at most MOST_DAYS."""
 SPELLS_PER_JOB: Final = 0.01
 CHRONIC: Final = 0.25
-"""CHOSEN: hosts that are slow for a while, for each job of the history, and the share of them that stay so
-for weeks; the others recover within three days."""
+"""CHOSEN: number of slow hosts per job of the history, and the share of them that are slow for weeks; the
+others recover within three days."""
 FIX_AT: Final = 0.6
 FIXED_TEAM: Final = "research"
 FIX_LABEL: Final = "sequence_balancing"
-"""CHOSEN: after this part of the days one team balances its sequences, which the paper proposes."""
+"""CHOSEN: after this part of the days, one team balances its sequences, a fix that the paper proposes."""
 
 TEAMS: Final = ("foundation", FIXED_TEAM, "speech", "vision", "ranking")
 TEAM_SHARES: Final = (0.35, 0.25, 0.15, 0.15, 0.1)
@@ -85,31 +87,31 @@ GPU_TYPES: Final = ("H100", "H100", "A100")
 FRAMEWORKS: Final = ("megatron", "megatron", "in-house")
 MODELS: Final = ("dense-7b", "dense-70b", "moe-8x22b", "long-context-13b", "vision-22b")
 MOST_RESTARTS: Final = 15
-"""With more, a unit is not replayed (contract)."""
+"""Units with more restarts get the status too_many_restarts."""
 
 TP_SIZE: Final = 8
-"""Tensor parallelism stays within a host."""
+"""At most the GPUs of a host, so that tensor parallelism needs no network."""
 MOST_WORKERS: Final = 128
-"""Larger jobs get more context parallelism, because one rank in cp_size * tp_size is recorded."""
+"""Jobs get a cp_size so large that they have no more workers than this: fewer workers record fewer ops."""
 PP_SIZES: Final = (2, 4, 4, 8)
 LEAST_STEPS: Final = 10
 MOST_STEPS: Final = 60
 MOST_MICROBATCHES: Final = 24
 OPS_PER_COMPUTE: Final = 2.9
 OPS_BESIDES: Final = 9
-"""Ops of a worker in a step: for each pipelined compute with its transfers, and others."""
+"""Mean ops of a worker in a step: per compute, with its transfers in a pipeline; and all others together."""
 
 
 def draw_like_the_papers(seed: int) -> tuple[JobPlan, dict[str, Any], str]:
-    """Draw a job: its plan, its manifest fields, and the status of its units.
+    """Draw a job; return its plan, its manifest fields, and the status that its units should get.
 
-    How much of it is recorded on a day is not drawn yet: shape_of_ops.
+    shape_of_ops later sets the number of recorded steps and microbatches.
     """
     shape = _shape(seed)
     rng = child_rng(seed, "history job")
     status = str(rng.choice(list(STATUS_SHARES), p=list(STATUS_SHARES.values())))
     if status == Status.CORRUPT_TRACE and shape.pp_size == 1:
-        status = Status.MISSING_WORKERS  # without transfers a log can hardly contradict another
+        status = Status.MISSING_WORKERS  # only a missing recv contradicts other logs
     if status == Status.TOO_FEW_STEPS:
         shape = replace(shape, steps=int(rng.integers(3, 10)))
     workload = replace(sample_workload(seed, shape), noise=log_uniform(rng, 0.004, 0.015))
@@ -145,7 +147,8 @@ def draw_fields(rng: np.random.Generator, shape: JobShape, status: str) -> dict[
 def shape_of_ops(shape: JobShape, ops: float, seed: int) -> JobShape:
     """Return the shape with steps and microbatches adjusted to about `ops` recorded ops per day.
 
-    At least ten steps, and as many microbatches as stages: fewer say little about a pipeline.
+    The result has at least ten steps, and at least as many microbatches as stages, because fewer hardly fill
+    a pipeline.
     """
     rng = child_rng(seed, "history ops")
     workers, group = len(shape.cells), shape.pp_size
@@ -187,8 +190,8 @@ def _shape(seed: int) -> JobShape:
 def _mechanisms(rng: np.random.Generator, shape: JobShape, workload: Workload) -> list[Mechanism]:
     """Draw the faults of a job, each with its own probability.
 
-    Token limits of 4,096 to 131,072: the longer the context, the more attention costs. A worker so slow that
-    it is the whole story, as the paper finds those few to be.
+    Token limits are 4,096 to 131,072: the longer the context, the more attention costs. A weak GPU takes 1.8
+    to 4 times as long, because in the paper the few jobs with slow workers are the slowest ones.
     """
     compute_s = Setting(shape, workload, shape.steps).compute_s
     loss_s = compute_s * log_uniform(rng, 0.15, 0.8)

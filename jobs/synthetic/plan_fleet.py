@@ -1,4 +1,4 @@
-"""Plan of random fleets: when jobs run, on which hosts, and which hosts are sick."""
+"""Random fleets: draws when jobs run, on which hosts, and which hosts are sick."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,19 +18,19 @@ from jobs.synthetic.simulation import child_rng
 from schemas.vocabulary import Status
 
 SPELLS_PER_JOB: Final = 0.1
-"""Sick hosts per job of a fleet; some of them have no recorded ops."""
+"""Sick hosts per job of a fleet; for some of them no recorded step lies in the spell."""
 SPREAD: Final = 0.5
-"""Standard deviation of the log of a unit's ops in a history."""
+"""Standard deviation of the log of a job's ops per day in a history."""
 ROUNDS: Final = 3
-"""Corrections of the ops requested of each job: whole steps and microbatches do not add up at once."""
+"""Passes that rescale the ops of all jobs: rounding to whole steps and microbatches changes their sum."""
 CHRONIC_SHIFTS: Final = (14 * SHIFTS, 60 * SHIFTS)
 PASSING_SHIFTS: Final = (1, 3 * SHIFTS)
 
 
 def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int = MOST_OPS) -> Fleet:
-    """Draw a fleet of jobs as sample_job draws them; reruns without each cause measure the truth.
+    """Draw a fleet of jobs from sample_job, for which write_fleet also writes true savings.
 
-    most_ops : most recorded ops of a job on a day, about
+    most_ops : approximate limit of the recorded ops of a job on a day
     """
     drawn = []
     for number in range(jobs):
@@ -43,9 +43,9 @@ def plan_fleet(jobs: int, days: int, seed: int, first_day: date, most_ops: int =
 
 
 def plan_history(jobs: int, days: int, seed: int, first_day: date, ops: int) -> Fleet:
-    """Draw a fleet like the paper's, with about `ops` recorded ops in total.
+    """Draw a fleet with sizes and faults distributed as in the paper, and about `ops` recorded ops in total.
 
-    Raises ValueError where the ops are too few: every unit needs ten steps of each of its workers.
+    Raises ValueError if `ops` is too small for all units: each records at least ten steps of every worker.
     """
     drawn = []
     for number in range(jobs):
@@ -57,7 +57,7 @@ def plan_history(jobs: int, days: int, seed: int, first_day: date, ops: int) -> 
 
 
 def recorded_ops(job: FleetJob) -> int:
-    """Return the approximate number of ops that a job records over all its days, including lost logs."""
+    """Return the approximate number of ops in a job's logs over all its days, lost logs included."""
     if job.status == Status.NO_OPS:
         return 0
     shape = job.shape
@@ -66,7 +66,7 @@ def recorded_ops(job: FleetJob) -> int:
 
 @lru_cache(maxsize=4096)
 def _program_ops(shape: JobShape) -> int:
-    """Return the number of ops of one replica in one step."""
+    """Return the number of ops of one replica in one step, unrecorded types included."""
     return len(build_program(shape))
 
 
@@ -75,7 +75,7 @@ def _name(number: int) -> str:
 
 
 def _span(number: int, days: int, seed: int) -> tuple[int, int, int]:
-    """Draw a job's seed and the shifts in which it runs; a one-day job may run for half a day."""
+    """Draw a job; return its seed, first shift and end shift. A job of one day may run for one shift only."""
     rng = child_rng(seed, f"history job {number}")
     job_seed = int(rng.integers(SEEDS))
     if rng.random() < paper.ONE_DAY:
@@ -88,14 +88,14 @@ def _span(number: int, days: int, seed: int) -> tuple[int, int, int]:
 
 
 def _placed(jobs: Sequence[FleetJob], days: int, seed: int, spells_per_job: float) -> Fleet:
-    """Place jobs on hosts, make some hosts sick, and let one team balance its sequences."""
+    """Return a fleet of these jobs on random hosts, with sick spells and the day of the team's fix."""
     on_hosts = _with_hosts(jobs, child_rng(seed, "history hosts"))
     spells = _spells(on_hosts, days * SHIFTS, spells_per_job, child_rng(seed, "history spells"))
     return Fleet(on_hosts, spells, fix_day=round(paper.FIX_AT * days))
 
 
 def _with_hosts(jobs: Sequence[FleetJob], rng: np.random.Generator) -> list[FleetJob]:
-    """Assign hosts to jobs in the order in which jobs start; hosts of ended jobs are used again."""
+    """Return the jobs with hosts, drawn in order of their starts; hosts of ended jobs are used again."""
     free: list[str] = []
     known = 0
     running: list[FleetJob] = []
@@ -117,7 +117,7 @@ def _with_hosts(jobs: Sequence[FleetJob], rng: np.random.Generator) -> list[Flee
 def _spells(
     jobs: Sequence[FleetJob], shifts: int, per_job: float, rng: np.random.Generator
 ) -> list[SickSpell]:
-    """Draw sick hosts: a few slightly slow for weeks, most more severely for hours or days."""
+    """Draw sick hosts: a few are slow by 15 to 50 % for weeks, most by 20 to 150 % for hours or days."""
     found: dict[str, SickSpell] = {}
     for _ in range(max(round(per_job * len(jobs)), 1)):
         job = jobs[int(rng.integers(len(jobs)))]
@@ -131,7 +131,7 @@ def _spells(
 
 
 def _with_ops(jobs: Sequence[FleetJob], ops: int) -> list[FleetJob]:
-    """Give every job steps and microbatches so that all jobs together record about `ops` ops."""
+    """Return the jobs with steps and microbatches such that all of them record about `ops` ops in total."""
     units = sum(len(job.days) for job in jobs)
     normal = [child_rng(job.plan.seed, "ops").standard_normal() for job in jobs]
     weights = np.exp(SPREAD * np.array(normal) - SPREAD**2 / 2)

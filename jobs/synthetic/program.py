@@ -1,4 +1,4 @@
-"""Ops of every stage in one step, in order of issue, with the ops that each op waits for."""
+"""Programs: the ops of every stage in one step, in order of issue, with the ops that each op waits for."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -19,7 +19,7 @@ class Compute:
 
 
 def compute_order(shape: JobShape, pp_rank: int) -> list[Compute]:
-    """List a stage's computes as scheduled: warm-up, one forward one backward, cool-down.
+    """List a stage's computes in scheduled order: warm-up, alternating forwards and backwards, cool-down.
 
     Source: Narayanan et al., SC '21 (arXiv 2104.04473), section 2.2.
     """
@@ -36,7 +36,7 @@ def compute_order(shape: JobShape, pp_rank: int) -> list[Compute]:
 
 
 def _passes(shape: JobShape) -> list[tuple[int, int]]:
-    """List (microbatch, chunk) of the forwards: pp_size microbatches through chunk 0, then chunk 1, ..."""
+    """List (microbatch, chunk) of the forwards; a virtual pipeline takes pp_size microbatches per chunk."""
     group = shape.pp_size if shape.vpp_size > 1 else 1
     return [
         (first + place, chunk)
@@ -48,12 +48,13 @@ def _passes(shape: JobShape) -> list[tuple[int, int]]:
 
 @dataclass(eq=False)
 class ProgramOp:
-    """One op that every dp replica runs in every step.
+    """An op of the program; every dp replica runs it in every step.
 
-    waits   : ops that must have ended before this one starts
-    meeting : ops with the same meeting start moving data together; None for a local op
-    call    : ops of one call share their start and their end; None for a separate op
-    chunk_in_model : of computes and their real transfers, else -1
+    waits   : numbers of the ops that must have ended before this op starts
+    meeting : ops with the same meeting start moving data at the same time; None for a local op
+    call    : ops with the same call are issued and return together; None for an op issued alone
+    chunk_in_model : chunk, counted over the model, of computes and transfers that move data, else -1
+    moves_data : whether a transfer has a peer; a no-op transfer has none
     """
 
     number: int
@@ -69,7 +70,7 @@ class ProgramOp:
 
     @property
     def meets_replicas(self) -> bool:
-        """Return whether all dp ranks take part in the op."""
+        """Return whether the op waits for the same op of all other dp ranks."""
         return self.op_type in DP_COLLECTIVES or self.op_type == "optimizer-clip-main-grad"
 
 
@@ -82,7 +83,7 @@ def build_program(shape: JobShape) -> list[ProgramOp]:
 
 
 def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[int]]:
-    """Return the ops that wait for each other, as lists of numbers by the name of their meeting."""
+    """Return the numbers of the ops of each meeting: ops that start moving data at the same time."""
     found: dict[Hashable, list[int]] = defaultdict(list)
     for op in ops:
         if op.meeting is not None:
@@ -91,7 +92,7 @@ def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[int]]:
 
 
 class _Stage:
-    """Issuer of the ops of one stage into its streams."""
+    """Appends the ops of one stage to a program; an op waits for the previous op of its stream."""
 
     def __init__(self, shape: JobShape, pp_rank: int, ops: list[ProgramOp]) -> None:
         self.shape = shape
@@ -128,17 +129,21 @@ class _Stage:
         habit = self.shape.noop_transfers if self.shape.pp_size > 1 else "none"
         for place, compute in enumerate(self.order):
             if habit == "all" and compute.direction == "backward" and not done["backward"]:
-                self._add_noop("backward-send", max(place - 2, 0))  # before a gradient exists to send
+                self._add_noop("backward-send", max(place - 2, 0))  # before the first gradient exists
             self._compute(place, compute, done[compute.direction])
             if habit != "none" and len(done[compute.direction]) == len(self.order) // 2:
-                self._add_noop(f"{compute.direction}-recv", -1)  # after the last compute that needs one
+                self._add_noop(f"{compute.direction}-recv", -1)  # after the last compute that needs a recv
         self._tail()
 
     def _chunk_in_model(self, compute: Compute) -> int:
         return compute.chunk * self.shape.pp_size + self.pp_rank
 
     def _compute(self, place: int, compute: Compute, done: list[int]) -> None:
-        """Issue one compute between its recv and send; done : earlier computes of the same direction."""
+        """Issue one compute between its recv and send.
+
+        place : of the compute in the stage's order
+        done : numbers of the earlier computes of the same direction; this compute is appended
+        """
         in_model, last = self._chunk_in_model(compute), self.shape.last_chunk
         forward = compute.direction == "forward"
         waits = self._recv(place, compute, done)
@@ -157,7 +162,9 @@ class _Stage:
         if self.shape.pp_size > 1 and (has_receiver or self.shape.noop_transfers != "none"):
             send = self._add(f"{compute.direction}-send", [op.number], f"{compute.direction}-send")
             send.moves_data = has_receiver
-            if self.shape.batched:  # with the next recv, that way or (no virtual pipeline) the other
+            if (
+                self.shape.batched
+            ):  # with the next recv: of the same direction in a virtual pipeline, else of the other
                 key = (compute.direction, len(done)) if self.shape.vpp_size > 1 else (place + 1,)
                 send.call = (self.pp_rank, *key)
             if has_receiver:
@@ -165,7 +172,7 @@ class _Stage:
                 send.chunk_in_model = in_model
 
     def _recv(self, place: int, compute: Compute, done: list[int]) -> list[int]:
-        """Issue the recv before a compute and return its number, if it is recorded."""
+        """Issue the recv before a compute; return its number in a list, empty if nothing is recorded."""
         in_model, forward = self._chunk_in_model(compute), compute.direction == "forward"
         has_sender = in_model != (0 if forward else self.shape.last_chunk)
         habit = self.shape.noop_transfers
@@ -187,11 +194,11 @@ class _Stage:
         return [recv.number]
 
     def _add_noop(self, op_type: str, after: int) -> None:
-        """Record a transfer that moves no data, for which no compute waits."""
+        """Issue a transfer that moves no data and delays no compute; `after` : index in compute_ops."""
         self._add(op_type, [self.compute_ops[after]], op_type).moves_data = False
 
     def _tail(self) -> None:
-        """Issue the ops after the last compute: gradients, clipping, the optimizer."""
+        """Issue the ops after the last compute: gradient reductions, clipping, the optimizer."""
         edge = self.pp_rank in (0, self.shape.pp_size - 1)
         scatters: list[int] = []
         if self.has_data_parallelism and self.shape.overlapped:
@@ -211,7 +218,10 @@ class _Stage:
         self._add("optimizer", [clip.number])
 
     def _scatters(self, *, after_backward: bool, first_waits: Sequence[int] = ()) -> list[int]:
-        """Issue reduce-scatters as backwards end, the model's last chunks first."""
+        """Issue the reduce-scatters, last chunks first; return their numbers.
+
+        after_backward : each waits for the last backward of its chunk; otherwise all wait for first_waits
+        """
         found: list[int] = []
         for chunk in reversed(range(self.shape.vpp_size)):
             of_chunk = [n for n in self.compute_ops if self.ops[n].model_chunk == chunk]

@@ -1,6 +1,6 @@
 """Generator of the events of a run: start-ups, checkpoints, failures, restarts.
 
-Nothing here changes a step, or a draw of the job: with events beside them, its logs are the same.
+Events have their own random draws, so that the rank logs of a job are the same with and without events.
 """
 
 import json
@@ -17,20 +17,20 @@ from schemas.vocabulary import RUN_EVENTS_FORMAT, RunEvent
 
 Times = NDArray[np.float64]
 SPREAD: Final = 0.3
-"""Start-ups, outages and checkpoints take their usual time, plus or minus this part."""
+"""Start-ups, outages and checkpoints take their usual time times 1 +- this, uniformly distributed."""
 
 
 @dataclass(frozen=True)
 class RunHabits:
     """Parameters of how a run starts, saves and fails. Times are in seconds, counts in steps.
 
-    save_every, mark_every : after how many steps it saves, and names its step
-    failures    : how often it fails; each time it goes on from the last checkpoint
-    silent      : share of failures that leave no event
-    slow_first_s : what the first step after a start takes longer
-    evaluate_every, evaluate_s : how often and how long it evaluates; 0: never
-    names_evaluations : whether its events tell evaluations
-    queued_s    : from its submission to its start; 0: in no event
+    save_every, mark_every : number of steps between checkpoints, and between events that state the step
+    failures    : number of failures; after each the run continues from its last checkpoint
+    silent      : probability that a failure leaves no event
+    slow_first_s : how much longer the first step after a start takes
+    evaluate_every, evaluate_s : number of steps between evaluations, 0: none; and their length
+    names_evaluations : whether evaluations leave events
+    queued_s    : time from submission to start; 0: no event states the submission
     """
 
     startup_s: float = 240.0
@@ -51,9 +51,9 @@ class RunHabits:
 class RunCourse:
     """Simulated course of a run: its events without ids, and the time spent on each activity.
 
-    now_s      : Unix time up to which it is simulated
-    spent_s    : seconds by part: startup, checkpoint, evaluation, outage, lost_work; other is in no event
-    lost_steps : steps that were done again, for each time that they were lost
+    now_s      : Unix time up to which the run is simulated
+    spent_s    : seconds by activity; `other` is time outside of steps that no event shows
+    lost_steps : numbers of the steps that failures lost, a step once for each failure
     """
 
     part: "Part"
@@ -67,7 +67,7 @@ class RunCourse:
     lost_steps: list[int] = field(default_factory=list)
 
     def spend(self, part: str, lasts_s: float) -> None:
-        """Advance the simulated time, outside of steps."""
+        """Advance the simulated time by an activity other than a step."""
         self.spent_s[part] += lasts_s
         self.now_s += lasts_s
 
@@ -82,9 +82,9 @@ class RunCourse:
 class Part:
     """Part of a run that is simulated: the whole run, or one day of a longer run.
 
-    begin_s, until_s : Unix times; it ends with its last step, or with the first that ends after until_s
+    begin_s, until_s : Unix times; the part ends with its last step, or with the first that ends after until_s
     first_step : number of its first step
-    goes_on    : whether it is at work when the part begins
+    goes_on    : whether the run is already training when the part begins
     """
 
     begin_s: float
@@ -94,7 +94,7 @@ class Part:
 
 
 def run_through(habits: RunHabits, step_s: Times, part: Part, rng: np.random.Generator) -> RunCourse:
-    """Simulate a run through its steps, repeating the steps that failures lose.
+    """Simulate one part of a run: its steps, repeated where failures lose them, and its events.
 
     step_s : time of each step, shape (step,) [s]
     """
@@ -117,14 +117,19 @@ def run_through(habits: RunHabits, step_s: Times, part: Part, rng: np.random.Gen
         if failed_at == len(step_s):
             course.note(RunEvent.STOP, failed_at)
             return course
-        _fail(course, habits, step_s, (saved, failed_at), rng)
+        course.spend("lost_work", float(rng.random() * step_s[failed_at]))
+        course.spent_s["lost_work"] += float(step_s[saved:failed_at].sum())
+        course.lost_steps += range(saved, failed_at)
+        if rng.random() >= habits.silent:
+            course.note(RunEvent.FAILURE, failed_at)
+        course.spend("outage", _about(habits.outage_s, rng))
         begins = RunEvent.RESTART
 
 
 def _work(
     course: RunCourse, habits: RunHabits, step_s: Times, first: int, rng: np.random.Generator
 ) -> tuple[int, bool]:
-    """Run steps from `first` on; return the first unsaved step, and whether the part is over."""
+    """Run steps from `first` on; return the number of saved steps, and whether the part is over."""
     saved = first
     for done in range(first + 1, len(step_s) + 1):
         course.now_s += float(step_s[done - 1])
@@ -143,23 +148,6 @@ def _work(
                 course.note(RunEvent.EVALUATION, done, habits.evaluate_s)
             course.spend("evaluation" if habits.names_evaluations else "other", habits.evaluate_s)
     return saved, False
-
-
-def _fail(
-    course: RunCourse,
-    habits: RunHabits,
-    step_s: Times,
-    lost: tuple[int, int],
-    rng: np.random.Generator,
-) -> None:
-    """Fail within a step: lose it and all steps since the last checkpoint, then be down for a while."""
-    saved, failed_at = lost
-    course.spend("lost_work", float(rng.random() * step_s[failed_at]))
-    course.spent_s["lost_work"] += float(step_s[saved:failed_at].sum())
-    course.lost_steps += range(saved, failed_at)
-    if rng.random() >= habits.silent:
-        course.note(RunEvent.FAILURE, failed_at)
-    course.spend("outage", _about(habits.outage_s, rng))
 
 
 def _about(usual_s: float, rng: np.random.Generator) -> float:

@@ -1,4 +1,4 @@
-"""Random draws of mechanisms, whose effects range from undetectable to severe."""
+"""Random draws of mechanisms: one function per cause, with effects from undetectable to severe."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from jobs.synthetic.shape import JobShape, Workload
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
-    """Draw from a log-uniform distribution between two bounds."""
+    """Draw a number between two bounds whose logarithm is uniformly distributed."""
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
@@ -35,8 +35,8 @@ def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
 class Setting:
     """A job for which a mechanism is drawn.
 
-    steps : recorded steps in which its window may lie: those of all days of the job
-    hosts : which may be sick; none where hosts get sick by themselves, as in a fleet
+    steps : number of the job's recorded steps over all days, within which windows are drawn
+    hosts : hosts that may be drawn as sick; empty in a fleet, whose SickSpells decide which hosts are sick
     """
 
     shape: JobShape
@@ -51,15 +51,15 @@ class Setting:
 
     @property
     def step_s(self) -> float:
-        """Return the rough usual time of a step: its computes and the pipeline's bubble. [s]"""
+        """Return the approximate usual time of a step: its computes and the pipeline's bubble. [s]"""
         passes = self.shape.microbatches + (self.shape.pp_size - 1) / self.shape.vpp_size
         return passes * self.workload.forward_s * (1 + self.workload.backward_ratio)
 
 
 def slow_worker(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a slowness of 2 to 120 %: one GPU in all or some steps, a throttled GPU, or a whole host.
+    """Draw a GPU that is slow in all or some steps, a throttled GPU, or a slow host: by 2 to 120 %.
 
-    None in a job of one worker, which has no peers.
+    Returns None for a job with one worker, which cannot be compared with peers.
     """
     shape, excess = setting.shape, log_uniform(rng, 0.02, 1.2)
     dp_rank, pp_rank = int(rng.integers(shape.dp_size)), int(rng.integers(shape.pp_size))
@@ -77,7 +77,7 @@ def slow_worker(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
 
 
 def stage_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a loss layer of 5 to 200 % of a forward-compute, or chunks of uneven numbers of layers."""
+    """Draw a loss layer of 5 to 200 % of a forward-compute, or chunks with different numbers of layers."""
     chunks = setting.shape.last_chunk + 1
     forward_s = setting.compute_s * log_uniform(rng, 0.05, 2.0)
     backward_s = forward_s * float(rng.uniform(0.8, 2.0))
@@ -92,7 +92,7 @@ def stage_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism | N
 
 
 def data_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Draw a token limit of 4,096 to 131,072, a median length of 1 to 20 % of it, a spread of 0.3 to 1.5."""
+    """Draw packed sequences: limit 4,096 to 131,072 tokens, median 1 to 20 % of the limit, spread 0.3-1.5."""
     limit = int(4096 * 2 ** rng.integers(0, 6))
     median = limit * log_uniform(rng, 0.01, 0.2)
     hidden = int(rng.choice([2048, 4096, 8192]))
@@ -102,9 +102,10 @@ def data_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 def pause(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Draw garbage collection, or stalls of the allocator.
+    """Draw unsynchronised garbage collection, or stalls of the memory allocator.
 
-    A collection takes as long as 1 to 15 forward-computes; stalls strike 0.2 to 4 % of the forward-computes.
+    A collection takes as long as 1 to 15 forward-computes, a stall half of that; stalls occur in 0.2 to 4 %
+    of the forward-computes.
     """
     length_s = setting.compute_s * log_uniform(rng, 1.0, 15.0)
     if rng.random() < 0.65:
@@ -113,7 +114,7 @@ def pause(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 def communication(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a link that adds 0.2 to 6 forward-computes, or congestion that leaves 4 to 60 % of bandwidth."""
+    """Draw a link that adds the time of 0.2 to 6 forwards, or a network at 4 to 60 % of its bandwidth."""
     shape, window = setting.shape, some_window(rng, setting)
     extra_s = setting.compute_s * log_uniform(rng, 0.2, 6.0)
     step_share, transfer_share = log_uniform(rng, 0.1, 1.0), log_uniform(rng, 0.1, 1.0)
@@ -130,7 +131,7 @@ def communication(rng: np.random.Generator, setting: Setting) -> Mechanism | Non
 
 
 def launch_delay(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Draw data that is late by 1 to 40 % of a step on average, on one dp rank or all."""
+    """Draw slow storage: data is late by 1 to 40 % of a step on average, on one dp rank or on all."""
     mean_s = setting.step_s * log_uniform(rng, 0.01, 0.4)
     share = 1.0 if rng.random() < 0.5 else float(rng.uniform(0.1, 0.8))
     dp_rank = int(rng.integers(setting.shape.dp_size)) if rng.random() < 0.3 else None
@@ -141,15 +142,15 @@ FAULTS: Final[dict[str, Callable[[np.random.Generator, Setting], Mechanism | Non
     each.__name__: each
     for each in (slow_worker, stage_imbalance, data_imbalance, pause, communication, launch_delay)
 }
-"""By cause, a function that draws a mechanism of it; None if the layout cannot have one."""
+"""By cause, the function that draws a mechanism; it returns None if the layout cannot have this cause."""
 
 
 def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
-    """Draw the nuisances of a job, each with a probability of its own.
+    """Draw the nuisances of a job, each with its own probability.
 
-    Clocks: up to 0.2 ms off in all jobs, in one of twenty up to 3 ms. Heavy-tailed noise in half, planned
-    garbage collection in one of five, expert imbalance of 1 to 8 % in one of eight, workers that differ by
-    0.2 to 2 % in one of three.
+    All jobs have clocks that are up to 0.2 ms off, one job in twenty up to 3 ms. Half of the jobs have
+    heavy-tailed noise, one in five planned garbage collection, one in eight expert imbalance of 1 to 8 %, and
+    one in three workers that differ by 0.2 to 2 %.
     """
     clocks = ClockSkew(log_uniform(rng, 1e-3, 3e-3) if rng.random() < 0.05 else rng.uniform(0.0, 2e-4))
     drawn: list[tuple[float, Mechanism]] = [
@@ -163,7 +164,7 @@ def nuisances(rng: np.random.Generator, setting: Setting) -> list[Mechanism]:
 
 
 def some_window(rng: np.random.Generator, setting: Setting) -> Window:
-    """Draw a window: all steps with a probability of 2/3, else a stretch of at least a fifth of them."""
+    """Draw a window: all steps with probability 2/3, else successive steps, 20 to 80 % of all."""
     share, place, is_part = rng.uniform(0.2, 0.8), rng.random(), rng.random() < 1 / 3
     if not is_part:
         return ALWAYS

@@ -1,4 +1,4 @@
-"""Random jobs, whose layout, usual times, faults and nuisances all follow from one seed."""
+"""Random jobs: layout, usual times, faults and nuisances are all drawn from one seed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,22 +12,22 @@ from jobs.synthetic.shape import GPUS_PER_HOST, USUAL_S, JobIdentity, JobShape, 
 from jobs.synthetic.simulation import BURST, JobPlan, Kind, child_rng
 
 KINDS: Final[dict[Kind, float]] = {"healthy": 0.25, "single": 0.45, "several": 0.3}
-"""Shares of jobs with no fault, with one, and with two to four of different causes."""
+"""Shares of jobs with no fault, with one fault, and with two to four faults of different causes."""
 LOST_LOGS: Final = 0.3
-"""Share of jobs that lost the logs of some ranks, of those that record more than one rank of a worker."""
+"""Share of jobs with lost logs, among the jobs that record more than one rank per worker."""
 SEEDS: Final = 2**63
 MOST_OPS: Final = 150_000
-"""Most recorded ops of a job on a day, approximately."""
+"""Approximate limit of the recorded ops of a job on a day."""
 
 DP_SIZES: Final = (1, 2, 2, 3, 4, 4, 6, 8, 8, 12, 16)
 PP_SIZES: Final = (1, 1, 2, 2, 3, 4, 4, 6, 8)
 TP_SIZES: Final = (1, 2, 4, 8)
 CP_SIZES: Final = (1, 1, 1, 1, 2)
-"""A size that occurs twice is twice as likely."""
+"""Sizes to draw from; a size that is listed twice is twice as likely."""
 UNRECORDED: Final = ("gc", "layernorm-grads-all-reduce", "optimizer")
-"""Op types that some profilers omit without hiding who waits for whom."""
+"""Op types that a profiler may omit: without them, a replay still knows which op waits for which."""
 OPS_PER_COMPUTE: Final = 3
-"""Recorded ops over computes, roughly."""
+"""Approximate ratio of recorded ops to computes."""
 
 
 def sample_job(
@@ -39,13 +39,14 @@ def sample_job(
 ) -> JobPlan:
     """Draw a random job.
 
-    The layout is that of sample_shape, usual times are those of sample_workload, strengths and chances stand
-    with the functions of sample_faults, shares of healthy and faulty jobs in KINDS.
+    sample_shape draws its layout, sample_workload its usual times, and the functions of sample_faults its
+    faults and nuisances. KINDS has the shares of healthy and faulty jobs.
 
-    days          : over which the windows of its mechanisms may stretch: they count the steps of all days
-    has_own_hosts : one of several hosts may be sick (only other jobs can show that all of a job is slow);
-                    without, hosts get sick by themselves, as in a fleet
-    most_ops      : most recorded ops on a day, about
+    days          : number of days of the job; windows of mechanisms count the recorded steps of all days
+    has_own_hosts : whether a sick host may be drawn, if the job has several (a job on one sick host is slow
+        as a
+                    whole, which only other jobs can show); false in a fleet, which draws sick hosts itself
+    most_ops      : approximate limit of the recorded ops on a day
     """
     shape = sample_shape(seed, most_ops)
     workload = sample_workload(seed, shape)
@@ -53,7 +54,12 @@ def sample_job(
     setting = Setting(shape, workload, shape.steps * days, hosts if len(hosts) > 1 else ())
     rng = child_rng(seed, "faults")
     kind = list(KINDS)[int(rng.choice(len(KINDS), p=list(KINDS.values())))]
-    faults = _faults(rng, kind, setting)
+    count = {"healthy": 0, "single": 1, "several": int(rng.integers(2, 5))}[kind]
+    faults: list[Mechanism] = []
+    for cause in rng.permutation(list(FAULTS)):
+        fault = FAULTS[str(cause)](rng, setting) if len(faults) < count else None
+        if fault is not None:
+            faults.append(fault)
     mechanisms = (*faults, *nuisances(child_rng(seed, "nuisances"), setting))
     lost_ranks = _lost_ranks(child_rng(seed, "lost"), shape)
     return JobPlan(shape, mechanisms, seed, workload=workload, lost_ranks=lost_ranks)
@@ -67,13 +73,13 @@ def own_hosts(shape: JobShape, identity: JobIdentity) -> tuple[str, ...]:
 def sample_shape(seed: int, most_ops: int = MOST_OPS) -> JobShape:
     """Draw a random layout.
 
-    dp, pp, tp and cp sizes are those above. 4 to 40 recorded steps; one job in ten has less than ten, which
-    is too few to be analysed. 1 to 16 microbatches; of jobs with a pipeline one in three is virtual, with 2
-    or 3 chunks and microbatches in multiples of pp. Half overlap gradients, half of the pipelines batch
-    transfers, one job in four has two buckets. No-op transfers: all, all but the first recv, or (not if
-    virtual) none. One job in four lacks one of the op types of UNRECORDED. One in four records two ranks per
-    worker, if it has two. Steps, and then microbatches, are cut until no more than about `most_ops` ops
-    are recorded.
+    Sizes are drawn from the tuples above, microbatches from 1 to 16. A job has 10 to 40 recorded steps, but
+    one job in ten has 4 to 9, which are too few to be analysed. One pipeline in three is virtual, with 2 or 3
+    chunks per stage and a multiple of pp_size microbatches. Half of the jobs overlap gradient reductions,
+    half batch transfers, and one in four has two buckets. Of no-op transfers a job records all, all but
+    the first recv, or, unless the pipeline is virtual, none. One job in four lacks one of the op types
+    of UNRECORDED. One in four records two ranks per worker, if its workers have two. Steps, and then
+    microbatches, are reduced until about `most_ops` ops are recorded.
     """
     rng = child_rng(seed, "shape")
     pp_size = int(rng.choice(PP_SIZES))
@@ -105,7 +111,7 @@ def sample_shape(seed: int, most_ops: int = MOST_OPS) -> JobShape:
 
 
 def _cut(shape: JobShape, group: int, most_ops: int) -> JobShape:
-    """Reduce the steps, down to ten, and then the microbatches, until the ops are few enough."""
+    """Reduce the steps, to at least ten, then the microbatches, until about most_ops ops are recorded."""
     workers = len(shape.cells) * shape.recorded_tp_ranks * shape.recorded_cp_ranks
     per_step = workers * shape.microbatches * shape.vpp_size * 2 * OPS_PER_COMPUTE
     if shape.steps > 2 * BURST:
@@ -118,9 +124,9 @@ def _cut(shape: JobShape, group: int, most_ops: int) -> JobShape:
 def sample_workload(seed: int, shape: JobShape) -> Workload:
     """Draw random usual times.
 
-    A forward-compute takes 5 to 120 ms, a backward-compute 1.5 to 2.5 times that, all log-uniform. Pipeline
-    transfers take 0.1 to 1 times USUAL_S, collectives 0.3 to 2 times; the host 5 to 30 us before each op.
-    Noise is 0.5 to 6 %, log-uniform: half of the jobs are below 1.7 %.
+    All are log-uniform: a forward-compute takes 5 to 120 ms, a backward-compute 1.5 to 2.5 times as long.
+    Pipeline transfers take 0.1 to 1 times the values of USUAL_S, all other ops 0.3 to 2 times. The launch
+    delay of an op is 5 to 30 us, the noise of its time 0.5 to 6 %: half of the jobs have less than 1.7 %.
     """
     rng = child_rng(seed, "workload")
     forward_s = log_uniform(rng, 0.005, 0.12) * shape.vpp_size
@@ -138,19 +144,8 @@ def sample_workload(seed: int, shape: JobShape) -> Workload:
     )
 
 
-def _faults(rng: np.random.Generator, kind: Kind, setting: Setting) -> list[Mechanism]:
-    """Draw faults with different causes, as many as the kind of job has."""
-    count = {"healthy": 0, "single": 1, "several": int(rng.integers(2, 5))}[kind]
-    found: list[Mechanism] = []
-    for cause in rng.permutation(list(FAULTS)):
-        fault = FAULTS[str(cause)](rng, setting) if len(found) < count else None
-        if fault is not None:
-            found.append(fault)
-    return found
-
-
 def _lost_ranks(rng: np.random.Generator, shape: JobShape) -> Sequence[int]:
-    """Draw workers whose first rank loses its log, so that another recorded rank replaces it."""
+    """Draw the first ranks of some workers, whose logs are lost, so that a replay has to use another rank."""
     if shape.recorded_tp_ranks * shape.recorded_cp_ranks == 1 or rng.random() > LOST_LOGS:
         return ()
     return tuple(shape.rank(*cell) for cell in shape.cells if rng.random() < 0.3)

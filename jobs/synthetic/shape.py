@@ -1,4 +1,4 @@
-"""Healthy baseline of a generated job: layout, usual times, identity and hosts."""
+"""Classes for a healthy generated job: its layout, usual times, identity and hosts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ TRANSFERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 GPUS_PER_HOST: Final = 8
 
 LineOrder = Literal["schedule", "start", "op_type", "shuffled"]
-"""Order in which a line lists its ops: as issued, by start, by op type then start, or random."""
+"""Order in which a log line lists its ops: as scheduled, by start, by op type and then start, or random."""
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,14 @@ class JobShape:
     """Sizes of a job, and settings of its framework and profiler.
 
     overlapped       : gradients are reduced while the backward runs; a separate all-reduce follows
-    batched          : a send and a recv issued together are recorded with one start and one duration
-    noop_transfers   : what is recorded of transfers that move nothing: every one of them ("all"),
-                       all but a stage's first recv ("first_missing"), or none
+    batched          : a send and a recv issued together are recorded with the same start and duration
+    noop_transfers   : which transfers that move no data are recorded: all, all but a stage's first recv
+                       ("first_missing"), or none
     loads_data       : each worker loads every microbatch, one after the other, before its first forward
-    loads_in_turn    : it does so between its computes, not ahead of them
+    loads_in_turn    : loads are issued between computes, and do not run ahead of them
     absent           : op types that the profiler does not record
-    buckets          : params-all-gathers, and grads-reduce-scatters, per chunk
-    recorded_tp_ranks, recorded_cp_ranks : which ranks of a worker leave a log
+    buckets          : number of params-all-gathers, and of grads-reduce-scatters, per chunk
+    recorded_tp_ranks, recorded_cp_ranks : number of a worker's tp ranks, and cp ranks, that write a log
     """
 
     dp_size: int = 1
@@ -48,7 +48,7 @@ class JobShape:
     line_order: LineOrder = "start"
 
     def __post_init__(self) -> None:
-        """Raise ValueError for sizes that no framework supports."""
+        """Raise ValueError for sizes that no framework supports, or wrong op types in `absent`."""
         if self.vpp_size > 1 and (self.pp_size < 2 or self.microbatches % self.pp_size):
             raise ValueError(
                 f"a virtual pipeline needs pp_size >= 2 and a multiple of it in microbatches,"
@@ -69,7 +69,7 @@ class JobShape:
 
     @property
     def hosts(self) -> int:
-        """Return the number of hosts that the GPUs fill."""
+        """Return the number of hosts of the job, with GPUS_PER_HOST GPUs each."""
         return -(-self.world_size // GPUS_PER_HOST)
 
     @property
@@ -78,7 +78,7 @@ class JobShape:
         return self.vpp_size * self.pp_size - 1
 
     def rank(self, dp_rank: int, pp_rank: int, cp_rank: int = 0, tp_rank: int = 0) -> int:
-        """Return the global rank of a worker's rank; tensor ranks vary fastest, pipeline ranks slowest."""
+        """Return the global rank of a tp and cp rank of a worker; tp_rank varies fastest, pp_rank slowest."""
         return ((pp_rank * self.dp_size + dp_rank) * self.cp_size + cp_rank) * self.tp_size + tp_rank
 
     @property
@@ -101,7 +101,7 @@ USUAL_S: Final[Mapping[str, float]] = MappingProxyType(
         "data-load": 0.003,
     }
 )
-"""Typical times of everything but computes, in the range of the published traces [s]."""
+"""Usual times of all op types but computes, in the range of the published traces. [s]"""
 NOOP_TRANSFER_S: Final = 10e-6
 
 
@@ -109,13 +109,14 @@ NOOP_TRANSFER_S: Final = 10e-6
 class Workload:
     """Usual durations of a healthy job, in seconds.
 
-    forward_s      : work linear in tokens of a full microbatch's forward pass through a stage, all its chunks
-    backward_ratio : backward over forward of the linear work; two matrix products for one
-    attention_backward_ratio : the same of the work quadratic in length; five products for two, because
-                     attention is recomputed (Dao, arXiv 2307.08691, section 3.1)
-    launch_s       : mean delay of the host before any op, exponentially distributed
-    noise          : standard deviation of the log of any time
-    usual_s        : time of everything but computes, by op type
+    forward_s      : time of a full microbatch's forward pass through all chunks of a stage, without attention
+    backward_ratio : backward over forward time of work linear in tokens: two matrix products instead of one
+    attention_backward_ratio : backward over forward time of attention, which is quadratic in length: five
+                     matrix products instead of two, because attention is recomputed (Dao, arXiv 2307.08691,
+                     section 3.1)
+    launch_s       : mean delay of an op after it could have started, exponentially distributed
+    noise          : standard deviation of the log of each duration
+    usual_s        : usual time by op type, of all types but computes
     """
 
     forward_s: float = 0.05
@@ -131,9 +132,10 @@ class JobIdentity:
     """Ids, hosts and times of a job.
 
     first_t0_us : Unix time at which the first recorded step starts [us]
-    recorded_s  : time over which the bursts of recorded steps are spread; None: the steps between them take
-                  as long as those recorded
-    beat_s      : time from each step to the next, recorded or not, whatever they take; None: no beat
+    recorded_s  : time over which the bursts of recorded steps are spread; None: steps between bursts take as
+                  long as the mean recorded step
+    beat_s      : fixed time from the start of a step to the start of the next, whatever the steps take; None:
+                  recorded_s decides
     fields      : further fields of the manifest
     """
 
@@ -147,6 +149,6 @@ class JobIdentity:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def host_of(self, rank: int) -> str:
-        """Return the host of a global rank; a generated name if the job has no list of hosts."""
+        """Return the host of a global rank; its name is generated if the job has no list of hosts."""
         place = rank // GPUS_PER_HOST
         return self.hosts[place % len(self.hosts)] if self.hosts else f"node-{place:04d}"

@@ -1,6 +1,6 @@
-"""Simulation of a job, repeatable with the same random draws and without some of its mechanisms.
+"""Simulation of a job, which can be rerun with the same random draws but without some of its mechanisms.
 
-Reruns give the ground truth: the real cost of each cause and each mechanism.
+Reruns show what each cause and each mechanism really costs, to which the evaluation compares the diagnosis.
 """
 
 import zlib
@@ -21,25 +21,25 @@ from jobs.synthetic.timeline import EventSimulation, Timeline, Times
 from schemas.vocabulary import FIXABLE_CAUSES
 
 ROUNDING = 1e-9
-"""Relative difference of two times below which they differ by rounding alone."""
+"""Two times that differ relatively by less than this count as equal."""
 BURST = 5
-"""Profilers record steps in bursts of about this many."""
+"""Number of successive steps that the profiler records in a burst."""
 BETWEEN_BURSTS = 100
-"""Steps that are not recorded after each burst."""
+"""Number of steps between two bursts, which are not recorded."""
 
 Kind = Literal["healthy", "single", "several"]
 
 
 def child_rng(seed: int, name: str) -> np.random.Generator:
-    """Return a random generator for one purpose, independent of draws for other purposes."""
+    """Return a random generator for one purpose, whose draws do not depend on those for other purposes."""
     return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
 @dataclass(frozen=True)
 class JobPlan:
-    """Complete definition of a job: the same plan gives the same job, bit for bit.
+    """Complete definition of a job: the same plan gives the same logs, bit for bit.
 
-    lost_ranks : ranks whose logs are lost
+    lost_ranks : global ranks whose logs are lost
     """
 
     shape: JobShape
@@ -62,15 +62,16 @@ class JobPlan:
 
     @property
     def step_numbers(self) -> list[int]:
-        """Return the numbers of the recorded steps, which are bursts with gaps between them."""
+        """Return the numbers of the recorded steps: bursts of BURST, with gaps of BETWEEN_BURSTS."""
         steps = range(self.shape.steps)
         return [self.identity.first_step + step + step // BURST * BETWEEN_BURSTS for step in steps]
 
     def day(self, day: int, seed: int, identity: JobIdentity, more: Sequence[Mechanism] = ()) -> "JobPlan":
-        """Return the plan of one day, counted from 0; windows of this plan count the steps of all days.
+        """Return the plan of one day, with the windows of mechanisms converted from all days to that day.
 
-        seed : of that day's draws
-        more : further mechanisms, whose windows count the recorded steps of that day
+        day : counted from 0
+        seed : seed of that day's draws
+        more : further mechanisms, whose windows already count the recorded steps of that day
         """
         steps = self.shape.steps
         parts = [mechanism.part(day * steps, (day + 1) * steps) for mechanism in self.mechanisms]
@@ -79,10 +80,10 @@ class JobPlan:
 
 
 class Simulation:
-    """Event simulation of a plan.
+    """Event simulation of a generated job, as its JobPlan defines it.
 
-    Every mechanism draws from a separate seed, made of the job's, of its class and of how many of that
-    class come before it: so one mechanism's draws do not depend on whether another is there.
+    The seed of a mechanism's draws consists of the job's seed, the mechanism's class, and how many mechanisms
+    of that class precede it. So its draws stay the same if a mechanism of another class is removed.
     """
 
     def __init__(self, plan: JobPlan) -> None:
@@ -100,7 +101,7 @@ class Simulation:
         return child_rng(self.plan.seed, name)
 
     def conditions(self, without: Collection[int] = ()) -> Conditions:
-        """Return the conditions under all mechanisms, with the mechanisms at `without` undone."""
+        """Return the conditions under all mechanisms but those at the positions `without`."""
         conditions = Conditions(self.place, self.plan.workload)
         seen: Counter[str] = Counter()
         for number, mechanism in enumerate(self.plan.mechanisms):
@@ -113,7 +114,7 @@ class Simulation:
         return conditions
 
     def times_us(self, without: Collection[int] = (), *, is_launch_free: bool = False) -> tuple[Times, Times]:
-        """Return the busy time of each op and its delay by the host, as EventSimulation takes them. [us]"""
+        """Return busy times and delays of ops, the arguments of EventSimulation.run. [us]"""
         conditions = self.conditions(without)
         delay_us = conditions.delay_us(self._launch_us)
         if is_launch_free:
@@ -121,21 +122,22 @@ class Simulation:
         return conditions.busy_us(self._noise), delay_us
 
     def timeline(self, without: Collection[int] = (), *, is_launch_free: bool = False) -> Timeline:
-        """Run the job with the mechanisms at `without` undone.
+        """Run the job without the mechanisms at the positions `without`; return starts and ends of its ops.
 
-        is_launch_free : also without any delay, slow storage or usual, of the stages' first forward-computes
+        is_launch_free : also without any delay of the stages' first forward-computes, by storage or by the
+            host
         """
         return self._events.run(*self.times_us(without, is_launch_free=is_launch_free))
 
     @cached_property
     def _times_as_it_ran(self) -> tuple[Times, Times]:
-        """Return busy times and delays with all mechanisms, cached for comparisons."""
+        """Return busy times and delays with all mechanisms. [us]"""
         return self.times_us()
 
     def slowed_by(self, number: int) -> NDArray[np.bool_]:
-        """Return a mask of the ops that a mechanism slows or delays; bool, shape (step, dp_rank, pp_rank).
+        """Return where a mechanism lengthens or delays any op; bool, shape (step, dp_rank, pp_rank).
 
-        Ops that merely wait for others are not among them.
+        An op that only waits for a slowed op does not count.
         """
         both = zip(self._times_as_it_ran, self.times_us({number}), strict=True)
         busy, delay = (with_it > without_it * (1 + ROUNDING) for with_it, without_it in both)
@@ -143,14 +145,14 @@ class Simulation:
         return np.stack([(busy | delay)[rows].any(axis=0) for rows in of_stage], axis=-1)
 
     def step_us(self, timeline: Timeline) -> NDArray[np.float64]:
-        """Return step times: latest end minus earliest start of recorded ops, by true clocks. [us]"""
+        """Return step times, shape (step,): latest end minus earliest start of the recorded ops. [us]"""
         rows = self.place.recorded
         starts_us, ends_us = timeline.start_us[rows], timeline.end_us[rows]
         span_us: NDArray[np.float64] = ends_us.max(axis=(0, 2)) - starts_us.min(axis=(0, 2))
         return span_us
 
     def places_of(self, causes: Collection[str | None]) -> frozenset[int]:
-        """Return positions of the mechanisms with any of these causes; None selects those without a cause."""
+        """Return the positions of the mechanisms with any of these causes; None stands for nuisances."""
         return frozenset(
             number for number, mechanism in enumerate(self.plan.mechanisms) if mechanism.cause in causes
         )
@@ -158,15 +160,15 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Truth:
-    """Fractions of step time saved by fixes: (T with - T without) / T with, T the mean actual step time.
+    """Fractions of the mean step time that reruns save: (T - T without some mechanisms) / T.
 
-    actual_step_s       : T with everything [s]
-    time_saved_fraction : by cause, all of its mechanisms undone at once
-    all_causes_fraction : all causes undone at once
-    nuisances_fraction  : all nuisances undone at once, and no cause
-    mechanisms          : of each its name, cause, parameters, own time_saved_fraction, culprits, and where it
-                          really struck: `slowed_steps`, numbers of recorded steps, and `slowed_workers`,
-                          [dp_rank, pp_rank], in which some op took longer or was delayed by it
+    actual_step_s       : T: mean step time with all mechanisms [s]
+    time_saved_fraction : by cause, without all mechanisms of the cause
+    all_causes_fraction : without the mechanisms of all causes
+    nuisances_fraction  : without nuisances, but with the mechanisms of all causes
+    mechanisms          : for each mechanism its name, cause, parameters and culprits, time_saved_fraction of
+                          a rerun without it alone, and the steps and workers in which it lengthened or
+                          delayed an op: `slowed_steps` (numbers) and `slowed_workers` ([dp_rank, pp_rank])
     """
 
     actual_step_s: float
@@ -177,7 +179,7 @@ class Truth:
 
 
 def true_savings(simulation: Simulation) -> Truth:
-    """Rerun the same job without each cause and without each mechanism, and return the time saved."""
+    """Rerun a job without each cause, and without each mechanism; return the fractions of time saved."""
 
     @cache
     def mean_us(without: frozenset[int], *, is_launch_free: bool) -> float:
@@ -212,7 +214,6 @@ def true_savings(simulation: Simulation) -> Truth:
 
 
 def _struck(simulation: Simulation, place: int) -> dict[str, Any]:
-    """Return the steps and workers in which a mechanism slows any op."""
     slowed, numbers = simulation.slowed_by(place), simulation.plan.step_numbers
     return {
         "slowed_steps": [numbers[step] for step in np.flatnonzero(slowed.any(axis=(1, 2)))],

@@ -1,4 +1,4 @@
-"""Event simulation of the start and end of each op on every dp rank in every step."""
+"""Event simulation: computes the start and end of each op on every dp rank in every step."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -17,7 +17,7 @@ Times = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Timeline:
-    """Start and end of every op, shape (op, step, dp_rank); an op starts before it waits for others. [us]"""
+    """Start and end of every op, shape (op, step, dp_rank); waiting for peers lies between the two. [us]"""
 
     start_us: Times
     end_us: Times
@@ -25,13 +25,15 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Call:
-    """Call of ops that the host issues together, once all ops that they wait for have ended.
+    """Ops that the host issues together, once all ops that they wait for have ended.
 
-    They return together, when the last is done; each works from the last issue of its meeting.
+    Each member begins to work when the last op of its meeting is issued. All members end together, with the
+    last.
 
-    waits          : ops that must have ended
-    met            : of each member, the ops whose issue it waits for, itself among them
-    meets_replicas : of each member, whether these are the ops of all dp ranks
+    members        : numbers of the ops
+    waits          : numbers of the ops that must have ended before the call is issued
+    met            : for each member, the numbers of all ops of its meeting, itself included
+    meets_replicas : for each member, whether its meeting includes these ops on all dp ranks
     """
 
     members: tuple[int, ...]
@@ -41,11 +43,25 @@ class Call:
 
 
 class EventSimulation:
-    """Event simulation of a program in topological order, which can be run repeatedly."""
+    """A program with its events in topological order, which can be run with any durations."""
 
     def __init__(self, ops: Sequence[ProgramOp]) -> None:
         """Sort the events; raise graphlib.CycleError, a ValueError, if the program deadlocks."""
-        calls = _calls(ops)
+        by_name: dict[Hashable, list[ProgramOp]] = defaultdict(list)
+        for op in ops:
+            by_name[("op", op.number) if op.call is None else op.call].append(op)
+        met_at = meetings(ops)
+        calls = [
+            Call(
+                members=tuple(op.number for op in members),
+                waits=frozenset(wait for op in members for wait in op.waits),
+                met=tuple(
+                    (op.number,) if op.meeting is None else tuple(met_at[op.meeting]) for op in members
+                ),
+                meets_replicas=tuple(op.meets_replicas for op in members),
+            )
+            for members in by_name.values()
+        ]
         call_of = {number: place for place, call in enumerate(calls) for number in call.members}
         needs: dict[tuple[str, int], set[tuple[str, int]]] = {}
         for place, call in enumerate(calls):
@@ -55,10 +71,10 @@ class EventSimulation:
         self._events = [(event == "issue", calls[place]) for event, place in order]
 
     def run(self, busy_us: Times, delay_us: Times) -> Timeline:
-        """Run a step's ops on all lanes (step, dp) at once.
+        """Return the start and end of each op, computed for all steps and dp ranks at once.
 
-        busy_us  : time an op works or moves data, without waiting for others, shape (op, step, dp_rank) [us]
-        delay_us : time the host lets an op wait although it could start, same shape [us]
+        busy_us  : time for which an op works or moves data, without waiting, shape (op, step, dp_rank) [us]
+        delay_us : time between the moment when an op could start and its start, same shape [us]
         """
         start, end = np.zeros_like(busy_us), np.zeros_like(busy_us)
         for is_issue, call in self._events:
@@ -78,28 +94,11 @@ class EventSimulation:
         return Timeline(start, end)
 
 
-def _calls(ops: Sequence[ProgramOp]) -> list[Call]:
-    by_name: dict[Hashable, list[ProgramOp]] = defaultdict(list)
-    for op in ops:
-        by_name[("op", op.number) if op.call is None else op.call].append(op)
-    met = meetings(ops)
-    return [
-        Call(
-            members=tuple(op.number for op in members),
-            waits=frozenset(wait for op in members for wait in op.waits),
-            met=tuple((op.number,) if op.meeting is None else tuple(met[op.meeting]) for op in members),
-            meets_replicas=tuple(op.meets_replicas for op in members),
-        )
-        for members in by_name.values()
-    ]
-
-
 def _latest(times: Times, numbers: Sequence[int]) -> Times:
-    """Return the latest of some ops' times, shape (step, dp_rank). [us]"""
     return reduce(np.maximum, (times[number] for number in numbers))
 
 
 def _last_issue(start: Times, met: Sequence[int], *, meets_replicas: bool) -> Times:
-    """Return the latest issue by a member of a collective or transfer, shape (step, dp_rank or 1). [us]"""
+    """Return when the last of the ops that start together is issued, shape (step, dp_rank or 1). [us]"""
     latest = _latest(start, met)
     return latest.max(axis=-1, keepdims=True) if meets_replicas else latest

@@ -1,4 +1,4 @@
-"""Wholes of several jobs that wait for each other in every iteration."""
+"""Wholes: several jobs in different roles, as in RLHF, that wait for each other in every iteration."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from jobs.synthetic.simulation import JobPlan, Simulation
 from jobs.synthetic.timeline import Timeline
 
 ROLES: Final = ("rollout", "reference", "reward", "critic", "actor")
-"""Each may wait for the ones before it."""
+"""In an iteration, a role may wait only for roles that precede it in this tuple."""
 STARTED_US: Final = 1_767_600_000_000_000
 
 Seconds = NDArray[np.float64]
@@ -22,12 +22,12 @@ Seconds = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Run:
-    """One job that plays a role in a whole.
+    """One run of a whole (jobs that wait for each other), in one of its roles.
 
-    waits_for : roles whose end in the same iteration it waits for
-    waits_for_before : roles whose end in the iteration before it waits for, beside its own
-    steps     : of an iteration, one after the other
-    transition_s : from the last end that it waits for to its start, by iteration, shape (iteration,)
+    waits_for : roles that must have ended the same iteration before the run starts it
+    waits_for_before : roles besides its own that must have ended the previous iteration
+    steps     : number of steps per iteration
+    transition_s : time from the last end that the run waits for to its start, shape (iteration,)
     clock_s   : how far the clocks of its hosts are ahead of those of the other jobs
     """
 
@@ -46,7 +46,7 @@ class Run:
 
 
 class WholeSimulation:
-    """Simulation of a whole, which can be rerun with the same draws."""
+    """Simulation of jobs that wait for each other: runs one by one, then their iterations placed in time."""
 
     def __init__(self, part_of: str, runs: Sequence[Run]) -> None:
         self.part_of, self.runs = part_of, runs
@@ -61,7 +61,10 @@ class WholeSimulation:
         ]
 
     def starts_s(self, steps_s: Sequence[Seconds]) -> list[Seconds]:
-        """Return the start of each iteration of each run, shape (iteration,). [s]"""
+        """Return the start of each iteration, shape (iteration,), for each run. [s]
+
+        steps_s : durations of steps, for each run, as in the property steps_s
+        """
         iterations = len(steps_s[0])
         starts_s = [np.zeros(iterations) for _ in self.runs]
         ends_s: defaultdict[tuple[int, str], float] = defaultdict(float)
@@ -76,17 +79,15 @@ class WholeSimulation:
         return starts_s
 
     def recorded(self) -> list[GeneratedJob]:
-        """Run all roles and record their jobs."""
-        return [
-            self._recorded(number, starts_s) for number, starts_s in enumerate(self.starts_s(self.steps_s))
-        ]
-
-    def _recorded(self, number: int, starts_s: Seconds) -> GeneratedJob:
-        steps_s, run = self.steps_s[number], self.runs[number]
-        before_s = np.cumsum(steps_s, axis=1) - steps_s
-        t0_us = np.rint((starts_s[:, None] + before_s + run.clock_s).ravel() * 1e6).astype(np.int64)
-        job = recorded_job(self.simulations[number], t0_us + STARTED_US)
-        iteration = np.repeat(np.arange(len(steps_s)), run.steps).tolist()
-        steps = dict(zip(map(str, run.plan.step_numbers), iteration, strict=True))
-        fields = {"part_of": self.part_of, "role": run.role, "iterations": steps}
-        return GeneratedJob(job.rank_steps, job.manifest | fields)
+        """Return the recorded job of each run, whose manifest states part_of, role and iterations."""
+        found = []
+        starts = zip(self.runs, self.simulations, self.steps_s, self.starts_s(self.steps_s), strict=True)
+        for run, simulation, steps_s, starts_s in starts:
+            before_s = np.cumsum(steps_s, axis=1) - steps_s
+            t0_us = np.rint((starts_s[:, None] + before_s + run.clock_s).ravel() * 1e6).astype(np.int64)
+            job = recorded_job(simulation, t0_us + STARTED_US)
+            iteration = np.repeat(np.arange(len(steps_s)), run.steps).tolist()
+            steps = dict(zip(map(str, run.plan.step_numbers), iteration, strict=True))
+            fields = {"part_of": self.part_of, "role": run.role, "iterations": steps}
+            found.append(GeneratedJob(job.rank_steps, job.manifest | fields))
+        return found

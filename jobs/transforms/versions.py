@@ -38,7 +38,7 @@ _CHANGES: Final = f"""
 
 
 def results_with_causes(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
-    """Return one row per unit: key, compared figures, and names of the causes that hold."""
+    """Return one row per unit: key, compared figures, and names of the causes that were found."""
     return job_slowdown.sparkSession.sql(_RESULTS, job_slowdown=job_slowdown, job_causes=job_causes)
 
 
@@ -46,6 +46,6 @@ def changed_units(current: DataFrame, new: DataFrame, tolerance: float) -> DataF
     """Return units whose results differ, one row each, the largest change of slowdown first.
 
     current, new : as results_with_causes returns them
-    tolerance : up to this difference, relative to the larger of 1 and the current one, slowdowns are equal
+    tolerance : largest difference of equal slowdowns, relative to the larger of 1 and the current slowdown
     """
     return current.sparkSession.sql(_CHANGES, current=current, new=new, tolerance=tolerance)

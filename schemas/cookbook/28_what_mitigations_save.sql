@@ -7,7 +7,7 @@ SELECT
     CASE WHEN count(*) = count(half) THEN round(sum(saved) - sqrt(sum(half * half)), 1) END AS low,
     CASE WHEN count(*) = count(half) THEN round(sum(saved) + sqrt(sum(half * half)), 1) END AS high
 FROM (
-    -- as sure as the fix of its cause; over the days of a run errors add up, over runs their squares do
+    -- relative width as for the fix of its cause; errors add up over the days of a run, their squares over runs
     SELECT
         mitigation,
         sum(gpu_hours_saved) AS saved,

@@ -1,6 +1,6 @@
 """Named queries over any period: the paper's headline figures, and questions of a fleet's owner.
 
-One .sql file each, the comment at its top its meaning.
+Each query is an .sql file; the comment at its top is its meaning.
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from schemas.sql_files import OF_PERIOD, SqlFile, load, runs_include, within
 
 _RUNS: Final = runs_include("job_id, run_id", OF_PERIOD)
 _OF_VIEWS: Final = {"hosts": "host_record", "fix_first": "fix_first"}
-"""Views, over a period."""
+"""Named queries that are a view restricted to a period, with the name of the view."""
 
 QUERY_NAMES: Final = (
     "coverage", "straggling", "waste_distribution", "waste_by_op_type", "step_persistence",

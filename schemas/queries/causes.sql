@@ -1,6 +1,6 @@
--- The cost of each cause for the fleet: analysed job days with it, and the part of their GPU-hours and time that is
--- lost to it. Shares are of all that is lost; over all causes, unexplained included, they sum to 1. GPU-hours are null
--- where none of the days that lose to the cause states any: its share of the time then says where it stands.
+-- The cost of each cause for the fleet: analysed job days with the cause, and the GPU-hours and time lost to it. Shares
+-- are of everything that is lost, and sum to 1 over all causes, unexplained included. GPU-hours are null if none of the
+-- days that lose to the cause states any; the share of the time then shows how large the cause is.
 WITH sums AS (
     SELECT
         cause,

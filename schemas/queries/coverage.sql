@@ -1,5 +1,6 @@
--- How much of the fleet the figures cover (section 3): job-days and GPU-hours by status, each day of a run by its own.
--- In the paper, less than half of the jobs and more than half of the GPU-hours are left; straggling counts by run.
+-- How much of the fleet the figures cover (section 3): job days and GPU-hours by status, in which each day of a run
+-- counts by its own status. In the paper, less than half of the jobs and more than half of the GPU-hours are left. The
+-- query straggling counts runs instead of days.
 SELECT
     status,
     count(*) AS job_days,

@@ -1,5 +1,5 @@
--- How well the replay matches the recording (section 3): percentiles of the discrepancy of job days, over the analysed
--- ones and over all replayed ones.
+-- How well the replay matches the recording (section 3): percentiles of the discrepancy of job days, over analysed days
+-- and over all replayed days.
 SELECT
     count(*) AS replayed_job_days,
     count_if(is_analysed) AS analysed_job_days,

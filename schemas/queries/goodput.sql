@@ -1,8 +1,8 @@
--- How effective is training, by each public definition? One row for each: fraction is counted_gpu_hours over
--- of_gpu_hours.
--- The goodput of scheduling, runtime and program multiply to MPG. Here the what-if's ideal replaces a roofline's, and
--- the only time without GPUs is the wait from submission to start: it is null where no event records a submission.
--- All cover units with events, known_fraction of the GPU-hours. udfs/README.md, "Effective time", compares the definitions.
+-- How effective is training, by each public definition? There is one row per definition: fraction is counted_gpu_hours
+-- over of_gpu_hours. Scheduling, runtime and program goodput multiply to ML productivity goodput (MPG); here the ideal
+-- time of the what-if replaces the roofline in the definition of program goodput. Of the time without GPUs, only the
+-- wait from submission to start is known; scheduling goodput is null if no event records a submission. All rows cover
+-- units with events, known_fraction of the GPU-hours. udfs/README.md, "Effective time", compares the definitions.
 WITH hours AS (
     SELECT
         sum(scheduled_gpu_hours) AS stated,

@@ -1,5 +1,6 @@
 -- Straggling jobs and wasted GPU-hours of every group (size bucket, team, cluster, model, GPU type, framework), and how
--- much of the group was analysed. By size bucket it answers the paper's question whether larger jobs straggle more.
+-- much of the group was analysed. The rows of size buckets answer the paper's question whether larger jobs straggle
+-- more.
 WITH runs AS ($runs),
 
 grouped AS (

@@ -1,5 +1,5 @@
--- In how many jobs does the last pipeline stage explain at least half of the loss: M_S at least one half (section 5.2).
--- Jobs without a pipeline cannot have one; their number is shown too.
+-- The jobs in which the last pipeline stage explains at least half of the loss: M_S at least one half (section 5.2).
+-- Jobs without a pipeline have no last stage that could; their number is shown too.
 WITH runs AS ($runs)
 
 SELECT

@@ -1,8 +1,8 @@
--- The cost of GPUs of several types, by team and types of its workers, the largest loss first: runs and job days, how
--- many times as long computes take on the slowest type, GPU-hours, and how many of these are lost to mixed_hardware,
--- which adds up with what is lost to other causes. saved_gpu_hours is what running every job on its fastest type alone
--- would save: it must not be added to what other fixes save. Losses are of analysed units alone, savings of all that
--- were diagnosed.
+-- The cost of several types of GPU in one job, by team and types, the largest loss first. Columns are runs and job
+-- days, how many times as long computes take on the slowest type as on the fastest, GPU-hours, and the GPU-hours lost
+-- to mixed_hardware, which may be added to those lost to other causes. saved_gpu_hours is what running each job on its
+-- fastest type alone would save, and must not be added to what other fixes save. Losses are of analysed units only,
+-- savings of all replayed units.
 WITH mixes AS (
     SELECT
         log_date, job_id, run_id,

@@ -1,4 +1,4 @@
--- Every run over its days: its status, how slow it is against the paper's ideal, and what it loses, the largest losses
+-- Every run over its days: its status, its slowdown against the paper's ideal, and what it loses, the largest losses
 -- first.
 WITH runs AS ($runs)
 

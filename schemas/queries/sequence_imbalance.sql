@@ -1,5 +1,5 @@
--- In how many jobs do forward and backward times of a microbatch correlate as much as only sequences of uneven length
--- cause: correlation at least 0.9 (section 5.3), and how slow those jobs are.
+-- The jobs in which forward and backward times of a microbatch correlate as only sequences of uneven length make them:
+-- a correlation of at least 0.9 (section 5.3). The answer also says how slow these jobs are.
 WITH runs AS ($runs)
 
 SELECT

@@ -1,5 +1,5 @@
--- In how many straggling jobs do slow workers explain most of the loss: M_W above one half (section 5.1; in the paper 1.7 % of
--- the straggling jobs, and the slowest ones).
+-- The straggling jobs in which slow workers explain most of the loss: M_W above one half (section 5.1). In the paper
+-- these are 1.7 % of the straggling jobs, and the slowest ones.
 WITH runs AS ($runs)
 
 SELECT

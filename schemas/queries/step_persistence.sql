@@ -1,6 +1,6 @@
--- Do jobs straggle all the time (section 4.2)? Slowdown of each step over that of its job on that day, median and 90th
--- percentile over all steps; near 1 the slowness persists. One row for straggling job days, one for all other analysed
--- ones.
+-- Do jobs straggle all the time (section 4.2)? Median and 90th percentile, over all steps, of the slowdown of a step
+-- over the slowdown of its job on that day; values near 1 mean that slowness persists. One row is for straggling job
+-- days, one for all other analysed job days.
 WITH days AS (
     SELECT log_date, job_id, run_id, slowdown AS day_slowdown, is_straggling
     FROM job_days

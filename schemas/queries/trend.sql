@@ -1,5 +1,5 @@
 -- Is it getting better? The fleet by week, beginning on Monday: job days analysed and straggling, GPU-hours wasted, and
--- how much of the fleet that covers.
+-- the share of the fleet that these figures cover.
 SELECT
     CAST(date_trunc('WEEK', log_date) AS DATE) AS week,
     sum(jobs) AS job_days,

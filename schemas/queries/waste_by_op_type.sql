@@ -1,6 +1,7 @@
--- What each op type alone wastes of the GPU-hours of its jobs (section 4.3; in the paper computes matter and
--- communication hardly does), as a share of the GPU-hours of the jobs that have it, and of all analysed ones: only the
--- latter compare op types. The shares do not add up: one op type hides behind another.
+-- What each op type alone wastes of GPU-hours (section 4.3). One share is of the GPU-hours of the jobs with the op
+-- type, the other of those of all analysed jobs; only the second share may be compared between op types. In the paper
+-- computes waste most and communication hardly any. The shares do not add up, because the slowness of one op type can
+-- hide behind that of another.
 SELECT
     op_type,
     sum(jobs) AS job_days,

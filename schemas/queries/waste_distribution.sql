@@ -1,5 +1,5 @@
--- Waste of the analysed jobs, as a share of their time and in GPU-hours: exact, interpolated percentiles (section 4.1; in
--- the paper the worst tenth wastes at least 21.3 %).
+-- Waste of the analysed jobs, as a share of their time and in GPU-hours: exact, interpolated percentiles (section 4.1).
+-- In the paper the worst tenth of the jobs wastes at least 21.3 %.
 WITH runs AS ($runs)
 
 SELECT

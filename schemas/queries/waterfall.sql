@@ -1,7 +1,7 @@
--- From recorded to productive GPU-hours: one chain, in which each total is the one before less the losses between the two.
--- The view waterfall says what each figure is; of_recorded is its share of the GPU-hours recorded; of_time is its share
--- of the recorded time, with units without stated GPU-hours included. job_days are units that have the figure. GPU-hours
--- are null where none of the units that lose to a cause states any.
+-- From recorded to productive GPU-hours: a chain in which each total is the previous total less the losses between the
+-- two. The view waterfall defines the figures; of_recorded is a figure's share of the recorded GPU-hours, and of_time
+-- its share of the recorded time, which includes units without stated GPU-hours. job_days is the number of units with
+-- the figure. GPU-hours are null if none of the units that lose to a cause states any.
 SELECT
     place, figure, is_total,
     count(coalesce(gpu_hours, seconds)) AS job_days,

@@ -1,5 +1,5 @@
--- What changed: the last seven days of the period with jobs, beside the seven before, with the jobs that straggle on at
--- least one day.
+-- What changed: the last seven days of the period with jobs, and the seven days before these, with the names of the
+-- jobs that straggle on at least one day.
 WITH days AS (
     SELECT *, datediff((SELECT max(log_date) FROM job_days WHERE $in_period), log_date) AS age
     FROM job_days

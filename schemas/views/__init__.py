@@ -1,4 +1,4 @@
-"""Views, each an .sql template filled in from the vocabulary; the comment at its top is its meaning."""
+"""Views: each is an .sql template of this folder; the comment at its top is its meaning."""
 
 import re
 from datetime import date
@@ -19,7 +19,7 @@ VIEWS: Final[dict[str, SqlFile]] = {
 
 
 def drain_by(terms: DrainTerms, as_of: date | None = None) -> str:
-    """Return SQL of the view drain under other assumptions, optionally as if the data ended on `as_of`."""
+    """Return SQL of the view drain with other assumptions, and without days after `as_of` if given."""
     first_day = None if as_of is None else date.fromordinal(max(as_of.toordinal() - HISTORY_DAYS + 1, 1))
     return load(__name__, "drain", **within(OF_PERIOD), **terms.words).over(first_day, as_of)
 
@@ -27,7 +27,7 @@ def drain_by(terms: DrainTerms, as_of: date | None = None) -> str:
 def mentioned(sql: str) -> set[str]:
     """Return the tables and views that a query names, and all tables and views that these read.
 
-    All names if it names no table.
+    Returns all names for a query that names none.
     """
     words = set(re.findall(r"\w+", sql.lower()))
     found = words.intersection((*TABLE_NAMES, *VIEW_NAMES))

@@ -1,8 +1,8 @@
--- One row per calendar month and cause; a run counts once, however many days it ran. A run has a cause if it had it on
--- at least one of its days in the month; a run counts as flagged if it was flagged on each of those days.
--- GPU-hours are summed over all replayed days that state them, as in cause_day: attributed ones add up over causes,
--- recoverable ones (what fixing this cause alone saves) do not. lost_gpu_hours count analysed days alone and add up
--- over causes to those of fleet_month. All are null where days have the cause, or lose to it, and none of these states any.
+-- One row per calendar month and cause; a run counts once, however many days it ran. A run has a cause if the cause holds
+-- on at least one of its days in the month; the run counts as flagged if the cause is flagged on each of these days.
+-- GPU-hours are summed over all replayed days that state them, as in cause_day: attributed_gpu_hours add up over causes,
+-- recoverable_gpu_hours (what fixing this cause alone saves) do not. lost_gpu_hours count only analysed days, and add up
+-- over causes to those of fleet_month. A sum is null if days have the cause, or lose to it, and none states GPU-hours.
 WITH runs AS (
     SELECT
         trunc(log_date, 'MONTH') AS month,

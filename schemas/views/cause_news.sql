@@ -1,9 +1,9 @@
--- New and gone causes: one row per run, log date and cause that holds and did not on the replayed day before (new), or
--- held then and no longer does (gone), if its loss changed by at least $news_fraction of the recorded time.
--- lost_fraction, lost_gpu_hours and culprits, named as in culprit_history, are those of the day on which it holds:
--- log_date for a new cause, day_before for one that is gone. The first day of a run is compared with its job's last replayed day
--- before (run_before is the run of that day, else the run itself), if neither day has another run of the job, and both have as
--- many workers and as many ops a step; else it has no rows.
+-- New and gone causes: one row per run, log date and cause that holds but did not on the run's previous replayed day
+-- (new), or that held then but no longer does (gone), if its loss changed by at least $news_fraction of the recorded time.
+-- lost_fraction, lost_gpu_hours and culprits (named as in culprit_history) are those of the day on which the cause holds:
+-- log_date for a new cause, day_before for one that is gone. The first day of a run is compared with the last replayed day
+-- of its job before, if neither day has another run of the job, and both have equally many workers and ops per step;
+-- otherwise that day has no rows. run_before is the run of day_before, usually the run itself.
 WITH replayed AS (
     SELECT
         log_date, job_id, run_id, workers,

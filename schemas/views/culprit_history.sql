@@ -1,7 +1,7 @@
--- One row per replayed unit, cause that holds and culprit: since when the run named it. culprit is the slow host or
--- rack, or the host of a slow worker, or else stage and dp rank; null if none of these applies. first_day is the first
--- of the days in a row, up to this one, on which the run named the same culprit of the same cause; days is their
--- number. Days on which the run was not replayed do not count.
+-- One row per replayed unit, cause that holds and culprit, with the day since which the run has this culprit. culprit is
+-- the slow host or rack, or the host of a slow worker, or else stage and dp rank; null if none of these applies. first_day
+-- is the first of the successive days, up to this day, on which the run has the same culprit of the same cause; days is
+-- their number. Days on which the run was not replayed are skipped.
 WITH units AS (
     SELECT DISTINCT
         log_date, job_id, run_id,

@@ -1,37 +1,41 @@
--- Which host to drain now, most GPU-hours first, and hosts that no job uses last: one row per host that served a job in the last 7 days, and to which
--- jobs lost time in the last $history_days days by a cause that named it. As of as_of_day, the last day with results;
--- over the $drain_days days after it. expected_gpu_hours = share_saved x gpu_hours_per_day x $drain_days x probability.
--- share_lost: over its last 7 slow days, the share of the GPU-hours it served that was lost to it by causes that lie in
--- a machine, $machine_causes (fix_parts). Of a unit in which all of that began within the day (its culprits there have the
--- course from), the share of the steps since then, not of the whole day: what it costs now. share_saved: the share that the
--- fix of these causes alone would have saved there, with what other causes cost left as it is; less than share_lost where
--- another cause hides what it saves. Both are null if none of the jobs that it slowed states its GPU-hours.
--- gpu_hours_per_day: GPU-hours that it serves on as_of_day; if none, the mean of the last 7 days. probability: the part
--- of the days on which it will be slow, if it is left in service. It comes from what hosts in the same state did
--- before, $drain_days days later, their number in hosts_alike, and from a prior that counts as $prior_hosts: a host
--- slow for r days is slow t days later with probability r / (r + t), since it is not known how long it lasts; a quiet
--- one falls back at $again_once a day after one spell, at $again_often after more, as hosts back from repair fail in a
--- public log of faults (tests/evaluation/README.md). state: slow for 1 day, 2 or 3, longer; quiet after one spell,
--- after more; days without a job do not count. expected_low, expected_high: 90 % interval of the expectation, not of
--- what one host will save. cost_gpu_hours: all jobs there stand still for $restart_minutes minutes and lose
--- $redone_minutes minutes of steps, and its own GPUs serve nothing for $spare_hours hours. break_even_days: it pays if
--- it stays slow for more days than these. verdict: drain (even the low end pays), probably (the expected pays), no,
--- unknown (no GPU-hours stated, or 0). The command drain can change these assumptions and days. link_hosts: other ends
--- of links of the host that were slow in the last 7 days, where communication named both ends, neighbouring stages of a
--- replica. Either end may be at fault, as likely: draining one end saves all that the link loses or nothing, on average
--- its own part; draining all ends saves link_gpu_hours. Both are null where the host has no such link. beside_hosts:
--- other hosts, but such ends, to which one of its jobs lost time in the last 7 days on the same day; null without. One
--- may hide the slowness of another: draining one alone then saves less than its part, which is expected here.
--- slow_until_step, slow_until_time: the last slow step of its last day, and when that began, of a host that was healthy in
--- at least the last tenth of that day's steps (its culprits there have the course until): it counts as quiet, not as slow,
--- and what it lost no longer counts beside a host that became slow within the day. Both are null otherwise; the time is
--- also null where the log has no times of day. last_served: its last day with results. is_idle: that is before
--- as_of_day, and none of its jobs of the last 7 days is without results there: no job uses it, and the verdict is no.
--- together_hosts: other hosts that the same cause of one job names on as_of_day and that are slow at its end, but ends of
--- its links; null without. Draining one of them alone may save nothing, draining all saves together_gpu_hours, the sum of
--- their parts, together_low to together_high, for together_cost_gpu_hours, in which the restart counts once (the dearest);
--- together_break_even_days is their break_even_days. If that pays, the verdict and the order are those of all together.
--- Else the verdict is that of its own part, at most probably.
+-- Which host to drain now, most GPU-hours first, and hosts that no job uses last: one row per host that served a job in
+-- the last 7 days, and to which jobs lost time in the last $history_days days by a cause that named the host. The
+-- answer is as of as_of_day, the last day with results, for the $drain_days days after it. expected_gpu_hours =
+-- share_saved x gpu_hours_per_day x $drain_days x probability. share_lost: of the GPU-hours that the host served on its
+-- last 7 slow days, the share that was lost to it by causes that lie in a machine, $machine_causes (fix_parts). If all
+-- of the slowness in a unit began within the day (course from of the host's culprits), only the steps since then count,
+-- so that share_lost is what the host costs now. share_saved: the share of the same GPU-hours that fixing these causes
+-- alone would have saved; it is less than share_lost if another cause hides a part of the saving. Both shares are null
+-- if none of the jobs that the host slowed states its GPU-hours. gpu_hours_per_day: GPU-hours that the host serves on
+-- as_of_day; if none, the mean of the last 7 days. probability: the expected part of the next days on which the host is
+-- slow if it stays in service. It is the rate at which hosts in the same state were slow $drain_days days later
+-- (hosts_alike is their number), combined with a prior that weighs as much as $prior_hosts hosts. In the prior, a host
+-- that has been slow for r days is slow t days later with probability r / (r + t), because it is not known how long
+-- slowness lasts; a quiet host becomes slow again at a rate of $again_once a day after one spell, and of $again_often
+-- after several, the rates at which repaired hosts fail again in a public log of faults (tests/evaluation/README.md).
+-- state: slow for 1 day, for 2 or 3 days, or longer; quiet after one spell, or after several; days without a job do not
+-- count. expected_low, expected_high: 90 % interval of the expectation, not of what one host will save. cost_gpu_hours:
+-- what a drain costs if all jobs on the host stand still for $restart_minutes minutes and repeat $redone_minutes
+-- minutes of steps, and the host's GPUs serve nothing for $spare_hours hours. break_even_days: a drain pays if the host
+-- would stay slow for more days than this. verdict: drain (even expected_low exceeds the cost), probably
+-- (expected_gpu_hours exceed it), no, or unknown (no GPU-hours are stated, or 0). The command drain can change these
+-- assumptions. link_hosts: hosts at the other ends of slow links of the host in the last 7 days; a slow link is two
+-- culprits of communication on neighbouring stages of a replica. Either end may be at fault, with equal probability, so
+-- draining one end saves all that the link loses or nothing, on average its own part; draining all ends saves
+-- link_gpu_hours. Both are null if the host has no slow link. beside_hosts: other hosts, except link_hosts, to which a
+-- job of the host lost time on the same day, in the last 7 days; null if there are none. One of them may hide the
+-- slowness of another, so that draining one alone saves less than its part, which is expected here. slow_until_step,
+-- slow_until_time: of a host that was healthy in at least the last tenth of the steps of its last day (course until of
+-- its culprits), the last slow step of that day, and when it began. Such a host counts as quiet, and what it lost no
+-- longer counts beside a host that became slow within the day. Both are null for other hosts; the time is also null if
+-- the log has no times of day. last_served: the last day of the host with results. is_idle: whether last_served is
+-- before as_of_day, and all of the host's jobs of the last 7 days have results on as_of_day: then no job uses the host,
+-- and the verdict is no. together_hosts: other hosts, except ends of the host's links, that the same cause of one job
+-- names on as_of_day and that are slow at its end; null if there are none. Draining one of them alone may save nothing;
+-- draining all saves together_gpu_hours, the sum of their parts, with the interval from together_low to together_high,
+-- and costs together_cost_gpu_hours, which has only one restart, the dearest; together_break_even_days is
+-- break_even_days for all. If draining all pays, the verdict and the order are those of all together; otherwise the
+-- verdict is that of the host's own part, at most probably.
 WITH today AS (
     SELECT max(log_date) AS as_of_day
     FROM job_slowdown

@@ -1,9 +1,9 @@
--- One row per unit that states its GPU-hours: how they were spent. The parts are those of job_time and add up to
--- scheduled_gpu_hours; a unit without a row there, because it left no events or was not replayed, is wholly unknown,
--- its other parts null: measured_gpu_hours are those of units with a row. kept_gpu_hours, in steps that stayed, and
--- stepped_gpu_hours, these steps at the mean recorded time, are sums beside the parts; elapsed_gpu_hours are
--- measured_gpu_hours with all outages, whether the GPUs were allocated or not; queued_gpu_hours come before the start.
--- All figures of effective time over a period start here.
+-- One row per unit that states its GPU-hours, and how they were spent. The parts are those of job_time and add up to
+-- scheduled_gpu_hours. A unit without a row in job_time, because it left no events or was not replayed, has only
+-- unknown_gpu_hours, and null for other parts; measured_gpu_hours are scheduled_gpu_hours of units with a row. These
+-- columns are not parts: kept_gpu_hours, spent in steps that no restart repeats; stepped_gpu_hours, these steps at the
+-- unit's mean recorded step time; elapsed_gpu_hours, measured_gpu_hours plus outages in which no GPUs were allocated;
+-- and queued_gpu_hours, before the start. All figures of effective time over a period are computed from this view.
 SELECT
     log_date, job_id, run_id, jobs.team,
     jobs.gpu_hours AS scheduled_gpu_hours,

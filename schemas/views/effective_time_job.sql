@@ -1,4 +1,4 @@
--- One row per run over all its days: how its GPU-hours were spent, as in effective_time_month.
+-- One row per run over all its days, and how its GPU-hours were spent, with the columns of effective_time_month.
 SELECT
     job_id, run_id,
     max(team) AS team,

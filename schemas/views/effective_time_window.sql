@@ -1,6 +1,6 @@
--- One row per day, length of window (1, 7 and 30 days, which end with it) and team: how the GPU-hours of its units were
--- spent, as in effective_time_month. A window that begins before the first day holds only the existing days: `days`
--- counts them.
+-- One row per day, length of window (1, 7 or 30 days, which end with the day) and team, with how the GPU-hours of the
+-- units were spent, in the columns of effective_time_month. `days` is the number of days with units in the window; it
+-- is smaller than the length of a window that begins before the first day.
 SELECT
     last_day, window_days, team,
     count(DISTINCT log_date) AS days,

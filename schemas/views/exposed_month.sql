@@ -1,9 +1,10 @@
 -- One row per calendar month, model, size bucket and framework; all figures are sums over units. exposed_gpu_hours are
--- GPU-hours in which analysed units waited for communication: gpu_hours times exposed_s / actual_step_s of
--- exposed_communication; overlap_saved_gpu_hours are computed the same way from overlap_saved_s. All are null where no
--- unit states GPU-hours; exposed_s and known_s are the same in seconds of recorded steps. exposed_share is of the known
--- GPU-hours; coverage says which part of all GPU-hours these are. Units count as not known if they were not analysed,
--- recorded no communication, or were simulated by an earlier version.
+-- GPU-hours in which analysed units waited for communication: gpu_hours x exposed_s / actual_step_s, with exposed_s of
+-- all communication in exposed_communication; overlap_saved_gpu_hours are the same with overlap_saved_s. Both are null
+-- if no unit states GPU-hours; exposed_s and known_s are exposed and known time in seconds of recorded steps.
+-- exposed_share is the share of exposed_gpu_hours in the known GPU-hours, and coverage the share of these in all
+-- GPU-hours. Units that were not analysed, that recorded no communication, or that an earlier version simulated are not
+-- known.
 WITH units AS (
     SELECT
         trunc(job_days.log_date, 'MONTH') AS month,

@@ -1,22 +1,23 @@
--- What to fix first, worst first: one row per cause and host if the culprit is a host or a worker on a known one, else
--- per cause and job, over all analysed days with the cause; the last row is what no cause explains. days_without: on
--- how many days after last_day jobs of the row were analysed and did not lose to the cause (there); rows with three or
--- more come after the others: they look fixed. lost_gpu_hours (and lost_s, of the recorded steps, also without
--- GPU-hours) add up over all rows to what the fleet lost; recoverable_gpu_hours are what fixing this cause alone saves,
--- and do not add up over causes. Those of a host are its part of what the fix of all culprits saves: one slow host may
--- hide another, and what mending it alone saves is that of the mitigation host exchanged. Several culprits of one unit
--- share its hours as fix_parts says, an estimate. A slow link is two rows, one for the host at each end: link_hosts
--- names the hosts at the other ends (null where communication named no neighbouring stages of a replica on two hosts).
--- Rows of one link belong together: mending it once saves what both say, and recoverable_gpu_hours and
--- time_saved_fraction_max of each row are its part of that, as a rule half. time_saved_fraction_max is the largest part
--- of a unit's step time that the fix alone saves, shared among culprits in the same way. flagged_units are those with a
--- flag_reason in job_causes. low and high are the ends of 90 % intervals: the squares of errors add up, those of the
--- diagnosis within a run themselves, and degrees of freedom do (interval_freedom); null where an earlier version wrote
--- a row. explained_by are the checks of the host that failed before it was slow, or with it, and that cause_evidence
--- takes for the explanation, as 'gpu 3 throttle_thermal'; null where there is none. mitigation is what can be done that
--- saves most time in the row's units, by replay, and mitigation_gpu_hours what it saves there, where what lies in one
--- host is of that host, and what is of a whole unit is shared among its hosts as its lost hours are; null where no
--- mitigation of the cause saves anything. See mitigations.
+-- What to fix first, worst first: one row per cause and host, if the culprit is a host or a worker on a known host,
+-- else per cause and job, over all analysed days with the cause; the last row is what no cause explains. days_without:
+-- number of days after last_day on which jobs of the row were analysed and did not lose to the cause (on this host);
+-- rows with three or more such days come after the others, because they look fixed. lost_gpu_hours, and lost_s (of
+-- recorded steps, also without GPU-hours), add up over all rows to what the fleet lost. recoverable_gpu_hours are what
+-- fixing this cause alone saves, and do not add up over causes; those of a host are its part of what fixing all
+-- culprits saves. One slow host may hide another: what mending one host alone saves is in the mitigation host
+-- exchanged. Several culprits of one unit share its hours as in fix_parts, which is an estimate. A slow link has two
+-- rows, one for the host at each end: link_hosts names the hosts at the other ends (null if communication named no
+-- neighbouring stages of a replica on two hosts). Mending a link saves the sum of its two rows; recoverable_gpu_hours
+-- and time_saved_fraction_max of each are its part of that, usually half. time_saved_fraction_max is the largest part
+-- of a unit's step time that this fix alone saves, shared among culprits in the same way. flagged_units is the number
+-- of units with a flag_reason in job_causes. Columns with low and high are the ends of 90 % intervals. Within a run,
+-- errors of the diagnosis are added up; other errors, and the errors of different runs, are independent, so that their
+-- squares are added up (interval_freedom gives the quantile). They are null if an earlier version wrote a row.
+-- explained_by are the failed checks of the host that cause_evidence takes for the explanation, such as 'gpu 3
+-- throttle_thermal'; null if there are none. mitigation is the mitigation that saves most time in the row's units, and
+-- mitigation_gpu_hours what it saves there: a mitigation of one host counts for that host, and one of a whole unit is
+-- shared among hosts like the unit's lost hours. Both are null if no mitigation of the cause saves anything. See
+-- mitigations.
 WITH explained AS (
     SELECT
         cause,

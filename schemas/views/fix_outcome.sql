@@ -1,11 +1,12 @@
--- Whether a fix saved what was predicted: one row per run and day on which causes went (gone in cause_news, also with a
--- new run of the job: run_before). predicted_fraction is the part of the step that they lost on day_before, the sum of
--- lost_fraction; came_fraction is the part of that day's step by which steps are shorter, over the replayed days of the
--- week from log_date on (days_after). The GPU-hours are those that the work of these days would have cost in addition:
--- as predicted, and as measured. verdict: came (at least three quarters of the prediction), part (at least a quarter),
--- did_not_come, not_alone (less than three quarters came, and another cause is new on that day, or loses more by at
--- least $news_fraction of the step of day_before, in seconds, as shares grow when steps get shorter: it may hide what
--- the fix saved, or a cause that was not fixed).
+-- Whether a fix saved what was predicted: one row per run and day on which causes were gone (as in cause_news, also if
+-- a new run of the job began: run_before). predicted_fraction is the part of the step that these causes lost on
+-- day_before, the sum of their lost_fraction. came_fraction is the part of day_before's step by which steps are
+-- shorter, over the replayed days of the week that begins with log_date (days_after). The GPU-hours, as predicted and
+-- as measured, are those that the work of these days would have cost in addition. verdict: came (at least three
+-- quarters of the prediction), part (at least a quarter), did_not_come (less), or not_alone: less than three quarters
+-- came, and another cause is new on that day, or loses more by at least $news_fraction of day_before's step. Such a
+-- cause may hide the saving, or a cause that was not fixed. Its losses are compared in seconds, because shares of a
+-- step grow when steps get shorter.
 WITH gone AS (
     SELECT
         log_date, job_id, run_id,

@@ -1,13 +1,14 @@
--- What is lost to which host: one row per analysed unit, cause and host if the culprit is a host or a worker on a known
--- one, else per unit and cause (host null), and one per unit for what no cause explains. Pauses of which no host has half
--- lie in the job: their host is null. lost_fraction, lost_s and lost_gpu_hours may be summed over all rows: those of a unit
--- sum to what it loses. part is the row's share of its cause in the unit, by what its culprits lost where that is known of
--- all (lost_s of a culprit), else by effect and share of steps, an estimate; the parts of one unit and cause add up to 1.
--- attributed_gpu_hours and recoverable_gpu_hours are those of job_causes times part, the latter what fixing this cause
--- alone saves: not to be summed over causes. is_flagged: the row has a flag_reason in job_causes.
--- A half width is half of a 90 % interval; null where an earlier version wrote the row. It has two parts, whose squares add
--- up: that of the diagnosis (shared) is the same on all days of a run and adds up over them, the rest is of the day's steps
--- and independent, with interval_freedom as in job_causes. Of one unit and cause all adds up; of different runs squares do.
+-- What is lost to which host: one row per analysed unit, cause and host, if the culprit is a host or a worker on a
+-- known host, else per unit and cause (host null), and one row per unit for what no cause explains. Pauses lie in the
+-- job, with host null, if no host accounts for half of them. lost_fraction, lost_s and lost_gpu_hours may be summed
+-- over all rows: those of a unit sum to what the unit loses. part is the row's share of its cause in the unit: by
+-- lost_s of culprits if known for all, else, as an estimate, by effect x share of steps; the parts of one unit and
+-- cause sum to 1. attributed_gpu_hours and recoverable_gpu_hours are those of job_causes times part;
+-- recoverable_gpu_hours, what fixing this cause alone saves, must not be summed over causes. is_flagged: whether the
+-- row of job_causes has a flag_reason. Half widths are half of 90 % intervals, and null if an earlier version wrote the
+-- row. Each has two parts, whose squares add up: the diagnosis's own error (shared), which is the same on all days of a
+-- run and adds up over them, and the sampling error of the day's steps, which is independent, with interval_freedom as
+-- in job_causes. Over rows of one unit and cause, half widths add up; over different runs, their squares do.
 WITH held AS (
     SELECT
         log_date, job_id, run_id, cause,

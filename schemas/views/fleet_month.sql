@@ -1,8 +1,8 @@
--- One row per calendar month; a run counts once, however many days it ran. A run straggles when its
--- simulated step times, summed over its analysed days of the month, are at least $straggling_slowdown times its ideal
--- ones; its waste follows from the same sums. GPU-hours are summed over days that state them, null where none does;
--- lost_s and analysed_s are the same in seconds of recorded steps, over analysed days whose loss is known: an earlier
--- version did not store it.
+-- One row per calendar month; a run counts once, however many days it ran. A run straggles if its simulated step times,
+-- summed over its analysed days of the month, are at least $straggling_slowdown times the sum of its ideal step times;
+-- its waste follows from the same sums. GPU-hours are summed over days that state them, and null if none does. lost_s
+-- and analysed_s are in seconds of recorded steps, over analysed days whose loss is known; days that an earlier version
+-- simulated have no loss.
 WITH runs AS ($runs_of_months)
 
 SELECT

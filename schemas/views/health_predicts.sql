@@ -1,10 +1,10 @@
 -- Which checks of hosts fail together with slowness: one row per check that failed on a host that trained, the
--- strongest first. A host is slow on a day if a cause that holds names it, as in fix_parts. host_days counts hosts and
--- days on which the check failed and the host trained; slow_host_days those of them on which it was slow; slow_share is
--- their share, and other_slow_share that of hosts on which the check did not fail, on days with health; lift is
--- slow_share over other_slow_share, with half a host-day added to each count. explained counts culprits that
--- cause_evidence explains by it. Failing together with slowness does not prove a reason: cause_evidence also asks what
--- came first.
+-- strongest relation first. A host is slow on a day if a cause that holds names it, as in fix_parts. host_days counts
+-- pairs of a host that trained and a day on which the check failed; slow_host_days those pairs in which the host was
+-- slow; slow_share is their share. other_slow_share is the share of slow host-days on which the check did not fail,
+-- among days with health data. lift is slow_share over other_slow_share, with half a host-day added to each count.
+-- explained is the number of culprits that the check explains in cause_evidence. Failing together with slowness does
+-- not prove a reason; cause_evidence also compares times.
 WITH days AS (
     SELECT DISTINCT log_date FROM host_health
 ),

@@ -1,6 +1,6 @@
 -- Hosts whose clocks were off in a unit: by how much, in how many units and on which days, worst first. A clock is off
--- if it was corrected by more than twice its standard error; a host that drifts by the same ppm in all units has a bad
--- oscillator, one that jumps is set by hand or by a daemon that steps.
+-- if it was corrected by more than twice the standard error of its offset. A host with the same drift (ppm) in all
+-- units has a bad oscillator; a host whose clock jumps is set by hand, or by a daemon that sets the time in jumps.
 SELECT
   host,
   count(*) AS units,

@@ -1,15 +1,16 @@
--- One row per host in worker_slowdown: in how many jobs and on how many days it was slow, and how that compares
--- with chance. Slow: one of its workers is among the slowest 3 % of its unit and alone slows it at least
--- $straggling_slowdown-fold (times_slow counts these), or the host is measured: a cause that holds has it as its culprit, or
--- includes it. Chance: in every job, hosts drawn at random are slow as often as its hosts were, so that a
--- busy host does not look bad, nor one with the last stage; expected_jobs_slow is the number of jobs in which a random
--- host in its places would be slow, p_value the probability of at least as many as found (Poisson binomial, exact to
--- 1e-15). is_beyond_chance: p_value times hosts_asked_about, the number of hosts, is at most 0.05 (Bonferroni).
--- pattern, for hosts that were ever slow: one_off (on one day), chronic (on at least 80 % of the days on which it was
--- seen from the first to the last slow one), intermittent (else). Jobs in which every host is slow are left out. In
--- a unit with cause mixed_hardware only measured hosts are slow: another's type of GPU may be the slow part. jobs_measured
--- counts the jobs in which the host is measured: there a replay without its slowness is faster. verdict has both kinds of
--- evidence, for hosts that were slow: measured_and_recurs, measured, recurs (is_beyond_chance), not_proven.
+-- One row per host in worker_slowdown: in how many jobs and on how many days it was slow, and how that compares with
+-- chance. A host is slow in a unit if one of its workers is among the slowest 3 % and alone slows the unit at least
+-- $straggling_slowdown-fold (times_slow counts these), or if the host is measured: a cause that holds has the host as
+-- its culprit, or as a part of it. By chance, the hosts of each job would be slow as often as they were, but drawn at
+-- random, so that neither busy hosts nor hosts of last stages look bad. expected_jobs_slow is the number of jobs in
+-- which a host in the same places would be slow by chance, and p_value the probability of at least jobs_slow such jobs
+-- (Poisson binomial, exact to 1e-15). is_beyond_chance: p_value x hosts_asked_about, the number of hosts, is at most
+-- 0.05 (Bonferroni). pattern of hosts that were ever slow: one_off (on one day), chronic (on at least 80 % of the days
+-- with results from the first to the last slow day), or intermittent. Jobs in which every host is slow are left out. In
+-- a unit with cause mixed_hardware, only measured hosts count as slow, because other hosts may be slow by their type of
+-- GPU. jobs_measured is the number of jobs in which the host is measured, where a replay without its slowness is
+-- faster. verdict combines both kinds of evidence, for hosts that were slow: measured_and_recurs, measured, recurs
+-- (is_beyond_chance), not_proven.
 WITH unlike_gpus AS (
     SELECT log_date, job_id, run_id, true AS is_unlike
     FROM job_causes

@@ -1,6 +1,6 @@
--- Hosts that were slow in several jobs or on several days, the least likely by chance first: host_record defines
--- slow, chance and the patterns. This is an estimate: without is_beyond_chance, the host's places in its jobs may be
--- the reason.
+-- Hosts that were slow in several jobs or on several days, the least likely by chance first; host_record defines slow,
+-- chance and the patterns. A host without is_beyond_chance may be listed only because of its places in jobs, such as
+-- last stages.
 SELECT *
 FROM host_record
 WHERE jobs_slow > 1 OR days_slow > 1

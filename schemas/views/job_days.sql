@@ -1,7 +1,8 @@
--- One row per unit: job_slowdown with the manifest's team, cluster and model, its size bucket, whether it straggles
--- (analysed, slowdown at least $straggling_slowdown), whether it was analysed, and what it loses: the recorded time
--- less that with all causes fixed and without any other deviation beyond the job's noise, as a part of the recorded time,
--- in seconds of the recorded steps, and in GPU-hours. All figures over a period start from these rows.
+-- One row per unit: job_slowdown with team, cluster and model of the manifest, the size bucket, whether the unit was
+-- analysed, whether it straggles (analysed, with slowdown at least $straggling_slowdown), and what it loses. The loss
+-- is the recorded time less the time with all causes fixed and without any other deviation beyond the job's noise, as a
+-- part of the recorded time, in seconds of recorded steps, and in GPU-hours. All figures over a period are computed
+-- from these rows.
 SELECT
     job_slowdown.*,
     jobs.pp_size, jobs.team, jobs.cluster, jobs.model, jobs.gpu_type, jobs.framework, jobs.restarts,

@@ -1,6 +1,6 @@
 -- One row per run over all its days. Slowdowns are ratios of times summed over all replayed days, never means of
--- ratios; each day has its ideal. Losses are those of its analysed days whose loss is known. Columns are null if no day
--- was replayed, or no day states GPU-hours.
+-- ratios; each day has its own ideal times. Losses are summed over analysed days whose loss is known. Columns are null
+-- if no day was replayed, and columns of GPU-hours if no day states GPU-hours.
 SELECT
     job_id, run_id,
     min(log_date) AS first_day,

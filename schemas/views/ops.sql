@@ -1,5 +1,5 @@
--- One row per op of every stored rank and step, with the op type's name. position is the op's place in the
--- line, from 0; start_us and end_us count from t0_us, which differs between ranks and steps.
+-- One row per op of every stored rank and step, with the name of its op type. position is the place of the op in the
+-- log line, from 0; start_us and end_us count from t0_us, which differs between ranks and steps.
 SELECT
     log_date, job_id, run_id, step, rank, dp_rank, pp_rank, tp_rank, cp_rank, host, gpu,
     t0_us,

@@ -1,7 +1,7 @@
--- Slow hosts without a failed check: one row per day with health and host that a cause that holds names, as in
--- fix_parts, and on which no check failed that day. is_watched: the day has checks of it that passed; else nothing was
--- checked, or nothing was reported. lost_gpu_hours and lost_s are what is lost to the host on that day. These hosts are
--- slow for a reason that no check covers.
+-- Slow hosts without a failed check: one row per day with health data and host that a cause that holds names (as in
+-- fix_parts) and on which no check failed on that day. is_watched: whether checks of the host passed on that day; if
+-- not, no check was done, or none was reported. lost_gpu_hours and lost_s are what was lost to the host on that day.
+-- The reason for the slowness of watched hosts is one that no check covers.
 WITH days AS (
     SELECT DISTINCT log_date FROM host_health
 ),

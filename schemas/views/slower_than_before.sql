@@ -1,6 +1,7 @@
--- Units whose steps take at least $slower_than_before times as long as on earlier days, and that are not analysed: no
--- lost GPU-hours include them. cause is the one that holds there and whose fix saves most; null where no cause is known.
--- slower_gpu_hours is the additional time in GPU-hours, day_slower_gpu_hours that of all such units of the day.
+-- Units that are not analysed, and whose steps take at least $slower_than_before times as long as on earlier days; no
+-- lost GPU-hours include them. cause is the cause that holds and whose fix saves most; null if no cause is known.
+-- slower_gpu_hours are the GPU-hours of the additional time, and day_slower_gpu_hours their sum over all such units of
+-- the day.
 SELECT
     log_date, job_id, run_id, status, cause, slower_than_usual, actual_step_s,
     actual_step_s / slower_than_usual AS usual_step_s,

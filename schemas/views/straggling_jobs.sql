@@ -1,5 +1,6 @@
--- One row per analysed unit with slowdown at least $straggling_slowdown, with hints at the reason: the shares of the
--- loss that slow workers and the last stage explain, and the op type, the stage and the worker that alone slow it most.
+-- One row per analysed unit with slowdown at least $straggling_slowdown, with hints at the reason: the parts of the
+-- loss that slow workers and the last stage cause, and the op type, the stage and the worker with the highest slowdown
+-- of the unit alone.
 WITH slowest_op_type AS (
     SELECT log_date, job_id, run_id, max_by(struct(op_type, slowdown), slowdown) AS slowest
     FROM op_type_slowdown

@@ -1,11 +1,12 @@
--- One chain from recorded to productive time: one row per unit whose loss is known and figure, sorted by place; a
--- figure with is_total is the total before it less the figures between the two. recorded is the recorded time; then
--- what each cause loses, unexplained included, as lost_fraction says; nothing_lost is the time left with every cause
--- fixed and nothing unexplained; to_paper_ideal leads from there to ideal, the same steps at the paper's ideal, and is
--- negative where slow ops count in its usual time; outside_steps and not_known are the parts of ideal that, by a run's
--- events, are not steps that stayed (steps done again, outages, start-ups, stops), or about which they say nothing;
--- productive is productive_gpu_hours of job_time, null for a unit without events. gpu_hours are null where the unit
--- states none, seconds are those of its recorded steps and end with ideal. Figures of all units may be summed.
+-- From recorded to productive time: one row per figure and unit whose loss is known, sorted by place. A figure with
+-- is_total is the previous total less the figures between the two. recorded is the recorded time. A figure per cause,
+-- unexplained included, is what the unit loses to it (lost_fraction). nothing_lost is the time left with every cause
+-- fixed and nothing unexplained. to_paper_ideal is the difference between nothing_lost and ideal, the time of the same
+-- steps at the paper's ideal; it is negative if slow ops lengthen the usual time. outside_steps is the part of ideal
+-- that, by the run's events, was not spent in kept steps (repeated steps, outages, start-ups, stops), and not_known the
+-- part that events do not show. productive is productive_gpu_hours of job_time, null for a unit without events.
+-- gpu_hours are null if the unit states none; seconds are those of its recorded steps, and exist up to ideal. Figures
+-- may be summed over units.
 WITH units AS (
     SELECT
         log_date, job_id, run_id, gpu_hours, actual_total_s, lost_fraction,

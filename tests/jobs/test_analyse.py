@@ -164,7 +164,7 @@ def test_times_that_are_no_date_make_none(run: Path, analyse: Analyse, in_us: fl
         log.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
     first, second, *_ = analyse(run).out.splitlines()
     assert ", day not known: " in first
-    assert second == "Neither the folder nor t0_us names a day: all of its lines count."
+    assert second == "Neither the folder nor t0_us names a day: lines of all days are analysed."
     assert "1970" not in first
 
 

@@ -91,7 +91,7 @@ def test_a_column_of_a_view_has_its_meaning_where_the_tables_agree(call: Ask) ->
 def test_what_a_view_says_of_a_column_follows_its_meaning_in_the_table(call: Ask) -> None:
     said = " ".join(call(main, "fix_first").out.split())
     hours = "as in job_causes: gpu_hours x time_saved_fraction; null without gpu_hours. Here: "
-    of_link, fraction = "mending it once saves what both say", "time_saved_fraction_max double"
+    of_link, fraction = "Mending a link saves the sum of its two rows", "time_saved_fraction_max double"
     assert of_link in said[said.index(hours) : said.index(fraction)]
     assert of_link in said[said.index(fraction) : said.index("lost_gpu_hours_low")]
 
@@ -101,7 +101,7 @@ def test_a_column_that_no_table_has_is_explained_by_the_view(call: Ask) -> None:
     assert re.search(
         r"\nexpected_gpu_hours  double  \[GPU h\]\n    expected_gpu_hours = share_saved x ", said
     )
-    assert re.search(r"\nbreak_even_days  double  \[days\]\n    break_even_days: it pays if it stays", said)
+    assert re.search(r"\nbreak_even_days  double  \[days\]\n    break_even_days: a drain pays if", said)
 
 
 def test_a_column_of_some_table(call: Ask) -> None:

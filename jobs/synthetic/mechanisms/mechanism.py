@@ -1,4 +1,4 @@
-"""Base classes of mechanisms, which have a cause, an effect, a window of steps, and culprits."""
+"""Base classes of mechanisms: the interface of all, windows of steps, and directions of ops."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from jobs.synthetic.conditions import Conditions, Place
 
 Culprits = Mapping[str, Any]
-"""Culprits: `workers` as [dp_rank, pp_rank], `stages`, `chunks` of the model, `hosts`, `op_types`."""
+"""What a mechanism slows: `workers` as [dp_rank, pp_rank], `stages`, `chunks` of the model, `hosts` or
+`op_types`."""
 NO_CULPRIT: Culprits = MappingProxyType({})
 
 
@@ -20,9 +21,9 @@ NO_CULPRIT: Culprits = MappingProxyType({})
 class Window:
     """Range of recorded steps [first, end); if `end` is None, the range lasts to the last step.
 
-    Both count recorded steps from 0. `first` is negative where it began before them.
+    Both count recorded steps from 0. `first` is negative if the effect began before the first recorded step.
 
-    grows : whether what happens in it grows, step by step alike, until it is whole in the last one
+    grows : whether the strength of the effect grows linearly over the steps, up to 1 in the last step
     """
 
     first: int = 0
@@ -30,7 +31,7 @@ class Window:
     grows: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a window that ends before it begins, or that grows without end."""
+        """Raise ValueError for a window that ends before it begins, or that grows but has no end."""
         if self.end is None and self.grows:
             raise ValueError("a window with grows=True needs an end, where it reaches full strength")
         if self.end is not None and self.end < self.first:
@@ -49,7 +50,7 @@ class Window:
         return np.where(self.mask(steps), grown, 0.0)
 
     def later(self, steps: int) -> "Window":
-        """Return this window for a count of steps that begins `steps` later."""
+        """Return this window with steps renumbered, so that the present step `steps` becomes step 0."""
         return Window(self.first - steps, None if self.end is None else self.end - steps, self.grows)
 
 
@@ -57,19 +58,19 @@ ALWAYS: Final = Window()
 
 
 class Mechanism(ABC):
-    """A cause of changed durations of ops, with realistic parameters.
+    """An effect that changes durations of ops.
 
-    cause : the cause that a diagnosis should name; None for a nuisance, which it should name under no cause
+    cause : the cause that a diagnosis should name; None for a nuisance, which is no cause
     """
 
     cause: ClassVar[str | None] = None
 
     @abstractmethod
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Change the conditions; draw only from `rng`, independently of the conditions."""
+        """Change the conditions; random draws use only `rng`, and do not depend on the conditions."""
 
     def without(self) -> Self | None:
-        """Return the mechanism without its harm: the same work evenly spread, or None if nothing is left."""
+        """Return the mechanism after its fix, such as the same work spread evenly; None if it is gone."""
         return None
 
     def parameters(self) -> dict[str, Any]:
@@ -77,7 +78,7 @@ class Mechanism(ABC):
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     def culprits(self, place: Place) -> Culprits:
-        """Return the culprits of the mechanism in a job, in the form of the truth file."""
+        """Return the workers, stages, hosts or op types that the mechanism slows; by default none."""
         del place
         return NO_CULPRIT
 
@@ -87,7 +88,7 @@ class Mechanism(ABC):
         return {}
 
     def part(self, first: int, end: int) -> Self | None:
-        """Return the mechanism within recorded steps [first, end), numbered from 0; None if never active."""
+        """Return the mechanism for steps [first, end) only, counted from 0; None if not active in them."""
         del first, end
         return self
 
@@ -99,27 +100,27 @@ class Windowed(Mechanism):
     window: Window = field(default=ALWAYS, kw_only=True)
 
     def part(self, first: int, end: int) -> Self | None:
-        """Shift the window; return None if the window does not overlap the steps."""
+        """Return the mechanism for steps [first, end), counted from `first`; None if inactive in them."""
         inside = self.window.later(first)
         return replace(self, window=inside) if inside.mask(end - first).any() else None
 
     def steps_hit(self, steps: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Draw a share of the steps within the window; returns bool, shape (step,)."""
+        """Return which steps of the window are hit, each with probability `share`; bool, shape (step,)."""
         return self.window.mask(steps) & (rng.random(steps) < share)
 
 
 Direction = Literal["both", "forward", "backward", "optimizer"]
-"""Which ops are slow: computes of both directions, of one, or the optimizer; transfers have no optimizer."""
+"""Which ops are slow: forwards and backwards, one of these, or the optimizer (not for transfers)."""
 
 
 @dataclass(frozen=True)
 class Directed(Windowed):
-    """A mechanism that may affect only one direction."""
+    """A mechanism that may affect ops of one direction only."""
 
     direction: Direction = field(default="both", kw_only=True)
 
     def hits(self, direction: Direction) -> bool:
-        """Return whether the mechanism affects this direction, or the optimizer."""
+        """Return whether the mechanism affects ops of this direction."""
         return self.direction == direction or (self.direction == "both" and direction != "optimizer")
 
     def parameters(self) -> dict[str, Any]:

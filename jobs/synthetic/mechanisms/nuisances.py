@@ -1,11 +1,10 @@
-"""Nuisances: effects that make a diagnosis harder without being a separate cause.
+"""Nuisances: effects that make a diagnosis harder, but that a diagnosis should not name as a cause.
 
-Planned garbage collection stops all workers in the same step, recorded as gc: no worker waits for a
-straggler, so it is not a cause, but rare long gc ops must not be taken for one. Expert imbalance makes
-the work differ by microbatch and layer at once: it is neither a microbatch heavier on all stages
-(data_imbalance) nor a stage heavier on all microbatches (stage_imbalance), so what it costs is left over as
-unexplained. Healthy GPUs are not equally fast either: no worker is to blame for being on one side of the
-middle.
+Planned garbage collection stops all workers in the same step, in gc ops. No worker waits for another, so this
+is no cause, and a diagnosis must not take the rare long gc ops for pauses. With expert imbalance, the work
+depends on both the microbatch and the chunk: no microbatch is heavier on all stages (data_imbalance), and no
+stage is heavier for all microbatches (stage_imbalance), so its cost should be unexplained. Healthy GPUs also
+differ in speed: a worker that is a little slower than the median is no slow worker.
 """
 
 from dataclasses import dataclass
@@ -19,12 +18,12 @@ from jobs.synthetic.mechanisms.mechanism import Mechanism, Windowed
 GC_SPREAD: Final = 0.05
 """Standard deviation of the log of a planned collection's length over workers."""
 MOST_TIMES_SCALE: Final = 8.0
-"""How far a heavy tail reaches, in scales."""
+"""Largest Pareto value, to which larger draws are reduced."""
 
 
 @dataclass(frozen=True)
 class PlannedGc(Windowed):
-    """Garbage collection by all workers in the same step, every `every_steps` recorded steps."""
+    """Planned garbage collection by all workers in the same step, every `every_steps` recorded steps."""
 
     pause_s: float
     every_steps: int
@@ -40,7 +39,7 @@ class PlannedGc(Windowed):
 
 @dataclass(frozen=True)
 class ExpertImbalance(Windowed):
-    """Uneven load of experts: work differs by microbatch and chunk, equally in both directions.
+    """Expert imbalance: work differs by microbatch and chunk, by the same factor in forward and backward.
 
     spread : standard deviation of the log of the work
     """
@@ -48,7 +47,7 @@ class ExpertImbalance(Windowed):
     spread: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Scale the computes by factors of mean 1."""
+        """Multiply the computes by random factors of mean 1."""
         place, rows = conditions.place, conditions.place.computes
         shape = (place.shape.microbatches, place.shape.last_chunk + 1, *conditions.lanes)
         factor = np.exp(self.spread * rng.standard_normal(shape) - self.spread**2 / 2)
@@ -58,7 +57,7 @@ class ExpertImbalance(Windowed):
 
 @dataclass(frozen=True)
 class UnlikeGpus(Mechanism):
-    """Healthy workers that differ in speed by constant factors.
+    """Healthy workers that differ in speed by factors that stay the same in all steps.
 
     spread : standard deviation of the log of the factor
     """
@@ -66,7 +65,7 @@ class UnlikeGpus(Mechanism):
     spread: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Scale the computes of every worker."""
+        """Multiply the computes of every worker by its factor."""
         place, rows = conditions.place, conditions.place.computes
         factor = np.exp(self.spread * rng.standard_normal((place.shape.pp_size, place.shape.dp_size)))
         conditions.factor[rows] *= factor[place.pp_rank[rows]][:, None, :]
@@ -76,15 +75,15 @@ class UnlikeGpus(Mechanism):
 class HeavyTailedNoise(Windowed):
     """Heavy-tailed noise: a small share of all ops, on any worker, takes longer at random.
 
-    share : of the ops
-    scale : Pareto distributed with exponent 3: half of this is what an op takes longer in the mean, relative
+    share : share of the ops that take longer
+    scale : such an op takes 1 + scale * x times as long, x Pareto distributed with exponent 3 and mean 1/2
     """
 
     share: float
     scale: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Lengthen random ops."""
+        """Lengthen random ops of random workers."""
         sizes = (len(conditions.place.ops), *conditions.lanes)
         count = rng.poisson(self.share * np.prod(sizes))
         where = tuple(rng.integers(size, size=count) for size in sizes)
@@ -94,12 +93,12 @@ class HeavyTailedNoise(Windowed):
 
 @dataclass(frozen=True)
 class ClockSkew(Mechanism):
-    """Host clocks that are off by up to `most_s` in either direction, which affects only the records."""
+    """Clock skew: host clocks are up to `most_s` fast or slow, which changes only recorded times."""
 
     most_s: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Change the hosts' clock offsets, which are all positive."""
+        """Add 0 to 2 * most_s to each host's clock, because only differences between clocks matter."""
         hosts = conditions.place.hosts_of_cells()
         names = sorted({host for of_stage in hosts for host in of_stage})
         ahead_s = dict(zip(names, rng.random(len(names)) * 2 * self.most_s, strict=True))

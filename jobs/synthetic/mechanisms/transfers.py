@@ -1,7 +1,6 @@
-"""Mechanisms of late transfers (cause communication) and late data (causes launch_delay and data_loading).
+"""Mechanisms of slow transfers (cause communication) and late data (causes launch_delay and data_loading).
 
-Without it every transfer and load takes its usual time, and no stage's first forward-compute is delayed by
-its host.
+Without these mechanisms, transfers and loads take their usual times, and data delays no forward-compute.
 """
 
 from dataclasses import dataclass
@@ -18,13 +17,12 @@ EXTRA_SPREAD: Final = 0.3
 
 @dataclass(frozen=True)
 class FlappingLink(Directed):
-    """Flapping link: transfers from a stage are lost and resent in some steps, on one dp rank or on each.
+    """Flapping link: in some steps, a stage's transfers are lost and resent, on one dp rank or on each.
 
-    Forward is what it sends of forwards.
-
-    extra_s        : median of what that adds to a transfer [s]
+    direction      : forward for activations, backward for gradients
+    extra_s        : median time added to a transfer that is hit [s]
     step_share     : share of the steps in which the link flaps, drawn for each dp rank
-    transfer_share : share of the transfers that are hit while it does
+    transfer_share : share of the transfers that are hit in these steps
     """
 
     pp_rank: int
@@ -49,7 +47,7 @@ class FlappingLink(Directed):
                 conditions.added_s[rows] += np.where(hit, extra_s, 0.0)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the sending stage and its workers."""
+        """Return the sending stage and its workers as the culprits of this fault."""
         if not place.transfers_from(self.pp_rank):
             return NO_CULPRIT
         return {"stages": [self.pp_rank], "workers": workers_of(place, self.pp_rank, self.dp_rank)}
@@ -59,7 +57,8 @@ class FlappingLink(Directed):
 class CongestedNetwork(Windowed):
     """Congested network: other traffic leaves transfers or collectives only a share of the bandwidth.
 
-    bandwidth_share : what is left for this job
+    traffic         : which ops are slow: transfers between stages, or collectives among replicas
+    bandwidth_share : share of the bandwidth that is left for this job
     step_share      : share of the steps in which the network is congested
     """
 
@@ -70,14 +69,14 @@ class CongestedNetwork(Windowed):
     cause: ClassVar[str | None] = "communication"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Lengthen the transfers of all stages and dp ranks equally."""
+        """In congested steps, divide the durations of the affected ops by `bandwidth_share`."""
         hit = self.steps_hit(conditions.lanes[0], self.step_share, rng)
         rows = self._rows(conditions.place)
         if len(rows):
             conditions.factor[rows] *= np.where(hit, 1 / self.bandwidth_share, 1.0)[:, None]
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the affected op types."""
+        """Return the affected op types as the culprits of this fault."""
         return {"op_types": sorted({place.ops[row].op_type for row in self._rows(place)})}
 
     def _rows(self, place: Place) -> Rows:
@@ -91,8 +90,8 @@ class CongestedNetwork(Windowed):
 class SlowStorage(Windowed):
     """Slow storage: the first stage's first microbatch comes late, on one dp rank or on each independently.
 
-    mean_s     : mean wait beyond all that the compute waits for anyway, exponentially distributed [s]
-    step_share : share of the steps in which storage is slow, for all dp ranks alike
+    mean_s     : mean delay of the forward-compute, exponentially distributed, added to any other waiting [s]
+    step_share : share of the steps in which storage is slow, the same steps on all dp ranks
     """
 
     mean_s: float
@@ -110,7 +109,7 @@ class SlowStorage(Windowed):
         conditions.loading_s[0] += np.where(hit, wait_s, 0.0)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the workers that wait for data."""
+        """Return the workers of the first stage, which wait for data, as the culprits of this fault."""
         return {"workers": workers_of(place, 0, self.dp_rank)}
 
 
@@ -118,8 +117,8 @@ class SlowStorage(Windowed):
 class SlowReads(Windowed):
     """Slow reads: data-loads miss the cache and take longer, on one dp rank or on each independently.
 
-    mean_s     : mean time that this adds to a load, exponentially distributed [s]
-    load_share : share of the loads that are hit, drawn for each worker
+    mean_s     : mean time added to a load that is hit, exponentially distributed [s]
+    load_share : share of the loads that are hit, drawn for each load
     """
 
     mean_s: float
@@ -139,7 +138,7 @@ class SlowReads(Windowed):
         conditions.added_s[rows] += np.where(hit, extra_s, 0.0)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the workers that load data."""
+        """Return the workers that load data as the culprits of this fault."""
         if not len(place.rows("data-load")):
             return NO_CULPRIT
         stages = range(place.shape.pp_size)

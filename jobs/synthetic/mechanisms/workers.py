@@ -1,6 +1,6 @@
 """Faults of workers: slowness (cause slow_worker), pauses (pause), slower GPU types (mixed_hardware).
 
-Without it their cells are as fast as their peers, the spikes are gone, and all else stays.
+Without these mechanisms, the workers are as fast as their peers and do not pause; all else stays the same.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,26 +16,26 @@ from jobs.synthetic.mechanisms.mechanism import Culprits, Directed, Direction, M
 Mask = NDArray[np.bool_]
 
 WOBBLE: Final = 0.15
-"""Part of its depth by which throttling varies about its drift."""
+"""Relative standard deviation of a throttled GPU's slowness from step to step."""
 MEMORY: Final = 0.7
-"""Correlation of that variation from one recorded step to the next."""
+"""Correlation of this variation between successive recorded steps."""
 
 
 @dataclass(frozen=True)
 class SlowWorkers(Directed):
-    """Base class of mechanisms by which workers are slow in one direction, both, or the optimizer."""
+    """Base class of mechanisms that slow the forwards, backwards or optimizers of some workers."""
 
     cause: ClassVar[str | None] = "slow_worker"
 
     def multiples(self, hit: Mask, factor: float) -> Values:
-        """Return duration factors, shape (step,), from the steps hit and the strength in each step."""
+        """Return duration factors, shape (step,): 1 in steps that are not hit, else up to `factor`."""
         share = np.where(hit, self.window.share(len(hit)), 0.0)
         return np.where(share == 1.0, factor, 1 + (factor - 1) * share)
 
     def slow_down(
         self, conditions: Conditions, cells: Iterable[Cell], forward: Values, backward: Values
     ) -> None:
-        """Slow workers down by these factors, in the affected directions; the optimizer counts as forward."""
+        """Multiply ops of the affected directions by these factors; optimizers by the factors of forwards."""
         every: dict[Direction, Values] = {"forward": forward, "backward": backward, "optimizer": forward}
         kept = [values if self.hits(each) else np.ones_like(values) for each, values in every.items()]
         for cell in cells:
@@ -44,22 +44,22 @@ class SlowWorkers(Directed):
 
 @dataclass(frozen=True)
 class OneWorker(SlowWorkers):
-    """Base class of mechanisms by which one worker is slow."""
+    """Base class of mechanisms that slow a single worker."""
 
     dp_rank: int
     pp_rank: int
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the slow worker."""
+        """Return the slow worker as the culprit of this fault."""
         del place
         return {"workers": [[self.dp_rank, self.pp_rank]]}
 
 
 @dataclass(frozen=True)
 class WeakGpu(OneWorker):
-    """Weak GPU: one worker computes `factor` times as long in a share of the steps.
+    """Weak GPU: the computes of one worker take `factor` times as long, in a share of the steps.
 
-    backward_factor : where the backward suffers differently, being bound by memory rather than by the clock
+    backward_factor : factor of backwards, if another: they depend more on memory bandwidth than on the clock
     """
 
     factor: float
@@ -76,16 +76,17 @@ class WeakGpu(OneWorker):
 
 @dataclass(frozen=True)
 class ThermalThrottling(OneWorker):
-    """Thermal throttling: one worker's slowness rises towards 1 + depth and fluctuates.
+    """Thermal throttling: the duration factor of one worker rises from 1 towards 1 + depth, and fluctuates.
 
-    rise_steps : recorded steps after which 63 % of the depth is reached
+    depth : duration factor less 1 that the slowness approaches
+    rise_steps : number of recorded steps after which 63 % of the depth is reached
     """
 
     depth: float
     rise_steps: float
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Slow down the worker's computes, increasingly over the steps."""
+        """Slow down the worker's computes, more from step to step."""
         steps = conditions.lanes[0]
         age = np.arange(steps) - self.window.first + 1
         drift = 1 - np.exp(-np.maximum(age, 0) / self.rise_steps)
@@ -100,7 +101,7 @@ class ThermalThrottling(OneWorker):
 
 @dataclass(frozen=True)
 class SickHost(SlowWorkers):
-    """Sick host: all GPUs of a host compute `factor` times as long, in any job."""
+    """Sick host: computes take `factor` times as long on all GPUs of a host, in a share of the steps."""
 
     host: str
     factor: float
@@ -114,13 +115,13 @@ class SickHost(SlowWorkers):
         self.slow_down(conditions, cells, factor, factor)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the host and its workers in this job."""
+        """Return the slow host and its workers in this job as the culprits of this fault."""
         return {"hosts": [self.host], "workers": [list(cell) for cell in place.cells_on(self.host)]}
 
 
 @dataclass(frozen=True)
 class UnsynchronisedGc(Windowed):
-    """Unsynchronised garbage collection of each worker at random times, within some forward-compute.
+    """Unsynchronised garbage collection: each worker collects at random times, within a forward-compute.
 
     pause_s     : mean length of a collection [s]
     every_steps : mean number of steps between two collections of a worker
@@ -148,10 +149,10 @@ class UnsynchronisedGc(Windowed):
 
 @dataclass(frozen=True)
 class AllocatorStalls(Windowed):
-    """Allocator stalls: the memory allocator releases and re-requests blocks in the middle of a compute.
+    """Allocator stalls: the memory allocator frees blocks and requests new ones within a compute.
 
     stall_s       : mean length of a stall, exponentially distributed [s]
-    compute_share : share of forward-computes that stall; the backward reuses what the forward got
+    compute_share : share of forward-computes that stall; backwards do not, because they reuse the memory
     """
 
     stall_s: float
@@ -171,10 +172,10 @@ class AllocatorStalls(Windowed):
 
 @dataclass(frozen=True)
 class MixedTypes(Mechanism):
-    """Hosts with different GPU types; a worker is as fast as its slowest GPU.
+    """Mixed types: hosts have different GPU types; a worker is as fast as its slowest GPU.
 
-    types   : host -> type; hosts that are not in it are as fast as the fastest, and stated nowhere
-    factors : type -> how many times as long a forward and a backward take on it, 1 on the fastest
+    types   : host -> type; other hosts are as fast as the fastest type, and not in the manifest
+    factors : type -> how many times as long as on the fastest type a forward and a backward take
     """
 
     types: Mapping[str, str]
@@ -190,11 +191,11 @@ class MixedTypes(Mechanism):
             conditions.slow_down(cell, forward * steps, backward * steps)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the workers with slower types."""
+        """Return the workers with slower GPU types as the culprits of this fault."""
         return {"workers": [list(cell) for cell in self.slow_cells(place)]}
 
     def fields(self, place: Place) -> Mapping[str, Any]:
-        """Return the manifest field gpu_types for the hosts that the job uses."""
+        """Return the manifest field gpu_types, for those of the job's hosts whose type is known."""
         ranks = range(place.shape.world_size)
         hosts = dict.fromkeys(place.host_of(rank) for rank in ranks)
         return {"gpu_types": {host: self.types[host] for host in hosts if host in self.types}}

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from jobs.history.fingerprints import File, Recorded, contents_of, of_units, wanted
-from jobs.history.phases import phase_before
+from jobs.history.phases import PHASES, phase_before
 from jobs.history.plan import Work, batches_of, plan, seconds_for
 from jobs.history.records import LandingChanges, Records, looked_back_on
 from jobs.landing.accounts import FileAccount, UnitAccount
@@ -47,6 +47,8 @@ class InMemory(Records):
 
     def context(self, phase: str) -> dict[date, str]:
         """For each day, return a hash of the rows before it."""
+        if not PHASES[phase].looks_back:
+            return {}
         return looked_back_on(self.done[phase_before(phase)], DAYS, self.settings.revision.days)
 
 

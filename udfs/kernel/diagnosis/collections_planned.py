@@ -92,7 +92,7 @@ def planned_collections(replays: Replays) -> Collections | None:
 
 
 def usual_number(pauses: Floats) -> float:
-    """Estimate the mean number of pauses of workers that pause, of which some show none by chance.
+    """Estimate the mean number of pauses of workers that pause; by chance, some of them show no pause.
 
     pauses : number of pauses of each worker.
     """

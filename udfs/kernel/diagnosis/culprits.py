@@ -247,7 +247,7 @@ def _struck(
 
 
 def _main_type(totals_s: dict[int, float]) -> int:
-    """Return the op type with the largest loss; BOTH if two types of a pair have similar losses.
+    """Return the op type with the largest loss; BOTH if forward and backward, or send and recv, lose alike.
 
     totals_s : a worker's lost time by op type. [s]
     """

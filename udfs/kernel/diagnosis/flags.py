@@ -141,7 +141,7 @@ def _is_type_or_worker(found: Found, savings: Savings) -> bool:
 
 
 def _sure_share(found: Found) -> float:
-    """Return the share of the slow receives' excess that the round trips of their links have too."""
+    """Return the share of the slow receives' excess that also appears in the round trips of their links."""
     joined = [
         (block, slow, both_ways)
         for block, slow in zip(found.blocks, found.transfers, strict=True)
@@ -183,7 +183,10 @@ def _both_ways(graph: OpGraph) -> list[tuple[Ints, Ints]]:
 
 
 def _whole(block: BlockTimes, recvs: Ints) -> Floats:
-    """Return the median of the receives that were recorded whole, or nan; shape (step, dp). [s]"""
+    """Return the median duration of receives whose whole transfer was recorded; nan without any. [s]
+
+    returns : shape (step, dp).
+    """
     ops = recvs.tolist()
     is_hidden = np.array([block.is_cut[op] for op in ops])
     for row, op in enumerate(ops):

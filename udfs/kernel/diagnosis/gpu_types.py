@@ -35,7 +35,7 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
     first = int(workers.argmax())
     measured = _joined(cell, worker_type, len(workers), first)
     measured -= measured[int(np.nanargmin(measured.mean(axis=1)))]
-    # Log residuals, without the factors of types and stages, of workers whose type has a factor.
+    # Log times without the type's factor and the stage's median, where both are known.
     known = np.where((worker_type != UNKNOWN)[..., None], measured[worker_type], np.nan)
     left = (cell - known.swapaxes(1, 2)).mean(axis=1)
     left = left[~np.isnan(left).all(axis=1)]
@@ -61,7 +61,7 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
 
 
 def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -> Floats:
-    """Return `measured`, with nan replaced by the excess of the stages whose workers all have the type.
+    """Return `measured`; nan of types that have whole stages is replaced by how slow these stages are.
 
     A factor is filled in only if the excess is larger than a difference of work would explain.
 

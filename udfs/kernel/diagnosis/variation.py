@@ -1,4 +1,4 @@
-"""Divide log compute times into levels of workers by step, weights of microbatches within a step, and noise.
+"""Divide log compute times into a level per worker and step, weights of microbatches, and noise.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step in the order of time, dp rank. All values are
 logs of times.
@@ -127,7 +127,7 @@ def levels_and_variation(logs: Tensor) -> Variation:
 
 
 def _single(level: Floats, chunk: Tensor) -> Variation:
-    """Return the variation if a level is one op: differences that stages share are data, others are noise."""
+    """Return the variation if each worker has one op a step: data if stages share it, otherwise noise."""
     p, k, s, d = level.shape
     weight, calm = np.zeros((1, k, 1, 1, s, d)), np.ones((k, s))
     if s < LEAST_STEPS:
@@ -197,7 +197,7 @@ def _weight(varied: Tensor) -> Tensor:
 
 
 def _scatter(varied: Tensor, *, has_long: bool = False) -> tuple[Floats, Floats]:
-    """Return the noise of single ops, and the factors by which restless steps are noisier.
+    """Return the noise of single ops, and the factors by which some steps are noisier than the median step.
 
     The noise is computed from differences between two places that have the same microbatch. These differences
     do not contain the effect of data, and their median does not depend on rare long ops.

@@ -157,7 +157,7 @@ def _beside_data(beyond: Floats, found: Variation) -> tuple[Floats, Floats, Mask
 
 
 def _is_luck(shared: Floats, limit: Floats, light: Floats) -> Mask:
-    """Return whether its data may explain why a dp rank exceeds its peers; bool, shape (s, d).
+    """Return whether a dp rank's data may explain why it is slower than its peers; bool, shape (s, d).
 
     shared : log excess that all stages of a rank have; limit : of the chance effect; both (k, s, d).
     light  : as returned by `_light`.
@@ -201,7 +201,7 @@ def _shared(beyond: Floats, found: Variation) -> Floats:
 
 
 def _within(found: Variation) -> Floats | None:
-    """Return the standard error of a dp rank's level in a step, by the middle half of its microbatches; (d,).
+    """Return the standard error of a dp rank's level in a step, from the middle half of microbatches; (d,).
 
     None if microbatches are few.
     """
