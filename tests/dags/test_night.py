@@ -29,7 +29,7 @@ SMALL = """\
 "spark.sql.codegen.wholeStage" = "false"
 "spark.sql.codegen.factoryMode" = "NO_CODEGEN"
 """
-"""Settings for two cores and a JVM that ends with its phase: generated code for a few rows never pays."""
+"""Settings for small data: Spark interprets its queries, as compiling them takes longer for a few rows."""
 
 
 def test_wrong_settings_end_a_real_phase_with_the_reason(tmp_path: Path) -> None:

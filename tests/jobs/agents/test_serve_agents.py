@@ -1,4 +1,4 @@
-"""Test the server for agents through the SDK's own client: answers of its tools, and refusals."""
+"""Test the MCP server for agents through the client of MCP's SDK: answers of its tools, and refusals."""
 
 import asyncio
 import json

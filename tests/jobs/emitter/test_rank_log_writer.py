@@ -1,4 +1,4 @@
-"""Written logs are valid rank-log/1 and equal the input, even if the writing process dies."""
+"""Written logs are valid rank-log/1 and equal the recorded values, even if the writing process dies."""
 
 import errno
 import gzip
@@ -75,7 +75,7 @@ def test_lies_where_the_contract_says(tmp_path: Path) -> None:
 
 
 def test_an_existing_manifest_stays(tmp_path: Path) -> None:
-    """A restarted rank does not overwrite an existing job.json, to which GPU-hours may have been added."""
+    """A restarted rank does not overwrite job.json, because GPU-hours may have been added to it."""
     path = write_manifest(tmp_path, Run("gpt-175b", "r3", dp_size=8, fields={"gpu_hours": 12.0}), DAY)
     _write(tmp_path, 1)
     assert json.loads(path.read_text())["gpu_hours"] == 12.0
