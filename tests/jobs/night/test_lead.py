@@ -1,4 +1,4 @@
-"""Test the sentences with which the summary of a night begins."""
+"""Test the sentences with which a night's summary begins."""
 
 from types import SimpleNamespace
 from typing import Any, cast

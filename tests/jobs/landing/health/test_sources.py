@@ -1,6 +1,6 @@
-"""Converters read samples and documented forms of other tools' output; each sample's source is named.
+"""Converters read the output of health tools, whose samples here come from the sources that comments name.
 
-Nothing here was run on the tools themselves: forms were read, values that grow are added.
+The tools themselves were not run; in samples of counters, values that grow were added.
 """
 
 import json
@@ -19,7 +19,7 @@ from jobs.landing.health.known import SOURCES
 from jobs.landing.health.source import Given, SourceError
 from jobs.runtime.arguments import run
 
-# NVIDIA/dcgm-exporter, README.md: the labels and the form; its counters are etc/default-counters.csv.
+# Labels and form: README.md of NVIDIA/dcgm-exporter; counters: its etc/default-counters.csv.
 _GPU = 'gpu="{}",UUID="GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52",device="nvidia0",Hostname="node-a"'
 DCGM = """\
 # HELP DCGM_FI_DEV_SM_CLOCK SM clock frequency (in MHz).
@@ -129,9 +129,9 @@ TAKEN = datetime(2026, 1, 5, 23, tzinfo=UTC)
 
 
 def found(source: str, text: str, given: dict[str, Any]) -> tuple[Found, dict[str, int]]:
-    """Return events as (host, component, index, check, state, severity), and what was left out.
+    """Return events as (host, component, index, check, state, severity), and counts of what was left out.
 
-    Every line of it must be one that the landing's reader takes.
+    Fails if the landing's reader refuses a converted line.
     """
     known = Given(**given)
     records = list(SOURCES[source].convert(text.splitlines(), known))
@@ -339,7 +339,7 @@ def test_an_error_of_the_system_names_the_command(tmp_path: Path, capsys: pytest
 
 
 def test_what_ended_before_the_day_is_not_open_on_it() -> None:
-    """A failed check that passed again before the day is not open on it; one that never passed is open."""
+    """A failed check is open at the start of a day unless it passed again before the day."""
     failed = NVSENTINEL | {"generatedTimestamp": "2026-01-04T10:00:00Z"}
     gpu_4 = {"entitiesImpacted": [{"entityType": "GPU", "entityValue": "4"}]}
     mended = NVSENTINEL | {"generatedTimestamp": "2026-01-04T12:00:00Z", "isHealthy": True}
