@@ -130,7 +130,7 @@ def test_what_has_not_grown_is_not_read(unkilled: Watched) -> None:
 def test_rounds_that_are_killed_are_made_up_for(
     watched: Watched, unkilled: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a round is killed before, between or after its commits, no row or warning is lost or repeated."""
+    """If rounds are killed before, between or after their commits, no row or warning is lost or repeated."""
     warned = []
     for step in (BEGUN, GOES_ON, ENDED):
         watched.run.log_to(step)
