@@ -221,7 +221,7 @@ def test_of_one_job_and_a_period(ask: Ask) -> None:
 
 
 def test_days_that_differ_without_a_proven_change_are_named(tmp_path: Path, ask: Ask) -> None:
-    """Three days, each a tenth slower than the one before: no level is known, and that is not `no change`."""
+    """If each of three days is a tenth slower than the one before, the output says "no change is proven"."""
     rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)}
     for number, step_s in enumerate((2.1, 2.33, 2.56)):
         key = {"log_date": DAY + timedelta(number), "job_id": "llm", "run_id": "r1"}

@@ -66,7 +66,7 @@ def results(way: str, seed: int) -> dict[str, pa.Table]:
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, list[dict[str, Any]]]:
-    """Rows of every result table for all replayed units, computed without a floating-point warning."""
+    """Rows of every result table for all replayed units; fails if a simulation divides by 0 or overflows."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in RESULT_TABLES}
     for way in RECORDS:
         for seed in SEEDS:

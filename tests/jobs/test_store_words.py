@@ -1,4 +1,4 @@
-"""Test messages about a wrong or failing store, and the content type of pages in a store."""
+"""Test messages about wrong or failing stores, and the content types of pages in a store."""
 
 import logging
 from pathlib import Path

@@ -156,7 +156,7 @@ def test_the_fetch_says_what_could_not_be_fetched(tmp_path: Path) -> None:
 
 
 def without_delta(folder: Path) -> Path:
-    """Settings that require a missing version of Delta, with a resolver that stays on this machine."""
+    """Return a file of settings that require a missing version of Delta, without access to a network."""
     ivy = folder / "ivy-settings.xml"
     ivy.write_text(
         '<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'
