@@ -3,8 +3,8 @@
 python -m tests.benchmarks --against OTHER [OTHER ...]
 
 The speed of a shared machine changes within minutes. So the checkouts simulate a job in turn, and each
-repetition gives a ratio of the time here to the time there; the median of these ratios is printed. Each
-simulator uses one BLAS thread.
+repetition gives the ratio of the CPU time here to that of each other checkout. The median of the repetitions'
+ratios is printed. Each simulator uses one BLAS thread.
 """
 
 import json

@@ -25,7 +25,7 @@ LOOP_STEPS: Final = 8
 LOOP_STEP_S: Final = 2.0
 """Most steps of large jobs take longer, so the emitter's share of their time is smaller."""
 EVERY: Final = 10
-"""One of so many steps is recorded."""
+"""One step in ten is recorded."""
 
 
 def cost_us(train: Callable[[int], None], steps: range) -> float:
@@ -65,7 +65,7 @@ def ops_alone(writer: RankLogWriter) -> None:
 
 
 def busy_s(step: Callable[[], None]) -> float:
-    """CPU time that the training thread uses in a step. [s]"""
+    """Return the CPU time that the calling thread, which is the training's, uses in a step. [s]"""
     began = time.thread_time()
     step()
     return time.thread_time() - began

@@ -20,21 +20,14 @@ import numpy as np
 import psutil
 
 Measured: TypeAlias = tuple[float, float]
-"""Seconds, and peak memory of JVM, Python workers and this process together [MiB]."""
+"""(duration [s], highest memory of JVM, Python workers and this process together [MiB])."""
 
 BASELINE: Final = Path(__file__).with_name("baseline.json")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure that a benchmark has measured.
-
-    name     : the code that ran, and its input.
-    ops      : number of ops in the input.
-    took_s   : duration. [s]
-    ratio    : took_s, divided by the time of the reference.
-    peak_mib : highest resident memory, if it was sampled. [MiB]
-    """
+    """A result of a benchmark: one row of the printed table."""
 
     name: str
     ops: int
@@ -125,7 +118,7 @@ class Peak:
     cpu_s: dict[int, float] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Take one sample of the memory of all watched processes."""
+        """Take one sample of the memory and CPU time of all watched processes."""
         this = psutil.Process(self.process)
         jvm = workers = 0.0
         for child in this.children(recursive=True):
@@ -142,7 +135,7 @@ class Peak:
         self.driver, self.together = max(self.driver, driver), max(self.together, jvm + workers + driver)
 
     def _sampled(self, process: psutil.Process) -> float:
-        """Return a process's highest resident memory so far [MiB], and keep its CPU time."""
+        """Return a process's highest resident memory so far [MiB], and note its CPU time in cpu_s."""
         used = process.cpu_times()
         self.cpu_s[process.pid] = used.user + used.system
         found = _HIGHEST.search(Path(f"/proc/{process.pid}/status").read_text())
@@ -167,7 +160,7 @@ def watched(process: int | None = None) -> Iterator[Peak]:
 
     def watch() -> None:
         while not done.wait(PAUSE_S):
-            with suppress(psutil.NoSuchProcess, OSError):  # another may end first
+            with suppress(psutil.NoSuchProcess, OSError):  # a process may end during the sample
                 peak.look()
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -180,7 +173,7 @@ def watched(process: int | None = None) -> Iterator[Peak]:
 
 
 def watch(work: Callable[[], object]) -> Measured:
-    """Run a function; return its duration in seconds and its peak memory."""
+    """Run `work`; return its duration [s], and the highest memory of all processes together. [MiB]"""
     with watched() as peak:
         started = time.perf_counter()
         work()

@@ -108,7 +108,6 @@ def queries(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
 
 
 def main() -> None:
-    """Run the benchmarks of history and print their tables."""
     parser = argparse.ArgumentParser(prog="tests.benchmarks.history", description=__doc__)
     parser.add_argument("--ops", type=positive, default=300_000_000)
     parser.add_argument("--jobs", type=positive, default=3079)

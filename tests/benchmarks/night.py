@@ -1,4 +1,4 @@
-"""Benchmark a night of a few million ops: its phases, the simulation and the kernel."""
+"""Benchmark a night of a few million ops: its phases, the UDF of the simulation, and the simulator alone."""
 
 import shutil
 import tempfile

@@ -28,7 +28,7 @@ AIRFLOW: Final = {
 
 
 def _import_airflow() -> None:
-    """Import Airflow, then restore the root logger, which Airflow configures to print every test's logs."""
+    """Import Airflow, and restore the root logger: Airflow configures it to print the logs of all tests."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     import_module("airflow")

@@ -33,7 +33,7 @@ def dag_bag() -> DagBag:
 
 @pytest.fixture
 def nightly(dag_bag: DagBag) -> DAG:
-    """A copy of the nightly DAG that a test may change."""
+    """The nightly DAG, parsed for each test, which may change it."""
     return dag_bag.dags["nightly_what_if"]
 
 

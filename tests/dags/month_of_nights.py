@@ -40,7 +40,7 @@ SETTINGS: Final = {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True", "SPARK_
 
 
 class Month:
-    """The nightly runs of some days in Airflow's database."""
+    """The runs of the nightly DAG for some days, in the database of a local Airflow."""
 
     def __init__(self, airflow: LocalAirflow, days: Sequence[date]) -> None:
         self.airflow = airflow

@@ -1,4 +1,4 @@
-"""A task that ends or is killed also ends its Spark process; tested without Spark."""
+"""If a task ends or is killed, its Spark process ends too; a shell script takes Spark's place."""
 
 import os
 import signal

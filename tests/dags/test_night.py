@@ -1,4 +1,4 @@
-"""Tests of phases that run through the DAG with real Spark and Delta."""
+"""Run phases by the DAG with real Spark and Delta."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def test_a_refused_night_alerts_keeps_its_rows_and_can_be_released(
     posts: Posts,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A refused night alerts, keeps its rows for inspection, and can be released by hand."""
+    """If gates refuse a night, an alert is posted and its rows are saved; a person can release the night."""
     finish_day(tmp_path, DAY)
     warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
     warehouse.append(TABLES[FLEET_DAY], table_rows(FLEET_DAY))

@@ -83,7 +83,7 @@ def create_backfill(airflow: LocalAirflow, first: str, last: str, at_a_time: int
 
 
 def tasks_of(airflow: LocalAirflow) -> list[dict[str, Any]]:
-    """Return the tasks of all nights in the backfill."""
+    """Return the tasks of the nights in NIGHTS, in any state."""
     tasks = ask(airflow, "dagRuns/~/taskInstances?limit=100")["task_instances"]
     days = {day.isoformat() for day in NIGHTS}
     found = [each for each in tasks if (each["logical_date"] or "")[:10] in days]
@@ -96,7 +96,7 @@ def ask(airflow: LocalAirflow, what: str, method: str = "GET", body: object = No
 
 
 def wait_for(asked: Callable[[], Found]) -> Found:
-    """Poll until the answer is not empty, and return it."""
+    """Call `asked` each second until its result is true, and return the result."""
     deadline = time.monotonic() + BOUND_S
     while not (found := asked()):
         assert time.monotonic() < deadline, f"no answer within {BOUND_S} s"
@@ -105,7 +105,7 @@ def wait_for(asked: Callable[[], Found]) -> Found:
 
 
 def extras(events: list[dict[str, Any]], asset: str) -> dict[str, dict[str, Any]]:
-    """Return the extras of an asset's events, by log date."""
+    """Return the extra fields of an asset's events, by log date."""
     return {event["extra"]["log_date"]: event["extra"] for event in events if event["name"] == asset}
 
 

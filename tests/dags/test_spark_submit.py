@@ -1,4 +1,4 @@
-"""Tests of how an entry point is started and how its exit status sets the task's state, without Spark."""
+"""Test how a task starts an entry point, and how the exit status sets the task's state; without Spark."""
 
 import json
 import os

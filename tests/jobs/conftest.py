@@ -112,7 +112,7 @@ def history(filled: History, tmp_path: Path) -> History:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A local S3 server that this process and its children reach by environment variables."""
+    """A local S3 server, to which environment variables direct this process and its children."""
     with s3_server() as running, pytest.MonkeyPatch.context() as patch:
         for name, value in running.environment.items():
             patch.setenv(name, value)

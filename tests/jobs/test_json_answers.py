@@ -103,7 +103,7 @@ ASKED = {
 }
 """Arguments of the commands that read the warehouse."""
 ELSEWHERE = {"compare"}
-"""Its keys are tested in test_compare_versions.py, because it needs two sets of results."""
+"""Commands that need two sets of results: test_compare_versions.py tests their keys."""
 
 
 def test_top_level_keys_of_every_answer_stay(

@@ -32,7 +32,7 @@ def raising(error: Exception) -> NoReturn:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
-    """A store in memory that answers every URL."""
+    """A store in memory, which takes the place of the store of every URL."""
     made = MemoryStore()
     monkeypatch.setattr(objects, "store_at", lambda _: made)
     return made

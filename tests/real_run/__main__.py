@@ -100,7 +100,7 @@ def replay_of_quiet_steps(rank_steps: pa.Table, manifest: dict[str, Any]) -> dic
 
 
 def outcome(job: str, landing: Path) -> Outcome:
-    """Replay the healthy and the slowed steps of a job and compare them."""
+    """Replay the healthy and the slowed steps of a job; return the figures that are compared."""
     (folder,) = landing.glob(f"log_date=*/job_id={job}/run_id=r0")
     rank_steps, manifest = read_run(folder)
     if not ops_once(rank_steps, manifest["vpp_size"], is_sharded="--fsdp" in JOBS[job]):
@@ -126,7 +126,7 @@ def outcome(job: str, landing: Path) -> Outcome:
 
 
 def main() -> int:
-    """Run the jobs, print the results, and return 1 if a result is out of bounds."""
+    """Train and replay all jobs, print the results, and return 1 if a result is out of bounds."""
     parser = argparse.ArgumentParser(prog="make real-run")
     parser.add_argument("--torch", required=True, help="a Python with torch, megatron-core and the emitter")
     parser.add_argument("--job", action="append", choices=EVERY, help="all where none is named")

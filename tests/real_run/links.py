@@ -124,7 +124,7 @@ def outcome(run: str, landing: Path) -> LinkOutcome:
     (job,) = found["job_slowdown"].to_pylist()
     causes = {row["cause"]: row for row in found["job_causes"].to_pylist()}
     saved = causes["communication"]["time_saved_fraction"]
-    # A slow link of 5 ms costs less than a cause does; without one nothing may be called so.
+    # A delay of 5 ms costs too little to be a cause: if a link is slow, any culprit counts as named.
     culprits = (
         causes["communication"]["culprits"] if ends_of(run) or causes["communication"]["is_cause"] else []
     )

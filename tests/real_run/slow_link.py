@@ -57,4 +57,4 @@ def install(link: SlowLink, stage: int, sent_s: Any, is_slow: Callable[[], bool]
             time.sleep(max(until - time.monotonic(), 0.0))
         return result
 
-    holder._communicate = delayed  # the same
+    holder._communicate = delayed  # replaces the function above

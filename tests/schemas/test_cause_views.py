@@ -28,7 +28,6 @@ def cause(
 
 
 def worker(host: str | None, effect: float, share_of_steps: float = 1.0, **more: object) -> dict[str, object]:
-    """Return one culprit."""
     return culprit(effect, share_of_steps, host=host, **more)
 
 

@@ -178,7 +178,7 @@ def test_ten_questions_of_a_lead_are_answered_by_tools_alone(demo: Demo) -> None
     def ask(tool: str, **arguments: object) -> Mapping[str, Any]:
         return answer(str(demo.warehouse), tool, **arguments)
 
-    # What should we fix first? Why is the first of its jobs slow, since when, and who is the culprit?
+    # What should we fix first? Why is the first job in its list slow, since when, and on which host?
     first = ask("fix_first")["rows"][0]
     assert (first["cause"], first["host"]) == ("slow_worker", "node-0013")
     why = ask("why_slow", job_id="gpt-175b")
@@ -200,7 +200,7 @@ def test_ten_questions_of_a_lead_are_answered_by_tools_alone(demo: Demo) -> None
     assert ask("headline", name="straggling")["rows"]
     assert len(ask("headline", name="trend")["rows"]) >= 1
     assert ask("headline", name="hosts")["rows"][0]["host"] == "node-0013"
-    # What of the fleet do these figures cover, and why is this job not among them?
+    # Which part of the fleet do these figures cover, and why is this job not included?
     assert ask("headline", name="coverage")["rows"]
     lacking = ask("why_slow", job_id="tuning-7b")
     assert lacking["job"]["status"] == "missing_workers"

@@ -212,7 +212,7 @@ def test_the_gather_of_the_parameters_is_the_next_steps(tmp_path: Path, schedule
     first, second = job.lines()
     tail = ["grads-reduce-scatter", "layernorm-grads-all-reduce", "optimizer", "optimizer-clip-main-grad"]
     computes = ["backward-compute", "forward-compute"]
-    assert ops(first) == [*computes, *tail], "no collective for an embedding that is not shared"
+    assert ops(first) == [*computes, *tail], "no op for embeddings, which are not shared"
     assert ops(second) == sorted([*computes, *tail, "params-all-gather"])
     assert (first["step"], second["step"]) == (100, 101)
     at = {

@@ -132,7 +132,7 @@ def test_a_log_that_is_gone_from_its_place_is_begun_again_there(tmp_path: Path, 
 
 
 def test_a_new_day_is_a_new_file_unless_the_day_is_fixed(tmp_path: Path) -> None:
-    last_us = T0_US + 16 * 3600 * 1_000_000 - 1  # of that day
+    last_us = T0_US + 16 * 3600 * 1_000_000 - 1  # the last moment of that day
     for fixed in (None, DAY):
         with RankLogWriter(tmp_path, RUN, RANK, log_date=fixed) as log:
             for number, t0_us in enumerate([T0_US, last_us, last_us + 1]):

@@ -396,7 +396,7 @@ def test_what_a_loader_is_besides_stays_and_its_errors_too(tmp_path: Path) -> No
         assert batches.sampler == "all of them"
         with pytest.raises(OSError, match="no such file"):
             next(batches)
-        assert list(recorder.loads([1, 2])) == [1, 2], "outside any step"
+        assert list(recorder.loads([1, 2])) == [1, 2], "data loads outside of steps are passed on"
 
 
 def test_loads_are_timed_by_the_host_beside_a_gpu(tmp_path: Path) -> None:

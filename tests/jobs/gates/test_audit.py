@@ -1,4 +1,4 @@
-"""Test which rows the gates accept or refuse, with which messages, and rules that cannot be evaluated."""
+"""Test which rows gates accept and refuse, the messages, and rules that cannot be evaluated."""
 
 import math
 from collections.abc import Mapping, Sequence

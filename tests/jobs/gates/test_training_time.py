@@ -1,4 +1,4 @@
-"""A night names units whose training took more time than their GPU-hours allow, and states both figures."""
+"""A night names units that trained longer than their GPU-hours allow, and states both figures."""
 
 from datetime import UTC, date, datetime
 from pathlib import Path

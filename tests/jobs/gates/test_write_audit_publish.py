@@ -27,7 +27,7 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
 
 @pytest.fixture
 def published(warehouse: Warehouse) -> Warehouse:
-    """A warehouse in which a row of the day is already published."""
+    """A warehouse with one published row of DAY."""
     tables = {name: table_rows(name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
     assert publish("simulate", warehouse, tables, [DAY]).rows == {STAGE_SLOWDOWN: 1, DP_RANK_SLOWDOWN: 1}
     return warehouse

@@ -86,7 +86,10 @@ def ingested(*units: Unit, digest: str = "d") -> Recorded:
 
 
 def all_done(*units: Unit, look_back_days: int = 0) -> dict[str, Recorded]:
-    """Return records in which all phases are done for the given units."""
+    """Return records in which every phase is done for the given units.
+
+    look_back_days : number of earlier days on which revision depends
+    """
     done = {"ingest": ingested(*units)}
     for phase in PHASE_NAMES[1:]:
         built = records(done, look_back_days).built_on(phase)

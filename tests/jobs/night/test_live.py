@@ -54,7 +54,7 @@ class Watched:
         self.summary = root / "summary.json"
 
     def round(self, step: int | None = None) -> live.RoundDone:
-        """Log all steps before `step`, and do one round of watching."""
+        """Log all steps before the `step`th, if it is given, and do one round of watching."""
         if step is not None:
             self.run.log_to(step)
         return live.run(self.spark, self.settings, str(self.summary))

@@ -1,4 +1,4 @@
-"""Test where each bar of the waterfall chart begins and ends, and whether it rises or falls."""
+"""Test the bars of the waterfall chart: where each begins and ends, and whether it rises or falls."""
 
 import re
 from collections.abc import Sequence

@@ -43,7 +43,7 @@ OF_THE_JVM = Py4JError("An error occurred while calling o1.stop. Trace:\nMethod 
 
 
 class Stopping:
-    """A session whose stop raises an error."""
+    """Substitute for a Spark session; its stop raises the given error."""
 
     def __init__(self, why: Exception) -> None:
         self._why = why

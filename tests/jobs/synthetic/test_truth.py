@@ -29,7 +29,7 @@ def exact(shape: JobShape, *mechanisms: Mechanism) -> Truth:
     ("mechanisms", "cause", "saved_s"),
     [
         ([], "pause", 0.0),
-        # One worker computes 1.5 times as long as 0.3 s; the other waits in the reduce-scatter.
+        # The slow worker computes 0.45 s instead of 0.3 s; its peer waits in the reduce-scatter.
         ([WeakGpu(1, 0, 1.5)], "slow_worker", 0.15),
         ([WeakGpu(1, 0, 1.5, window=Window(1, 3))], "slow_worker", 0.075),
         ([WeakGpu(0, 0, 1.5), WeakGpu(1, 0, 1.2)], "slow_worker", 0.15),

@@ -42,7 +42,7 @@ def rows(day: date, *culprits: Mapping[str, object]) -> pa.Table:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A warehouse with a day written by version 0.3.0."""
+    """Path of a warehouse with one day, in the form that version 0.3.0 wrote."""
     schema = pa.schema([pa.field(each.name, _earlier(each.type)) for each in TABLE.arrow_schema])
     culprit = {"pp_rank": 0, "rank": 4, "host": "old", "effect": 0.5, "share_of_steps": 1.0} | {
         "pattern": "always",

@@ -44,7 +44,7 @@ def versions(root: Path) -> list[int | None]:
 
 
 def seen(root: Path) -> list[list[float]]:
-    """Return the slowdowns in each table, as a new reader sees them."""
+    """Return the slowdowns in each table, as a reader sees them that opens the warehouse now."""
     warehouse = warehouse_in(root)
     return [warehouse.rows(TABLES[name])["slowdown"].to_pylist() for name in NAMES]
 

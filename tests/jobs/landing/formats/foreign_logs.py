@@ -30,7 +30,7 @@ class Read(NamedTuple):
     job: dict[str, Any]
 
     def outcome(self) -> dict[str, Any]:
-        """Return the unit's row of job_slowdown."""
+        """Return the row of job_slowdown that the simulation of this run gives."""
         return outcome(self.rows, self.job)
 
 

@@ -117,7 +117,7 @@ IMPOSSIBLE = {"collectives of a single rank, or with impossible numbers": 1}
     [
         # of ranks with equal times, the lowest came last
         ([ONE._replace(rank=rank, size=3) for rank in (2, 1, 0)], [(1, 1), (1, 0), (1, 0)], {}),
-        # a rank counts once in a collective
+        # a rank that is logged twice counts once
         ([ONE, ONE], [], {"collectives with an unrecorded rank": 1}),
         ([ONE, ONE, ONE._replace(rank=1, inside_us=50.0)], [(1, 0), (1, 1)], {}),
         # a fourth rank is beyond the limit of three

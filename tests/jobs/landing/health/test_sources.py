@@ -38,7 +38,7 @@ def scrape(minute: int, **values: int) -> str:
     return f"# at 2026-01-05T14:{minute:02d}:00Z\n{text}"
 
 
-# NVIDIA/NVSentinel, data-models/protobufs/health_event.proto, as its JSON has it.
+# JSON form of the messages in NVIDIA/NVSentinel, data-models/protobufs/health_event.proto.
 NVSENTINEL = {
     "version": 1, "agent": "syslog-health-monitor", "componentClass": "GPU", "checkName": "SysLogsXIDError",
     "isFatal": True, "isHealthy": False, "message": "GPU has fallen off the bus", "errorCode": ["79"],
@@ -93,7 +93,7 @@ EVENT = {
     "firstTimestamp": "2026-01-05T11:00:00Z", "lastTimestamp": "2026-01-05T11:05:00Z",
 }  # fmt: skip
 
-# NVIDIA, "XID Errors" (docs.nvidia.com/deploy/xid-errors), under the heads of journalctl, dmesg and syslog.
+# NVIDIA, "XID Errors" (docs.nvidia.com/deploy/xid-errors), with prefixes of journalctl, dmesg and syslog.
 KERNEL = """\
 2026-01-05T20:30:27-0400 node-a kernel: NVRM: Xid (PCI:0000:01:00): 79, pid=0, GPU has fallen off the bus.
 Jan  5 14:02:11 node-b kernel: NVRM: Xid (PCI:0000:3b:00): 31, pid=1234, name=python
