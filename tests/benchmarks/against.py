@@ -44,7 +44,7 @@ def jobs() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
 
 
 def compare(others: list[Path]) -> None:
-    """Print a line per job, with and without diagnosis: CPU times here and there [ms], and here/there.
+    """Print a line per job, with and without diagnosis: CPU times here and there [ms], and their ratio.
 
     others : folders of the other checkouts
     """

@@ -1,7 +1,7 @@
 """Measure how much host time the emitter costs a training job: `python -m tests.benchmarks.emitter`.
 
-It is measured for one op, and for a training loop of realistic length whose ops sleep, as if they waited for
-a GPU. The size of the log is printed too.
+The cost is measured for one op, and for a training loop of realistic length. Ops of the loop sleep, as if
+they waited for a GPU. The size of the log is printed too.
 """
 
 import sys
@@ -29,9 +29,9 @@ EVERY: Final = 10
 
 
 def cost_us(train: Callable[[int], None], steps: range) -> float:
-    """Return the time of a step without work, divided by its number of ops: the emitter's cost of an op. [us]
+    """Return the emitter's cost of an op: the time of a step without work, divided by its number of ops. [us]
 
-    The median of the steps is returned.
+    The median over the steps is returned.
     """
     costs = []
     for number in steps:

@@ -37,7 +37,7 @@ class Figure:
 
 
 def show(title: str, compared_with: str, figures: Iterable[Figure]) -> Iterator[Figure]:
-    """Print a table line by line as figures are measured, and yield each figure."""
+    """Print a table line by line as figures are measured, and yield each figure again."""
     baseline = json.loads(BASELINE.read_text()) if BASELINE.is_file() else {}
     print(f"\n{title}\nratio: to {compared_with}")
     heads = (
@@ -69,7 +69,7 @@ REPEATS = 20
 def yardstick_ms() -> float:
     """Return the time of 10,000 sums of 640 float64 values. [ms]
 
-    It is 7 ms on the machine for which targets were set.
+    The machine for which targets were set takes 7 ms.
     """
     values, out = np.ones(640), np.empty(640)
     started = time.perf_counter()

@@ -74,7 +74,10 @@ def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterato
 
 
 def nights(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
-    """Time the same night in a warehouse of only that day and in one of all days; ratio: to the former."""
+    """Time the same night in a warehouse of that day only, and in one of all days.
+
+    ratio : to the time in the warehouse of that day only
+    """
     other = {"warehouse": f"{settings.paths.warehouse}-of-a-day"}
     alone = settings.model_copy(update={"paths": settings.paths.model_copy(update=other)})
     day = first_days(all_days)[-1:]
@@ -83,7 +86,7 @@ def nights(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[F
     for _ in range(REPEATS):
         for name, where in zip(took, (alone, settings), strict=True):
             took[name].append(_night(spark, where, day)[0])
-    of_a_day, *_ = (statistics.median(seconds[1:]) for seconds in took.values())  # first: not warm
+    of_a_day, *_ = (statistics.median(seconds[1:]) for seconds in took.values())  # skips the first, cold run
     for name, seconds in took.items():
         median = statistics.median(seconds[1:])
         yield Figure(f"a night on top of {name}", 1, median, median / of_a_day)
@@ -95,7 +98,10 @@ def _night(spark: SparkSession, settings: Settings, day: Sequence[date]) -> Meas
 
 
 def queries(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
-    """Time every named query over the whole history; ratio: median of five runs to the limit of 3 s."""
+    """Time every named query over the whole history.
+
+    ratio : median of five runs, divided by the limit of 3 s
+    """
     Warehouse(spark, settings.paths.warehouse).register_views()
     for name, query in QUERIES.items():
         seconds = []

@@ -71,7 +71,7 @@ def generated(shape: JobShape) -> tuple[pa.Table, dict[str, Any]]:
 def growth() -> Iterator[Figure]:
     """Time simulations of 0.5, 5 and 50 million ops, and print how the time grows with the number of ops.
 
-    The ops of a job are multiplied once by more steps and once by more dp ranks. The last figure is the peak
+    The ops of a job are multiplied first by more steps, then by more dp ranks. The last figure has the peak
     memory of a simulation in a process of its own.
     """
     base, manifest = generated(BASE)

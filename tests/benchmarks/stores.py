@@ -1,8 +1,8 @@
-"""Time commands, and count their requests: on a folder, on a store, and on a store that answers 20 ms later.
+"""Time commands and count their requests: on a folder, on a store, and on a store that is 20 ms slower.
 
-`python -m tests.benchmarks.stores` runs the demo's nights, and then questions, a report and upkeep. With
-`--units 500`, the same day of 500 tiny units is run repeatedly in place of the demo's days. With `--requests
-FILE`, every request to the store is written to FILE.
+Each request to the slower store takes 20 ms longer. `python -m tests.benchmarks.stores` runs the demo's
+nights, and then questions, a report and upkeep. With `--units 500`, the same day of 500 tiny units is run
+repeatedly in place of the demo's days. With `--requests FILE`, every request to the store is written to FILE.
 """
 
 import argparse
@@ -57,9 +57,9 @@ class Place:
 
 
 def tiny(landing: Path, units: int, most: int) -> list[str]:
-    """Generate a day of units that differ only in name, with two workers and twelve steps; return the day.
+    """Generate a day of units that differ only in name, with two workers and twelve steps each.
 
-    most : how often the day is returned, as its night is run so often
+    Returns the day `most` times, because its night is run that often.
     """
     template = landing.with_name("template")
     job = generate_job(_TINY, [WeakGpu(1, 0, 1.5)], 7, JobIdentity("JOB", "r1", fields={"gpu_hours": 96.0}))

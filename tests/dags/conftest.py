@@ -42,7 +42,7 @@ def run_dag(_database: None) -> Iterator[Run]:
     """Return a function that runs a DAG to its end, without pauses between retries."""
     before = signal.getsignal(signal.SIGTERM)
     yield _run
-    signal.signal(signal.SIGTERM, before)  # tasks run in this process and replace its handler
+    signal.signal(signal.SIGTERM, before)  # tasks run in this process and replace its signal handler
 
 
 def _run(dag: DAG) -> dict[str, tuple[str, int]]:

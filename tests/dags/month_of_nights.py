@@ -80,7 +80,7 @@ class Month:
 
 
 def measure(airflow: LocalAirflow, days: Sequence[date], at_a_time: int) -> None:
-    """Run the nights, clear one night's simulation and later phases, wait for these, and print the durations.
+    """Run the nights, then clear and rerun one night's simulation and later phases; print the durations.
 
     at_a_time : how many nights may run in parallel
     """

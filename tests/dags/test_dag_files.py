@@ -52,7 +52,7 @@ for file in sys.argv[1:]:
 """
 """Script that runs each DAG file in a forked process, and prints which modules of this project were imported.
 
-The processes are forked after Airflow was imported, which takes longer than the file itself.
+The script imports Airflow, which takes longer than a DAG file, only once, before it forks.
 """
 
 
@@ -100,7 +100,7 @@ def test_every_task_keeps_to_the_policy(dag_bag: DagBag) -> None:
             assert task.execution_timeout is not None
             assert task.retry_delay >= timedelta(minutes=1)
             assert task.retry_exponential_backoff > 1
-            is_beside = task.task_id in ("wait_for_day", "watch_landing")  # they need no writer's slot
+            is_beside = task.task_id in ("wait_for_day", "watch_landing")  # these two write no tables
             pool = "default_pool" if is_beside else "what_if_writers"
             assert (task.pool, task.pool_slots) == (pool, 1)
             assert tuple(task.on_failure_callback) == (alert_failure,)

@@ -151,7 +151,7 @@ def test_a_store_that_does_not_answer_is_looked_at_again_and_one_that_refuses_is
     with pytest.raises(waiting) as raised:
         wait(str(bucket)).execute(FIRST_LOOK)
     assert waiting is AirflowRescheduleException or "_SUCCESS is not allowed: not" in str(raised.value)
-    with pytest.raises(in_a_backfill):  # only a refusal is not retried
+    with pytest.raises(in_a_backfill):  # Airflow retries the first of these errors
         wait(str(bucket)).execute(IN_A_BACKFILL)
 
 

@@ -1,4 +1,4 @@
-"""Tests of all DAGs but the nightly one: the arguments that their tasks pass, without Spark."""
+"""Test all DAGs except the nightly one: which arguments their tasks pass to spark-submit; without Spark."""
 
 import json
 from datetime import UTC, datetime

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 NIGHT = "nightly_what_if"
 NIGHTS = DAYS[:2]
 WRITERS = ("scheduler", "dag-processor")
-"""Airflow's processes that write to its database without being asked."""
+"""Those of Airflow's processes that write to its database all the time."""
 QUICK = {
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "10",

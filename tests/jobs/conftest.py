@@ -21,7 +21,7 @@ from tests.support.stores import BUCKET, Server, s3_server, upload
 
 @dataclass(frozen=True)
 class Demo:
-    """The warehouse and the output of the demo command."""
+    """The demo's warehouse, and what the command that made it has printed."""
 
     warehouse: Path
     printed: str
@@ -129,7 +129,7 @@ def remote(server: Server, filled: History, tmp_path: Path) -> Iterator[History]
     settings = filled.settings.model_copy(update={"paths": filled.settings.paths.model_copy(update=paths)})
     environment = filled.spark.sparkContext.environment
     before = dict(environment)
-    environment.update(server.environment)  # for workers of the running session
+    environment.update(server.environment)  # reaches the workers of the running Spark session
     forget()
     yield History(filled.spark, settings)
     environment.clear()

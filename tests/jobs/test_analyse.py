@@ -151,7 +151,7 @@ def test_times_beyond_the_calendar_leave_the_files_day(run: Path, analyse: Analy
 
 @pytest.mark.parametrize("in_us", [1e6, 1e3], ids=["seconds", "milliseconds"])
 def test_times_that_are_no_date_make_none(run: Path, analyse: Analyse, in_us: float) -> None:
-    """If times are in ms or s instead of us, the day is not known, instead of a day in 1970."""
+    """If times are in ms or s instead of us, the output says that the day is not known."""
     line = f", {FIRST_DAY}: "
     assert line in analyse(run).out.partition("\n")[0]
     for log in run.glob("rank-*.jsonl"):
@@ -204,7 +204,7 @@ def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, t
 
 
 def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Path, analyse: Analyse) -> None:
-    """If lines contradict the manifest's layout, the command prints a layout that fits them."""
+    """If lines contradict the manifest's layout, the command prints a layout that the lines fit."""
     fields = json.loads((run / "job.json").read_text())
     log = min(run.glob("rank-*.jsonl"))
     slip = json.loads(log.read_text().splitlines()[0]) | {"step": 10_000, "dp_rank": 10**8}
@@ -259,7 +259,7 @@ def test_a_layout_that_is_suggested_has_a_place_for_each_rank(run: Path, analyse
     assert suggested()["tp_size"] == 8, "a line with an impossible rank is ignored"
     log.write_text(whole)
     (run / "job.json").write_text(json.dumps(template | {"dp_size": 2 * template["dp_size"]}))
-    assert suggested() == template, "by world_size, dp_size is the wrong size"
+    assert suggested() == template, "world_size shows that dp_size is wrong"
     (run / "job.json").write_text(json.dumps(template))
     assert analyse(run).status == 0
 
@@ -268,7 +268,7 @@ def test_a_layout_that_is_suggested_has_a_place_for_each_rank(run: Path, analyse
 def test_what_is_lost_is_the_sum_of_its_causes_for_readers_and_programs(
     run: Path, analyse: Analyse, monkeypatch: pytest.MonkeyPatch, least: float
 ) -> None:
-    """What is lost in the text is the sum of what the causes lose in the JSON."""
+    """The loss in the printed text is the sum of the losses of all causes in the JSON."""
     monkeypatch.setattr("udfs.kernel.diagnosis.diagnose.LEAST_SAVED", least)
     _, said, _ = analyse(run)
     (found,) = json.loads(analyse(run, "--format", "json")[1])

@@ -50,8 +50,8 @@ def test_a_batch_is_one_commit_of_each_table(filled: History) -> None:
     """Each phase commits each table once for a batch of days; a table without rows gets no commit."""
     versions = filled.versions()
     assert versions.pop(UNIT_FINGERPRINTS) == len(PHASE_NAMES)
-    assert versions.pop(JOB_CAUSES) == 2  # by simulate and by revise
-    assert versions.pop(JOB_SLOWDOWN) == 2  # the same two: revise adds slower_than_usual
+    assert versions.pop(JOB_CAUSES) == 2  # one commit by simulate, one by revise
+    assert versions.pop(JOB_SLOWDOWN) == 2  # the same: revise adds slower_than_usual
     assert versions.pop(PUBLICATIONS) == 1 + len(PHASE_NAMES)
     assert versions == {name: int(bool(filled.rows(name))) for name in versions}
     assert {versions[name] for name in REPLAY_TABLES if name in versions} == {1}
@@ -129,7 +129,7 @@ def from_nothing(history: History) -> History:
 def test_whatever_ends_a_backfill_the_next_one_goes_on(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
-    """After a backfill was killed, the next one does the rest, or nothing if the old logs are back."""
+    """After a backfill was killed, the next one does the rest; it does nothing if the old logs are back."""
     mine, aside = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
     shutil.copytree(mine, aside)
     history.put("alpha", DAYS[0], slow=2.0)

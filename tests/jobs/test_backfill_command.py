@@ -154,7 +154,7 @@ def test_the_summary_speaks_of_other_days_only_if_there_are_any(
     capsys: pytest.CaptureFixture[str], days: int, said: str
 ) -> None:
     asked = backfill.days_between(DAYS[0], DAYS[0] + timedelta(days - 1))
-    later = asked[-1] + timedelta(1)  # done too, as it depends on a given day
+    later = asked[-1] + timedelta(1)  # a later day that depends on a given day is done too
     counts = {f"simulate.{what}": 0 for what in ("units", "bytes", "ops", "gate_us")}
     todo = Plan([Batch((*asked[:2], later), {}, {})], {}, [])
     backfill.print_summary(counts | {"simulate.us": 139_000_000}, asked, todo)

@@ -1,4 +1,4 @@
-"""Programs run on a standalone cluster whose executors get the project's code only from its zip."""
+"""Programs run on a standalone cluster whose executors get the project's code only from the project's zip."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ with session(load_settings(settings), "program") as spark:
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a cluster of one worker in a folder of its own, which all tests of this module share."""
+    """URL of the cluster of all tests in this module: one worker with a folder of its own."""
     with cluster(tmp_path_factory.mktemp("cluster"), workers=1, cores=2) as started:
         yield started.url
 

@@ -17,7 +17,7 @@ from tests.jobs.reading.warehouses import replicated, warehouse_of
 from tests.support.examples import table_rows
 
 NOT_COMMANDS = {"console", "delta_jars", "java", "package"}
-"""Modules that can be started but are no commands of `straggler`: make targets, and `straggler` itself."""
+"""Modules that can be started but are no commands of `straggler`."""
 
 
 def test_every_module_that_can_be_started_is_a_command() -> None:
@@ -154,7 +154,7 @@ job-page UNIT => job llm-b has no results of DAY: straggler simulate --log-date 
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A warehouse with the units of the tests of what-if, of which one has results."""
+    """A warehouse with the units of test_what_if.py and, of one of them, a result."""
     root = tmp_path_factory.mktemp("wrong") / "wh"
     results = {name: table_rows(name) for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN)}
     return warehouse_of(root, **replicated(), **results).root

@@ -15,7 +15,7 @@ from tests.support.examples import DAY, table_rows
 
 PRINTED = (PROJECT / "schemas" / "cookbook" / "README.md").read_text(encoding="utf-8")
 ROUNDED = 1e-9
-"""Relative tolerance: the SQL rounds answers, but a number may be printed in another way."""
+"""Relative tolerance: the SQL rounds its answers, and only the notation of a number may differ."""
 
 
 def chapters(text: str) -> list[str]:
@@ -45,7 +45,7 @@ def test_each_question_has_its_sql_and_an_answer() -> None:
 
 
 def test_another_warehouse_is_asked_about_its_own_job_and_day(call: Ask, tmp_path: Path) -> None:
-    name = "gpt-175b's"  # contains the id of a job of the demo
+    name = "gpt-175b's"  # contains the id of a job in the demo
     key = {"job_id": name, "run_id": "r1", "log_date": DAY}
     rows = {name: table_rows(name, [key]) for name in (JOBS, JOB_SLOWDOWN, WORKER_SLOWDOWN)}
     root = warehouse_of(tmp_path, **rows).root

@@ -86,7 +86,7 @@ def test_a_column_of_a_view_has_its_meaning_where_the_tables_agree(call: Ask) ->
         r"\nlost_gpu_hours  double  \[GPU h\]\n    as in job_causes: gpu_hours x lost_fraction", said
     )
     assert re.search(r"\nhost  string\njob_ids  array<string>\n", said), (
-        "no meaning is shown, as tables disagree about `host`"
+        "no meaning is shown if it differs between tables"
     )
 
 

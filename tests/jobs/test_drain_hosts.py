@@ -170,7 +170,7 @@ def test_the_evaluation_drains_a_slow_host_and_counts_what_that_returns() -> Non
 
 
 def test_a_log_of_faults_says_how_often_hosts_come_back(tmp_path: Path) -> None:
-    """A log of faults gives the times between faults of a host; overlapping faults count as one."""
+    """From a log of faults, the times between a host's faults are read; overlapping faults count as one."""
     events = [("a", 0.0, 1.0), ("a", 0.5, 0.6), ("a", 3.0, 4.0), ("b", 1.0, 2.0)]
     log = [
         {"node_id": host, "event_time": at, "event_type": kind}

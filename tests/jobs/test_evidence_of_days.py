@@ -1,4 +1,4 @@
-"""Health checks beside culprits are the same after nights, repeated nights and a backfill; without Spark."""
+"""Evidence from health checks is the same after nights, repeated nights and a backfill; without Spark."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
@@ -41,7 +41,7 @@ def slow(day: date, host: str, hour: float, course: str = "always") -> Row:
 
 
 class Fleet:
-    """A warehouse with health and causes of some days, to which tests add the evidence."""
+    """A warehouse with health events and causes of some days, and without evidence."""
 
     def __init__(self, root: Path, health: list[Row], causes: list[Row]) -> None:
         self.warehouse = Warehouse(cast("SparkSession", None), str(root))

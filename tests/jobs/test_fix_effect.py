@@ -107,7 +107,7 @@ def test_a_job_by_its_days_within_the_window(found: Found) -> None:
 def test_two_runs_of_a_job_on_one_day_are_two_units_and_people_read_what_a_unit_is(
     tmp_path: Path, ask: Ask
 ) -> None:
-    """Two runs on one day count as two units: here two days after the change have three units."""
+    """Two runs on one day count as two units, so that the two days after the change have three."""
     keys = [
         {"log_date": FIXED + timedelta(days=since), "job_id": "again", "run_id": run}
         for since, run in ((-1, "r1"), (0, "r1"), (0, "r2"), (1, "r2"))
@@ -172,7 +172,7 @@ def test_what_was_analysed_on_other_days_alone_is_one_line_with_the_days(
 
 
 def test_a_job_that_was_not_analysed_in_the_window_is_no_comparison(ask: Ask) -> None:
-    """A job is refused if no day of it in the window was analysed, even if a day has another status."""
+    """A job is refused if none of its days in the window was analysed, whatever their statuses are."""
     said = ask(main, "--date", FIXED, "--job-id", "out")
     assert said.status == 2
     assert said.err.startswith("fix_effect: error: job out was not analysed from ")

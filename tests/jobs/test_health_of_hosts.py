@@ -1,4 +1,4 @@
-"""A day's health events are put beside culprits, even if they come late, and removed with their file."""
+"""A day's health events are shown beside culprits, even if they come late, and removed with their file."""
 
 import json
 from collections.abc import Mapping, Sequence

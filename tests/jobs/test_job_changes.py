@@ -43,7 +43,10 @@ REPAIRED: tuple[float, ...] = (1.77, 2.00, 2.11, 1.77)
 
 
 def grown_slow() -> dict[str, list[Row]]:
-    """Return rows of two jobs on eight days; llm is 25 % slower from the sixth on, on another host."""
+    """Return rows of jobs llm and vision on eight days; llm is 25 % slower from the sixth day on.
+
+    From that day on, llm also runs on another host.
+    """
     rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)}
     for number in range(DAYS):
         for job_id in ("llm", "vision"):
@@ -62,7 +65,7 @@ def grown_slow() -> dict[str, list[Row]]:
 
 
 def repaired(tables: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Add the job atlas, whose step times on four days vary too much to show a change."""
+    """Add the job atlas with four days, whose step times vary too much to prove a change."""
     tables[JOB_SLOWDOWN] = []
     for number, step_s in enumerate(REPAIRED):
         key = {"log_date": DAY + timedelta(number), "job_id": "atlas", "run_id": "r1"}
@@ -252,11 +255,11 @@ def test_a_fault_of_days_is_named_by_the_days_on_which_its_cause_came_and_went(a
     assert (status, out) == (0, "[]\n")
     assert err.splitlines()[-2:] == [went, came]
     assert ask(main, "--format", "json").err.splitlines() == [went, came], (
-        "news of atlas, though the changes are of another job"
+        "causes that came and went in atlas, with another job's changes"
     )
     assert went not in ask(main, "--to", "2026-01-07").err
     assert ask(main, "--from", "2026-01-08").err.splitlines() == [went], (
-        "news of that day, compared with the day before"
+        "causes that came or went on that day"
     )
 
 

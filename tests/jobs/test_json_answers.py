@@ -23,7 +23,7 @@ from tests.schemas import test_drain
 from tests.support.examples import table_rows
 
 KEYS = PROJECT / "tests" / "data" / "json_keys.json"
-"""File with the top-level keys of each command's answer: keys may be added, but not removed in a version."""
+"""File with the top-level keys of each command's answer. Only a new version may remove keys."""
 COMMAND_PAGE = (PROJECT / "jobs" / "README.md").read_text()
 PAGE = COMMAND_PAGE.partition("## Answers for programs\n")[2].partition("\n## ")[0]
 LISTED = dict(re.findall(r"^\| `([\w-]+)` \| [^|]* \| ([^|]*) \|$", PAGE, re.MULTILINE))

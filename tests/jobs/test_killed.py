@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def in_store() -> Iterator[tuple[kills.Run, str]]:
-    """A backfill in a store that was not disturbed, as the reference, and the URL above its warehouse."""
+    """An undisturbed backfill in a store, as the reference, and the URL of a folder for disturbed ones."""
     with kills.ground(store=True) as (folder, root):
         yield next(kills.scenario(folder, root)), root
 
@@ -28,7 +28,7 @@ def test_whatever_is_killed_in_a_store(in_store: tuple[kills.Run, str]) -> None:
         draw = random.Random(f"2 {number}")  # noqa: S311  # no secrets
         verdicts = list(kills.disturbed(run, f"{root}/killed-{number}", draw, most=1))
         assert not any(wrong for _, wrong in verdicts), verdicts
-        if len(verdicts) > 1:  # a kill came in time
+        if len(verdicts) > 1:  # a run was killed before its end
             break
 
 

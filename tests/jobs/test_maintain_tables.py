@@ -1,6 +1,6 @@
-"""Maintenance deletes expired ops, merges small files, and removes unused files.
+"""Maintenance deletes expired ops, merges small files and removes unused files.
 
-What readers see of other tables stays the same.
+Readers see the same rows in all tables whose rows do not expire.
 """
 
 import os
@@ -97,7 +97,7 @@ def newest(warehouse: Warehouse, age: int) -> None:
 
 def test_recorded_ops_expire_and_results_stay(warehouse: Warehouse, settings: Settings) -> None:
     assert maintain(warehouse, settings, 36_500)[RANK_STEPS] == NOTHING, (
-        "age counts back from the newest published day"
+        "a day's age counts from the newest published day"
     )
     newest(warehouse, 30)
     assert maintain(warehouse, settings, 11)[RANK_STEPS][0] == 1
@@ -141,7 +141,7 @@ def test_small_files_become_one_and_say_the_same(warehouse: Warehouse, settings:
     assert after.toArrow().sort_by("pp_rank") == before
     again = maintain(warehouse, settings, 1)
     assert set(again) == set(TABLE_NAMES)
-    assert again.pop(PUBLICATIONS)[1:3] == (2, 1), "the first maintenance has added a publication"
+    assert again.pop(PUBLICATIONS)[1:3] == (2, 1), "merges the file of the first maintenance's publication"
     assert set(again.values()) == {NOTHING}
 
 

@@ -57,7 +57,7 @@ def test_the_whole_demo(demo: Demo) -> None:
     assert (demo.report / "index.html").is_file()
     assert f"The report: open {demo.report}/index.html in a browser." in demo.printed
     tables = [re.split(r"\s{2,}", line.strip()) for line in demo.printed.splitlines()]
-    rows = {cells[0]: cells for cells in reversed(tables)}  # the first such row wins
+    rows = {cells[0]: cells for cells in reversed(tables)}  # the first of several rows with a name counts
     assert rows["published-se"][3] == "1.537"
     assert rows["published-st"][3] == "1.179"
     assert rows["node-0013"][1:3] == ["chronic", "3"]

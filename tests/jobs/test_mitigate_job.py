@@ -1,4 +1,4 @@
-"""Test the command mitigate on a folder and on a unit of the warehouse, and its errors."""
+"""Test the command mitigate: on a folder, on a unit of the warehouse, and its errors."""
 
 import json
 from pathlib import Path

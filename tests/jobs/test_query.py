@@ -188,7 +188,9 @@ PAIRS = "(SELECT explode(sequence(1, 1000000)) AS a), (SELECT explode(sequence(1
 
 @pytest.mark.usefixtures("spark")
 def test_a_question_without_end_is_one_line_of_sparks_too(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_GRACE_S", 600.0)  # a shorter time may end the process of the tests
+    monkeypatch.setattr(
+        limits, "_GRACE_S", 600.0
+    )  # after this time, the command would end the tests' process
     asked = (f"SELECT sum(a * b) FROM {PAIRS}", "--engine", "spark", "--timeout", 1)
     assert ask(main, *asked) == (1, "", f"query: error: {TOO_LONG}\n")
     assert ask(main, "SELECT 1 AS n", "--engine", "spark", "--format", "csv").out == "n\n1\n"

@@ -1,4 +1,4 @@
-"""Days whose logs come late or are corrected are processed again, with the results of logs on time."""
+"""Days whose logs come late or are corrected are processed again, and then equal days with logs on time."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def refresh(history: History, log_date: date = AFTER) -> dict[str, int]:
 
 
 ONE_UNIT = {"ingest": 1, "simulate": 1, "revise": 4, "aggregate": 4}
-"""Units done if one of the first day's four has changed: revise and aggregate do all units of both days."""
+"""Units done by each phase if a unit of the first day has changed; revise and aggregate redo both days."""
 ONE_UNIT_OF_LAST = ONE_UNIT | {"revise": 2, "aggregate": 2}
 
 
@@ -78,7 +78,7 @@ def test_a_day_sent_twice_changes_nothing_and_redoes_nothing(filled: History, hi
     for name in (UNIT_FINGERPRINTS, PUBLICATIONS):
         assert after.pop(name) == before.pop(name) + 1
     assert after == before
-    # The files' new times of modification are recorded now, so that their contents are not read again.
+    # The first refresh has recorded the files' new times of modification: contents are not read again.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.refresh_changed_days.digests_by", _no_contents)
         assert refresh(history) == {}

@@ -41,7 +41,7 @@ MARKS = """
     const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
     return new Set(new Uint32Array(data.buffer)).size;
 """
-"""JavaScript: the number of line segments in a chart's marks or, for a chart on a canvas, of its colours."""
+"""JavaScript that counts the line segments in a chart's marks or, if the chart is a canvas, its colours."""
 OPTION = """
     const {options} = document.getElementById(arguments[0]);
     return [...options].find((option) => option.text === arguments[1]).value;
@@ -337,12 +337,12 @@ def _luminance(colour: str) -> float:
 
 
 def _rows(browser: Browser, table: str) -> dict[str, list[str]]:
-    """Return the cells of each row of a table, by the row's first cell."""
+    """Return the cells of each row of a table but the first cell, which is the key."""
     return {cells[0]: cells[1:] for cells in _cells(browser, table)}
 
 
 def _cells(browser: Browser, table: str) -> list[list[str]]:
-    """Return the text of each cell, row by row."""
+    """Return the text of each cell of a table, row by row."""
     script = """return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].map(
         (row) => [...row.children].map((cell) => cell.textContent))"""
     found: list[list[str]] = browser.run(script, table)
@@ -350,7 +350,7 @@ def _cells(browser: Browser, table: str) -> list[list[str]]:
 
 
 def _left(filters: dict[str, str]) -> pd.DataFrame:
-    """Return the parts that the filters leave, computed by pandas instead of the page's JavaScript."""
+    """Return the parts of the fleet that the filters leave, computed by pandas instead of the page."""
     units, parts = random_fleet().units.to_pandas(), random_fleet().parts.to_pandas()
     team, day = units.team.fillna("(not stated)"), units.log_date.astype(str)
     is_in = (team == filters.get("team", team)) & (units.cluster == filters.get("cluster", units.cluster))

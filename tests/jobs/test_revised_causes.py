@@ -62,7 +62,7 @@ def write(
 def write_days(landing: Path) -> None:
     """Write two healthy days of three jobs, and a third day on which all three have faults.
 
-    Of the second day, only the job "seen" has the sick host. On the third day, a new job has it too.
+    On the second day, a further job, "seen", uses the sick host. On the third day, a new job uses this host.
     """
     for day in range(3):
         last = day == 2
@@ -120,7 +120,7 @@ def test_a_stage_on_a_sick_host_is_a_slow_worker(
 
 
 def test_what_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, Any]]) -> None:
-    """If all workers or all links of a job are slow, comparison with its earlier days shows this."""
+    """If all workers or links of a job are slow, only comparison with the job's earlier days shows this."""
     worker = of_last_day(nights, "sick-whole")["slow_worker"]
     assert {culprit["slow_host"] for culprit in worker["culprits"]} == {SICK}
     assert worker["unrevised"]["time_saved_fraction"] == pytest.approx(0.0, abs=0.005)
@@ -163,7 +163,7 @@ def backwards(settings: Settings, last_alone: Path, tmp_path: Path) -> Settings:
 
 
 def causes_by_day(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
-    """Return the rows of cause_day, with 12 digits, because sums depend on the order of addition beyond."""
+    """Return the rows of cause_day with floats to 12 digits, as sums depend on the order of addition."""
     counted = Warehouse(spark, settings.paths.warehouse).read(TABLES[CAUSE_DAY])
     rows = counted.orderBy("log_date", "cause").toArrow().to_pylist()
     return [

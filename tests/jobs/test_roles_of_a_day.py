@@ -1,6 +1,6 @@
-"""Test the tables about roles, for a day whose runs are parts of a whole; without Spark.
+"""Test the tables about roles, for days on which several runs form a whole; without Spark.
 
-A day that no longer has such runs gets empty tables; a day that never had any gets none.
+If a day no longer has such runs, its rows are removed; without such runs on any day, no table is made.
 """
 
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_a_whole_is_answered_with_what_its_runs_lose(warehouse: Warehouse) -> No
         pytest.approx(4.5 / 12),
     )
     assert rollout["saved_fraction_if_fixed"] == pytest.approx(0.25 * 9 / 12), (
-        "two causes lose 1/8 each of the rollout's 9 s of 12"
+        "two causes lose 1/8 each; the rollout takes 9 s of 12"
     )
     assert actor["saved_fraction_if_fixed"] is None, "the actor has no rows in job_causes"
     assert rollout["saved_gpu_hours_if_twice_as_fast"] == pytest.approx(30 * 4.5 / 12)

@@ -49,7 +49,7 @@ HERE: Final = Path(__file__).parent
 
 
 class Outcome(NamedTuple):
-    """Replays of a job's healthy steps and of its slowed steps, compared; times are in seconds."""
+    """Results of a job's healthy and slowed steps, by replay; times are in seconds."""
 
     job: str
     healthy_s: float
@@ -72,7 +72,7 @@ class Outcome(NamedTuple):
 def ops_once(rank_steps: pa.Table, chunks: int, *, is_sharded: bool) -> bool:
     """Return whether each rank-step has each op of each microbatch and chunk exactly once.
 
-    is_sharded : whether the parameters of each chunk are also gathered once, and its gradients reduced once
+    is_sharded : parameters of each chunk are then also gathered once, and its gradients reduced once
     """
     microbatches = 1 + pc.max(pc.list_flatten(rank_steps["microbatch"])).as_py()
     wanted = [(op, m, c) for op in (FORWARD, BACKWARD) for m in range(microbatches) for c in range(chunks)]

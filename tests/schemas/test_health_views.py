@@ -78,7 +78,7 @@ def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
 
 
 def test_health_predicts_counts_host_days_that_train() -> None:
-    """health_predicts counts only days on which a host trains: a check fails on three, two of them slow."""
+    """In health_predicts only hosts that train on a day count: a check fails on 3 here, 2 of them slow."""
     hosts = [{"log_date": day, "host": host} for day in (DAY, NEXT_DAY) for host in ("x", "y", "z")]
     rows = view(
         "health_predicts",

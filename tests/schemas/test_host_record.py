@@ -1,4 +1,4 @@
-"""host_record calls a host slow beyond chance only by comparison with hosts in the same places of jobs."""
+"""In host_record, a host is slow beyond chance only by comparison with the other hosts of its jobs."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -145,7 +145,7 @@ def test_a_verdict_has_what_was_measured_and_what_recurs() -> None:
 
 
 def test_a_host_that_a_cause_names_is_slow_on_its_days_though_no_worker_stands_out() -> None:
-    """A host that a cause names on a day counts as slow then, even if none of its workers is slowest."""
+    """A host that a cause names on a day counts as slow on it, even if its workers are not the slowest."""
     workers = [worker for day in range(3) for worker in job("1", day, "abcd", "b")]
     units = [{"job_id": "1", "run_id": "r3", "log_date": DAY + timedelta(days=day)} for day in range(3)]
     ends = [culprit(0.5, rank=place, host=host) for place, host in enumerate("ab")]

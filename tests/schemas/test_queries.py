@@ -1,4 +1,4 @@
-"""Named queries return known answers for a made-up history, which has the paper's headline figures."""
+"""Named queries give known answers for a made-up history, which has the paper's headline figures."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta

@@ -399,7 +399,7 @@ def test_each_definition_of_goodput_has_its_own_base() -> None:
 
 
 def test_the_waterfall_leads_from_recorded_to_productive_by_differences() -> None:
-    """In waterfall, each total is the total before it minus the differences between the two."""
+    """In waterfall, each total equals the total before it minus the differences between the two totals."""
     job = unit("a", DAY, 100.0, 90.0, 192.0) | {"actual_total_s": 120.0}
     causes = [
         {"job_id": "a", "cause": "slow_worker", "lost_fraction": 0.2, "lost_gpu_hours": 38.4},
@@ -425,7 +425,7 @@ def test_the_waterfall_leads_from_recorded_to_productive_by_differences() -> Non
     left: float | None = None
     for is_total, hours, _ in of_a.values():
         assert not is_total or left is None or hours == pytest.approx(left), (
-            "the total before it, less what lies between"
+            "each total is the total before, less the differences between"
         )
         left = hours if is_total else left - hours
     of_b = {row.figure: (row.gpu_hours, row.seconds) for row in rows if row.job_id == "b"}

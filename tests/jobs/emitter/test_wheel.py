@@ -47,6 +47,6 @@ def test_the_same_code_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_its_words_are_those_of_the_warehouse() -> None:
-    """The op types in the emitter equal the warehouse's, in the same order, which stored codes depend on."""
+    """The emitter's op types equal the warehouse's, in the same order, because their positions are stored."""
     assert (RANK_LOG_FORMAT, OP_NAMES) == (vocabulary.RANK_LOG_FORMAT, vocabulary.OP_TYPES)
     assert RUN_EVENTS_FORMAT == vocabulary.RUN_EVENTS_FORMAT

@@ -53,7 +53,7 @@ def doing_nothing(spark: SparkSession, settings: Settings, arguments: Arguments)
 
 
 def after_ctrl_c(spark: SparkSession, settings: Settings, arguments: Arguments) -> Mapping[str, int]:
-    """Raise another error in place of KeyboardInterrupt, as Spark's cancelled jobs and DuckDB do."""
+    """Raise another error in place of KeyboardInterrupt, as cancelled jobs of Spark and DuckDB do."""
     with suppress(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(9)

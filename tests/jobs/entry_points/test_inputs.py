@@ -255,7 +255,7 @@ def test_an_empty_landing_is_an_empty_night(
 
 
 def test_rows_of_a_day_go_only_where_its_folder_is_empty(call: Ask, landing: Path, tmp_path: Path) -> None:
-    """If the warehouse has rows of a day without a folder in the landing, the night is refused; rows stay."""
+    """A night is refused, and its day's rows stay, if the landing lacks the folder of a day that has rows."""
     path = str(tmp_path / "warehouse" / JOBS)
     create(path, TABLES[JOBS])
     assert not has_rows_of(path, date(2026, 2, 5))

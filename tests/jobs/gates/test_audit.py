@@ -85,8 +85,8 @@ def test_the_message_names_table_expectation_and_rows() -> None:
 @pytest.mark.parametrize(
     ("condition", "reason"),
     [
-        ("nope > 1", "nope"),  # wrong without any row
-        ("1 / (pp_rank - pp_rank) > 1", "zero"),  # wrong only when a row is computed
+        ("nope > 1", "nope"),  # an error when the query is parsed
+        ("1 / (pp_rank - pp_rank) > 1", "zero"),  # an error when the query runs
         ("pp_rank >", "missing"),
     ],
 )

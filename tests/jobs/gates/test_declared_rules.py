@@ -98,7 +98,7 @@ def test_identities_of_a_units_figures_are_checked() -> None:
     ]
     found = refused(JOB_SLOWDOWN, rows)
     with_replay = {name: count for name, count in found.items() if name.endswith("_with_replay")}
-    assert set(with_replay.values()) == {2, 3}  # of runs 1 and 9; and 2, if it has no ideal step
+    assert set(with_replay.values()) == {2, 3}  # of runs 1 and 9, and of run 2, which has no ideal step
     assert with_replay["ideal_step_s_with_replay"] == 3
     assert len(with_replay) == 25
     assert {name: count for name, count in found.items() if name not in with_replay} == {
@@ -250,7 +250,7 @@ def test_culprits_are_checked() -> None:
     rows = [{"job_id": str(number), "culprits": each} for number, each in enumerate(culprits)]
     assert refused(JOB_CAUSES, rows) == {
         "culprits_not_null": 1,
-        "culprits_are_described": 5,  # the list that is null is one of them
+        "culprits_are_described": 5,  # a null list also breaks this rule
         "culprits_have_their_course": 5,
         "one_worker_has_its_rank": 4,
     }

@@ -32,7 +32,7 @@ HELD: Final[Mapping[str, list[dict[str, Any]]]] = {
     "waited_for_if_on_the_path": [{"waited_for_s": 0.0, "is_waited_for": True}],
     "revised_rows_say_so": [{"evidence": {"revised_from": 1.0}}, {"flag_reason": "judged_by_history"}],
 }
-"""By rule: changes of a good row that break the rule, if changing one column to a usual value does not."""
+"""By rule: changes of a good row that break rules which the values of _values do not break."""
 
 
 def _values(kind: pa.DataType) -> tuple[Any, ...]:

@@ -335,7 +335,7 @@ def test_units_whose_logs_changed_their_owner_with_the_last_ingest_are_named(
     wanted = [f"{DAY}: job {name}, run {run_id}: {of}" for name in jobs[1:6]]
     assert named() == [*wanted, f"{DAY}: and 1 more unit"]
     with monkeypatch.context() as later:
-        later.setattr(owners, "_KEPT", timedelta(0))  # VACUUM may have deleted the earlier version's files
+        later.setattr(owners, "_KEPT", timedelta(0))  # as if VACUUM had deleted the earlier version's files
         assert named() == []
     ingest(dict.fromkeys(jobs, 1001) | {"job-0": 1000})
     assert named() == []

@@ -36,9 +36,9 @@ def landed_files(units: Collection[Unit], size: int = 10) -> dict[Unit, list[Lan
 def landing(
     units: Collection[Unit], changed: Collection[Unit] | None = None, size: int = 10
 ) -> LandingChanges:
-    """Return a landing of these units, one log file each; `changed` are those whose logs have changed.
+    """Return a landing of these units, with one log file each.
 
-    changed : all units, if left out
+    changed : units whose logs have changed; all, if left out
     size : of each log file [bytes]
     """
     return LandingChanges(
@@ -47,7 +47,7 @@ def landing(
 
 
 class InMemory(Records):
-    """Records of finished phases that are given rather than read, and that look back only on days in DAYS."""
+    """Records of finished phases that a test states, instead of reading them from a warehouse."""
 
     def context(self, phase: str) -> dict[date, str]:
         """Return a hash of the earlier days' records of the preceding phase, by day."""
@@ -98,7 +98,7 @@ def all_done(*units: Unit, look_back_days: int = 0) -> dict[str, Recorded]:
 
 
 def changed(done: Mapping[str, Recorded], phase: str, *units: Unit) -> dict[str, Recorded]:
-    """Return the records with other inputs for the given units of a phase, as if its input had changed."""
+    """Return the records as if a phase had processed the given units from other input."""
     others = {each: done[phase][each]._replace(inputs="other") for each in units}
     return {**done, phase: done[phase] | others}
 

@@ -2,8 +2,8 @@
 
 `python -m tests.jobs.landing.fuzz --inputs 100000` damages good inputs: lines, manifests, gzip and Parquet
 files, events of health, output of health tools, and whole units of every format. Bytes are changed, removed,
-repeated or inserted, or a number is replaced by an extreme one. At the end, it prints the inputs that took
-the most time and those that took the most memory.
+repeated or inserted, or a number is replaced by an extreme one. At the end, the command prints the inputs
+that took the most time and those that took the most memory.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
 
 
 def read_lines(chance: random.Random) -> None:
-    """Fail unless damaged lines give the same rows together as alone, and each becomes a row or a reject."""
+    """Fail unless damaged lines give the same rows together as alone, and each gives a row or a reject."""
     lines = [mutated(chance.choice(_LINES), chance).replace(b"\n", b"") for _ in range(8)]
     lines.append(chance.choice(_LINES))
     rows, rejects = RankLogReader(_UNIT, _BOUNDS).read(lines, 1)
@@ -153,7 +153,7 @@ READERS: Final[dict[str, Callable[[random.Random], None]]] = {
 
 
 class Cost(NamedTuple):
-    """Time and memory that reading one input took, the memory beyond that of the process before."""
+    """Duration of reading an input, and the memory that the process used beyond what it used before."""
 
     input: str
     seconds: float
@@ -166,7 +166,7 @@ def read_one(name: str, number: int, seed: int) -> Cost:
     number, seed : determine the damage
     """
     started, before = time.perf_counter(), _resident_bytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak (VmHWM), which then is of this input
+    Path("/proc/self/clear_refs").write_text("5")  # resets the process's peak memory (VmHWM)
     READERS[name](random.Random(f"{seed}/{number}"))  # noqa: S311  # no secrets
     grown = _resident_bytes("VmHWM") - before
     return Cost(f"{name} {number}", time.perf_counter() - started, grown)

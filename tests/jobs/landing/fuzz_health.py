@@ -83,13 +83,13 @@ def read_converted(tool: str, mutate: Mutate, chance: random.Random) -> None:
         found = converted(content, tool, known, MOST_EVENTS)
         for each in (*found, *of_day(found, DAY, known.left_out)):
             line = json.dumps(each, allow_nan=False).encode()
-            {each["host"], each["check"]}  # raises TypeError for what cannot be a key
+            {each["host"], each["check"]}  # a TypeError shows a value that cannot be counted
             with suppress(LineError):
                 read_event(line, DAY, _BOUNDS)
 
 
 def _other_value(text: str, chance: random.Random) -> bytes:
-    """Return the text with one value of a JSON line replaced, or with a line repeated that is no JSON."""
+    """Return the text with one value of its JSON replaced; if it is no JSON, repeat one of its lines."""
     lines = text.splitlines()
     at = chance.randrange(len(lines))
     try:

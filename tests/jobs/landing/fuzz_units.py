@@ -129,7 +129,7 @@ def read_changed(name: str, mutate: Mutate, chance: random.Random) -> None:
     changed = list(files) if chance.random() < 0.1 else [chance.choice(list(files))]
     for each in changed:
         files[each] = mutate(files[each], chance)
-    with TemporaryDirectory(dir="/dev/shm") as folder:  # in memory, which allows a hundred a second
+    with TemporaryDirectory(dir="/dev/shm") as folder:  # a folder in memory allows a hundred units a second
         staging = Staging(folder, "run")
         landed = [
             LandedFile(*_UNIT, f"log_date={DAY}/job_id={JOB}/run_id={RUN}/{each}", each, len(files[each]))

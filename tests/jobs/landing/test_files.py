@@ -174,7 +174,7 @@ def test_folders_that_are_no_days_are_named(tmp_path: Path) -> None:
 
 
 def test_links_to_one_folder_do_not_multiply(tmp_path: Path) -> None:
-    """Only the first link to a folder is followed, and no link to a folder above the link."""
+    """Of links to one folder, only the first is followed; a link to a folder above it is not followed."""
     made = Folders(tmp_path)
     day = made.root / f"log_date={DAY}"
     for number in range(40):
@@ -201,7 +201,7 @@ def test_names_need_not_be_text(tmp_path: Path) -> None:
     landing = Landing(str(tmp_path), [DAY])
     ((unit, (file,)),) = landing.units.items()
     assert (unit[1], file.name) == ("a\\xff", "rank-\\xfe.jsonl")
-    assert len(landing.misplaced) == 1, "of two names that look alike as text, one is misplaced"
+    assert len(landing.misplaced) == 1, "of two names that are equal as text, one is misplaced"
     with store_of(str(tmp_path)).open(file.path) as opened:
         assert opened.read() in names
 
@@ -309,7 +309,7 @@ def test_a_store_that_does_not_answer_is_no_empty_one_and_is_named_by_its_url(
     monkeypatch.setattr(f"{memory}.info", Mock(side_effect=error))
     monkeypatch.setattr(
         f"{memory}.isfile", fsspec.AbstractFileSystem.isfile
-    )  # which calls info, as for other stores
+    )  # the general method, which calls info
     for asked in (
         lambda: store.folders("day"),
         lambda: [*store.walk("day")],

@@ -1,4 +1,4 @@
-"""Units that are made to stop a night fail alone: the rows of good jobs are complete."""
+"""If some units are made to stop a night, only these fail: the rows of good jobs are complete."""
 
 import gzip
 import os
@@ -141,7 +141,7 @@ def test_memory_stays_small(found: Landed) -> None:
 
 NAMED: Final[dict[str, tuple[list[tuple[int, int]], Rejected]]] = {
     "huge": (
-        [(0, 1), (0, 2)],  # the lines around a line that is too long
+        [(0, 1), (0, 2)],  # from the good lines around a line that is too long
         [
             ("rank-00000.jsonl.gz", None, "file_too_large"),
             ("rank-long.jsonl", 2, "line_too_long"),
@@ -162,7 +162,7 @@ NAMED: Final[dict[str, tuple[list[tuple[int, int]], Rejected]]] = {
     "deep lines": ([(1, 2)], [("rank-1.jsonl", 1, "nested_too_deeply")]),
     "raw\\xff": ([], [("rank-\\xfe.jsonl", 1, "identity_mismatch")]),
 }
-"""Stored (rank, step) and rejects of each hostile job; all but `huge` have a manifest that is not valid."""
+"""Stored (rank, step) and rejects of each hostile job; only `huge` has a valid manifest."""
 
 
 @pytest.mark.parametrize("job_id", NAMED)
@@ -203,7 +203,7 @@ def test_a_hundred_thousand_files_are_too_many(tmp_path: Path) -> None:
 
 
 def test_beyond_a_number_of_rejects_a_file_of_little_else_is_one(tmp_path: Path) -> None:
-    """A file that has mostly bad lines, and more of them than a limit, becomes a single reject."""
+    """A file with more bad lines than the limit of rejects, and fewer good ones, becomes a single reject."""
     made = Landing(tmp_path / "landing")
     good = [line(job_id="j", step=step) for step in range(60)]
     made.manifest("j")

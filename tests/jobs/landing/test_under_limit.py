@@ -19,11 +19,11 @@ pytestmark = pytest.mark.slow
 
 MB: Final = 1 << 20
 MOST_MB: Final = 1300
-"""Limit of the address space, half of which libraries and stacks take. Whole files need more than that."""
+"""Limit of the address space; libraries and stacks take half. Files that are read whole would exceed it."""
 MANIFESTS: Final = 50
-"""Number of manifests of each kind. A row of jobs with all hosts, iterations or defects would take 3 MB."""
+"""Number of manifests of each kind. With all its hosts, iterations or defects, a row of jobs takes 3 MB."""
 MOST_OF_MANIFESTS_MB: Final = 350
-"""Limit of resident memory. Without rejects 160 MB are taken; 200 rows of jobs alone took 600 MB before."""
+"""Limit of resident memory [MB]: 160 are used now; 200 rows of jobs took 600 before they were shortened."""
 
 LAND: Final = """
 import json, re, sys

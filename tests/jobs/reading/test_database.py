@@ -22,7 +22,7 @@ JOB_IDS = "SELECT job_id FROM job_slowdown ORDER BY job_id"
 
 @pytest.fixture(params=[str, Path.as_uri], ids=["folder", "store"])
 def spelled(request: pytest.FixtureRequest) -> Spelled:
-    """Function that names a folder by its path, or by its URL, which is read like a store's."""
+    """Function that names a folder by its path, or by its file:// URL, which is read like a store."""
     found: Spelled = request.param
     return found
 
@@ -72,7 +72,7 @@ def test_a_table_whose_name_is_only_a_word_of_the_questions_is_not_opened(tmp_pa
 
 
 def no_tables(root: str | Path) -> str:
-    """Return the hint in the error for a warehouse without tables; for a URL, return the whole error."""
+    """Return the hint in the error for a warehouse without tables; for a URL, the whole error."""
     with pytest.raises(QuestionError) as said:
         Database(str(root)).check_exists("run a night")
     return str(said.value).partition(": ")[2] if "://" not in str(root) else str(said.value)

@@ -1,4 +1,4 @@
-"""The parts of a difference of two runs add up; chance and few steps give no verdict of slower or faster."""
+"""Differences of two runs: parts add up, and neither chance nor few steps give a verdict."""
 
 from datetime import date
 from typing import Any
@@ -29,11 +29,11 @@ NO_JOB: dict[str, Any] = {}
 
 
 def day(steps_s: list[float], lost: float = 0.0, exposed_s: float = 0.0, number: int = 5) -> Day:
-    """Return a day of a run.
+    """Return a day of a run with the given step times.
 
-    steps_s : times of its steps [s]
+    steps_s : times of the steps [s]
     lost : share of the time that a slow worker loses
-    exposed_s : exposed time of sends, and the same of reduce-scatters [s]
+    exposed_s : exposed time of sends, and of reduce-scatters, in a step [s]
     number : day of January
     """
     causes = [
@@ -120,7 +120,7 @@ def test_a_difference_beyond_chance_is_slower_or_faster() -> None:
 
 @pytest.mark.parametrize("at", [20, 30, 33, 50])
 def test_an_interval_is_no_wider_where_both_runs_turn_slow(at: int) -> None:
-    """If both runs become slow at the same step, the interval is at most twice as wide as without that."""
+    """If both runs become slow at the same step, the interval is less than twice that of two steady runs."""
     a, b = wobbling(10, 0.1, 60), wobbling(10.5, 0.1, 60)
     turned = [[time + 5.0 * (step >= at) for step, time in enumerate(each)] for each in (a, b)]
     steady, both = found(a, b), found(turned[0], turned[1])
@@ -131,7 +131,7 @@ def test_an_interval_is_no_wider_where_both_runs_turn_slow(at: int) -> None:
 
 @pytest.mark.parametrize(("first", "is_slower"), [(6, True), (12, True), (20, False)])
 def test_a_run_that_turns_slow_on_its_way_is_slower(first: int, *, is_slower: bool) -> None:
-    """A run that becomes slow after step 6 or 12 of 20 counts as slower than a run that does not."""
+    """A run that becomes slow after 6 or 12 of 20 steps counts as slower than a run that stays fast."""
     turned = [time + 3.0 * (step >= first) for step, time in enumerate(wobbling(10, 0.1))]
     answer = found(wobbling(10, 0.1), turned)
     assert answer.verdict == (SLOWER if is_slower else SAME)

@@ -1,4 +1,4 @@
-"""DuckDB and Spark give equal results for this project's SQL and for expressions that are translated."""
+"""DuckDB and Spark give equal results for this project's SQL, and for expressions translated to DuckDB."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -32,7 +32,7 @@ UNIT = Unit(date(2026, 1, 5), "a", "r1")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, published_traces: Path) -> Path:
-    """A working folder with demo/warehouse, of one job: the published trace ST."""
+    """Folder that contains demo/warehouse, a warehouse of one job: the published trace ST."""
     made = tmp_path_factory.mktemp("user")
     run = made / "log_date=2026-01-05" / "job_id=gpt-175b" / "run_id=r1"
     shutil.copytree(published_traces / "ST", run)

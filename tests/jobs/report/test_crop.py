@@ -1,4 +1,4 @@
-"""A picture shows the ops of a culprit beside those of a healthy peer, in its slowest and a usual step."""
+"""A picture draws ops of a culprit beside those of a healthy peer, in a slow step and in a usual step."""
 
 import json
 import re
@@ -22,7 +22,7 @@ SICK = sick_job()
 
 @pytest.fixture(scope="module")
 def drawn() -> UnitTables:
-    """A job with a slow host, and its recorded ops, of which the picture is drawn."""
+    """A job with a slow host, with the recorded ops that its picture shows."""
     job = recorded_job()
     rows = job.rank_steps.select(["rank", "step", "op", "start_us", "duration_us"]).to_pylist()
     lines = [row | {"op": [OP_CODES.get(op, op) for op in row["op"]]} for row in rows]

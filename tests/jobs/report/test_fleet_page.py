@@ -327,7 +327,7 @@ def test_op_types_are_shares_of_one_base() -> None:
 
 
 def test_five_months_of_the_papers_fleet_stay_under_five_megabytes() -> None:
-    """The page of five months of a fleet as large as the paper's, with links to all units, is below 4 MB."""
+    """For five months of a fleet as large as the paper's, the page with links to all units is below 4 MB."""
     tables = fleet(runs=3079, days=150)
     pages = {job_page_path(row["log_date"], row["job_id"], row["run_id"]) for row in _keys(tables)}
     assert len(fleet_page(tables, publication(tables, *pages))) < 4_000_000

@@ -73,7 +73,7 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
     causes = [{**row, **each} for row, each in zip(rows, lost, strict=True)]
     text = Page(job_page(replace(SICK, job={**SICK.job, **whole}, causes=causes))).text
     parts = re.findall(rf"{amount}([\d.]+) %(?:\)| of the time) lost", text)
-    assert len(parts) == 3, "two causes, and the rest"
+    assert len(parts) == 3, "the losses of two causes, and the rest of the loss"
     numbers = np.array(parts, dtype=np.float64).reshape(3, -1)
     assert numbers[:, -1].sum() == pytest.approx(38.0)
     assert "38.0 % of its time is lost" in text or "38 % of its time is lost" in text
@@ -83,7 +83,7 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
 
 
 def test_the_command_reproduces_every_figure_beside_it() -> None:
-    """The command printed on a page gives the figures printed beside it, by the logs of that day alone."""
+    """The command on a page prints the figures beside it, computed from the logs of that day alone."""
     revised = [
         dict(row, flag_reason="judged_by_history", time_saved_fraction=0.9, attributed_fraction=0.9)
         | {
@@ -209,7 +209,7 @@ def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unex
     assert "Most of it is measured: uneven stages (stage 3, always)." in said
     assert "Its fix alone saves -1.8 % of the time, too little to be a cause" in said
     assert said.endswith("; after the fix of slow worker it saves more: 7.4 %."), (
-        "its attributed 2.8 % twice, plus 1.8 %"
+        "2 x 2.8 % attributed, less -1.8 % alone"
     )
     share = "it saves more: its part of what all fixes save together is 2.8 %, which is a share, not what its"
     loads = slow | {"cause": "data_imbalance"}
@@ -228,7 +228,7 @@ def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unex
 
 
 def test_causes_that_hide_each_other_are_named_together() -> None:
-    """If neither of two causes saves time alone because each hides the other, one sentence names both."""
+    """If two causes hide each other, so that fixing one alone saves nothing, one sentence names both."""
     worker = {"cause": "slow_worker", "is_cause": False, "time_saved_fraction": 0.0004}
     worker |= {"attributed_fraction": 0.072, "culprits": [culprit(0.3, pp_rank=1, dp_rank=0, host="h-08")]}
     link = worker | {"cause": "communication", "culprits": [culprit(0.2, pp_rank=1, dp_rank=2, host="h-06")]}
@@ -441,7 +441,7 @@ def test_more_than_all_of_the_waste_has_its_reason_beside_it(share: float, *, is
 
 
 def test_a_share_of_hardly_any_waste_is_not_shown() -> None:
-    """If the waste is below 1 %, the page shows no shares of the waste, because they mean little."""
+    """If the waste is below 1 % of the time, the page shows no shares of it, because they mean little."""
     job = {**SICK.job, "waste_fraction": 0.0022, "slow_worker_share": -50.55, "last_stage_share": 0.1}
     shown = {name: (value, meaning) for name, value, meaning in figures(job)}
     for name in ("by the slowest 3 % of workers", "by the last stage"):

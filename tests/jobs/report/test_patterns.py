@@ -33,7 +33,7 @@ ALL_OVER = QUIET + 0.3 * RANDOM
         (hot(((ALL, 5), 0.1)), maps.HOT_COLUMN, "All stages of dp rank 5 are slow, in every step."),
         (hot(((slice(None, None, 2), 5, 1), 0.2)), maps.HOT_CELL, "dp rank 5 of stage 1, in 10 of 20 steps."),
         (hot(((ALL, 5, 1), 0.2), ((ALL, 2, 3), 0.15)), maps.HOT_CELLS, "2 of 32 workers"),
-        (  # all are about as hot: four workers in every other step, two in most
+        (  # six workers with about equal means: four in all steps, two in most
             hot(((ALL, slice(None, None, 2), 3), 0.065), ((slice(5, STEPS), slice(2, 4), 0), 0.08)),
             maps.HOT_CELLS,
             "6 of 32 workers make up most of it; the hottest is hot in 15 of 20 steps.",

@@ -41,7 +41,7 @@ def test_a_report_is_written_without_spark(ask: Ask, warehouse: str) -> None:
 def test_what_pages_are_written_from_is_answered_by_one_thread(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str
 ) -> None:
-    """Queries for pages run in one thread each, so that sums are bit for bit equal in every run.
+    """Each connection that answers queries for pages has one thread, so that sums are equal in every run.
 
     A page uses few connections, because opening the tables takes longer than the queries.
     """

@@ -72,8 +72,8 @@ def test_no_line_is_wider_than_the_screen_and_what_matters_is_shown(shown: Shown
     assert max(map(len, lines)) <= width
     text = " ".join(" ".join(lines).split())
     assert "slow_worker node-0013" in text
-    assert "2110.7" in text, "lost hours come before dates if columns are left out"
-    assert ("0.22369" in text) == (width == 300), "the column that is left out first"
+    assert "2110.7" in text, "the column of lost hours is shown on any screen"
+    assert ("0.22369" in text) == (width == 300), "this column is the first to be left out"
 
 
 def test_words_stay_whole_and_long_lists_are_short(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Test which of several Java installations is chosen; scripts take their place."""
+"""Test which Java is chosen on a machine with several; scripts take the place of Java."""
 
 import ssl
 import subprocess
@@ -14,7 +14,7 @@ Machine = tuple[Path, pytest.MonkeyPatch]
 
 
 def pretend_java(home: Path, version: str) -> Path:
-    """Write a script that prints a version and a home as Java does, and other arguments as they are."""
+    """Write a script that prints a version and a home as Java does; it prints other arguments unchanged."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True)
     launcher.write_text(

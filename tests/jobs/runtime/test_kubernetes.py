@@ -1,4 +1,4 @@
-"""Spark submits valid objects to the API server of Kubernetes, whose place a recording server takes."""
+"""Spark submits valid objects to Kubernetes; a server that only records takes the place of its API server."""
 
 import json
 import os

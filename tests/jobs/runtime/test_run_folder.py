@@ -36,7 +36,7 @@ with session(load_settings("local"), "run") as spark:
 def running(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """Start a run whose temporary files are in a folder.
 
-    Yields the process, and what the run has printed: the names of its own folder and of the entries in it.
+    Yields the process, and the names that the run prints: its own folder, and what that folder contains.
     """
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(PROJECT)}
     environment["SPARK_SUBMIT_OPTS"] = SHORT_LIVED
@@ -82,7 +82,10 @@ def test_folders_of_living_processes_and_of_other_names_stay(
     start = f"straggler-fleet-{gethostname()}-"
     living = f"{start}{own.pid}-{started}"
     stay = {living, f"{start}x", "straggler-fleet-elsewhere-1-1", f"{start}2-2"}
-    for name in {*stay, f"{start}{own.pid}-{started - 60}"}:  # the last: of an earlier process with this id
+    for name in {
+        *stay,
+        f"{start}{own.pid}-{started - 60}",
+    }:  # the last name is of an earlier process with this id
         (tmp_path / name).mkdir()
     (tmp_path / f"{start}2-2").rmdir()
     (tmp_path / f"{start}2-2").symlink_to(tmp_path / living)

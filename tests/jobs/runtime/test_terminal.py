@@ -104,7 +104,7 @@ PRINTERS = (
     "jobs/cookbook.py",
     "jobs/reading/straggler_command/__init__.py",
 )
-"""Modules that may write to standard output or error themselves; the others call the first two."""
+"""Modules that may write to standard output or error themselves."""
 
 
 def test_lines_have_codes_for_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:

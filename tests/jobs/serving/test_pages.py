@@ -50,7 +50,7 @@ def _short_library() -> Iterator[None]:
 
 
 def made(root: Path) -> Warehouse:
-    """Write a warehouse of three units on two days, one of them with names that contain markup and paths."""
+    """Write a warehouse of three units on two days; names in one of them contain markup and paths."""
     units: list[dict[str, Any]] = [
         {"job_id": NAUGHTY, "run_id": "../../r1", "status": "too_few_steps"},
         {"job_id": "llm-a"},
@@ -199,7 +199,7 @@ def test_a_request_that_comes_a_byte_at_a_time_ends(pages: Pages, monkeypatch: p
             with suppress(TimeoutError):
                 with suppress(ConnectionError):
                     slow.send(b"A")
-                    slow.recv(1)  # empty at the end, or an error message
+                    slow.recv(1)  # returns nothing at the end, or an error message
                 has_ended = True
                 break
     assert has_ended
@@ -222,7 +222,7 @@ def test_too_many_at_once_are_refused(get: Get, pages: Pages, monkeypatch: pytes
     until_s = time.monotonic() + 60
     while (
         pages._waiting._value and time.monotonic() < until_s
-    ):  # to acquire it here could refuse one of the eight
+    ):  # taking a place here could refuse one of the eight
         time.sleep(0.01)
     busy = get("/")
     go_on.set()
@@ -276,7 +276,7 @@ def test_pages_are_those_of_the_night_and_every_link_leads_somewhere(demo: Demo)
             new = {urljoin(page, link).split("#")[0] for link in links(answer.text)} - seen
             todo |= new
             seen |= new
-        for file in written:  # which also link data docs
+        for file in written:  # written pages also link to data docs
             found, kept = (
                 re.sub(r"( · <a [^>]*>Data docs of the day|<a [^>]*>)|</a>", "", text)
                 for text in (get(f"{day}{file.parent.name}/{file.name}").text, file.read_text())

@@ -153,7 +153,7 @@ def test_one_team_balances_its_sequences_from_one_day_on(papers: Fleet) -> None:
     slow, fast = (
         simulate_job(unit.rank_steps, unit.manifest, UNDIAGNOSED)["job_slowdown"] for unit in (before, after)
     )
-    assert slow["slowdown"][0].as_py() > fast["slowdown"][0].as_py()  # only the balancing differs
+    assert slow["slowdown"][0].as_py() > fast["slowdown"][0].as_py()  # the two differ only in balancing
 
 
 def test_a_line_lies_under_the_day_of_its_time(history: Fleet) -> None:

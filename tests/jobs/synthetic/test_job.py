@@ -34,8 +34,8 @@ EXPLAINED = {
 def test_the_model_explains_every_layout(name: str) -> None:
     """If nothing is launched late, a replay of any layout gives the recorded step time.
 
-    With batched transfers it differs by up to 1 %, because a send then ends with its recv, which the model
-    does not know.
+    For layouts with batched transfers, the replay may be off by 1 %: a recorded send then ends with its recv,
+    but the model ends it alone.
     """
     job = generate_job(LAYOUTS[name], FAULTS, seed=3, workload=replace(NOISY, launch_s=0.0))
     found = what_if(read_rank_steps(job.rank_steps), read_layout(job.manifest), exact_workers=False)
@@ -95,7 +95,7 @@ def test_times_are_whole_tenths_from_a_zero_of_each_line() -> None:
 
 
 def test_the_first_rank_of_a_worker_is_the_one_replayed() -> None:
-    """Of the ranks of a worker, the simulator replays only the lowest; the others start a little later."""
+    """Of a worker's ranks, only the lowest is replayed; in these logs the others start a little later."""
     shape = replace(USUAL, tp_size=2, recorded_tp_ranks=2)
     both = generate_job(shape, FAULTS, seed=1)
     tp_rank = both.rank_steps["tp_rank"]

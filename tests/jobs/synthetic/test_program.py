@@ -1,4 +1,4 @@
-"""Schedules of computes and the simulation of events give results that were computed by hand."""
+"""Schedules of computes, and times of simulated ops, equal values that were computed by hand."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from jobs.synthetic.shape import JobShape
 from jobs.synthetic.timeline import EventSimulation, Timeline
 
 INTERLEAVED = JobShape(pp_size=2, microbatches=4, vpp_size=2, noop_transfers="all")
-"""Stage p begins with 2 (pp - p - 1) + (vpp - 1) pp warm-up forwards: 4 on stage 0, 2 on stage 1."""
+"""The warm-up of stage p has 2 (pp - p - 1) + (vpp - 1) pp forwards: 4 on stage 0, 2 on stage 1."""
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ INTERLEAVED = JobShape(pp_size=2, microbatches=4, vpp_size=2, noop_transfers="al
     [
         (JobShape(pp_size=3), 0, "F0a F1a F2a B0a F3a B1a B2a B3a"),
         (JobShape(pp_size=3), 2, "F0a B0a F1a B1a F2a B2a F3a B3a"),
-        (JobShape(pp_size=4, microbatches=2), 0, "F0a F1a B0a B1a"),  # no more than warm-up forwards
+        (JobShape(pp_size=4, microbatches=2), 0, "F0a F1a B0a B1a"),  # the warm-up contains all forwards
         (INTERLEAVED, 0, "F0a F1a F0b F1b F2a B0b F3a B1b F2b B0a F3b B1a B2b B3b B2a B3a"),
         (INTERLEAVED, 1, "F0a F1a F0b B0b F1b B1b F2a B0a F3a B1a F2b B2b F3b B3b B2a B3a"),
     ],

@@ -26,9 +26,9 @@ def sampled() -> list[JobPlan]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_simulator_reads_every_job(seed: int) -> None:
-    """The simulator gives the true step time, and the true share of launch delays as discrepancy.
+    """From a generated log the simulator finds the true step time and, as discrepancy, the launch delays.
 
-    Both are exact to 1 %; the discrepancy only to 3 % with batched transfers (see test_job.py).
+    Both are exact to 1 %; with batched transfers the discrepancy is exact to 3 % (see test_job.py).
     """
     plan = sample_job(seed, most_ops=20_000)
     simulation = Simulation(plan)

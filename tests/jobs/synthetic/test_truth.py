@@ -46,7 +46,7 @@ def test_savings_by_hand(mechanisms: list[Mechanism], cause: str, saved_s: float
 
 
 def test_two_slow_replicas_hide_each_other() -> None:
-    """Mending the slower of two slow replicas saves only what it takes longer than the other.
+    """Of two slow replicas, mending the slower one saves only its excess over the other.
 
     Mending the other alone saves nothing.
     """

@@ -58,7 +58,7 @@ class Late:
 
 
 def published_then_late(root: str, late_in: Sequence[str]) -> list[Late]:
-    """Publish a day in two tables; return prepared commits of a paused writer to some of them."""
+    """Publish a day in both tables; return a paused writer's prepared commits, one for each named table."""
     with leased(root, this_process("run_nightly"), wait=False):
         warehouse = Warehouse(NO_SPARK, root)
         with publication(warehouse, "simulate", [DAY], BOTH):
@@ -93,7 +93,7 @@ def test_late_commits_are_undone_in_every_table(
 def test_the_undo_of_a_killed_writer_publishes_no_late_commit(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Undoing a killed writer's work does not publish another writer's late commit to a further table."""
+    """Undoing a killed writer's work leaves another writer's late commit to another table unpublished."""
     assert server.environment
     root = f"s3://{BUCKET}/{tmp_path.name}"
     (late,) = published_then_late(root, [STAGE_SLOWDOWN])

@@ -93,7 +93,7 @@ def test_a_commit_whose_answer_is_lost_is_made_once_more(root: str, server: Serv
 
 
 def taken_by_another(root: str) -> None:
-    """Let another writer take over the lock, as it may from a paused writer."""
+    """Let another writer take over the lock, as happens while its holder is paused."""
     found = objects.version(root, LOCK_NAME)
     assert found is not None
     assert objects.replace(root, LOCK_NAME, content_of(ELSEWHERE), found.mark)
@@ -142,7 +142,7 @@ def test_a_paused_holder_publishes_nothing_and_the_next_one_undoes_its_commits(r
 def test_a_publication_whose_writer_pauses_behind_its_last_check_comes_too_late(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A writer that pauses after its last check of the lock cannot publish if another has published since."""
+    """A writer that pauses after its last check of the lock cannot publish if another did so meanwhile."""
     with leased(root, HERE, wait=False):
         publish(root, 1.0)
         check = Lease.check
@@ -204,7 +204,7 @@ def test_a_row_whose_writer_was_killed_right_behind_it_is_found_by_the_next(
         patch.setattr(Lease, "put", killed)
         with leased(root, HERE, wait=False), pytest.raises(KilledError):
             publish(root, 2.0)
-    assert slowdowns(root) == [1.0]  # the publication before
+    assert slowdowns(root) == [1.0]  # of the publication before
     monkeypatch.undo()
     with leased(root, HERE, wait=False):
         assert recover(Warehouse(NO_SPARK, root)) == []

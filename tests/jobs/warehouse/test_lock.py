@@ -44,7 +44,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 def holder_of(root: Path, *more: int) -> subprocess.Popen[str]:
     """Start another process that holds the lock.
 
-    more : ids of further processes that it names as its own
+    more : ids of further processes that are named as holders
     """
     arguments = [sys.executable, "-c", LOCK, str(root), *map(str, more)]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
@@ -112,7 +112,7 @@ def test_the_jvm_of_a_killed_writer_is_waited_for_in_whichever_container_it_runs
             pass
     finally:
         jvm.kill()
-    python.communicate()  # only possible now: the JVM shared this output
+    python.communicate()  # waits for the JVM too, which shares this output
     with locked_folder(str(tmp_path), this_process("backfill"), wait=False):
         pass
 
@@ -162,7 +162,7 @@ def test_a_jvm_that_commits_after_its_python_was_killed_keeps_writers_of_any_con
             refused += 1
             time.sleep(0.05)
         assert commit.exists(), "the JVM must outlive its Python and commit"
-        assert refused, "the JVM committed before a writer was refused"
+        assert refused, "a writer must be refused before the JVM commits"
     finally:
         child.kill()  # the JVM's input ends with this child, and then the JVM
     with locked_folder(str(tmp_path), this_process("backfill"), wait=True):

@@ -1,4 +1,4 @@
-"""A writer that was stopped (SIGSTOP) while another writer took over its lock can change nothing later."""
+"""A writer that was paused by SIGSTOP until another writer took over its lock can change nothing later."""
 
 import os
 import signal

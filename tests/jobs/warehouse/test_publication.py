@@ -24,7 +24,7 @@ NO_SPARK = cast("SparkSession", None)
 
 
 class DeadError(BaseException):
-    """Stands for the sudden end of a process: no code catches it."""
+    """Stands for the sudden end of a process; no handler of Exception catches it."""
 
 
 def warehouse_in(root: Path) -> Warehouse:
@@ -39,7 +39,7 @@ def publish(root: Path, slowdown: float) -> None:
 
 
 def versions(root: Path) -> list[int | None]:
-    """Return the newest version of each table, whether published or not."""
+    """Return the newest version number of each table, which may not be published."""
     return [stored.newest_version(warehouse_in(root).path(name)) for name in NAMES]
 
 
@@ -50,9 +50,10 @@ def seen(root: Path) -> list[list[float]]:
 
 
 def die_at(patch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[str]:
-    """Raise DeadError before or after a step that changes files; return the list of steps, which grows.
+    """Raise DeadError at a step that changes files; return the list of steps, which grows as they are taken.
 
     step : number of the step, from 1
+    after : raise after the step instead of before it
     """
     taken: list[str] = []
 
@@ -111,7 +112,7 @@ def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
                     continue
             then = outcomes[-1]
             assert then in (before, [[2.0], [2.0]])
-            for undone in range(1, 30):  # the undoing dies too, each time a step later
+            for undone in range(1, 30):  # the undoing dies too, each time one step later
                 with monkeypatch.context() as patch:
                     steps = die_at(patch, undone, after=after)
                     with suppress(DeadError):

@@ -1,4 +1,4 @@
-"""Workers write results to files, of which the driver gets only descriptions until a commit takes them."""
+"""Workers write results to files, and the driver receives only their descriptions, which it commits."""
 
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -43,7 +43,7 @@ UNITS = [Unit(day, f"job-{number}", "r0") for day in (DAY, NEXT_DAY) for number 
 
 
 def batches(shares: Shares) -> list[pa.RecordBatch]:
-    """Return the results of a task for each unit, last unit first, as a shuffle may deliver them."""
+    """Return the results of one task for each unit, last unit first, as a shuffle may deliver them."""
     return [batch for unit in reversed(UNITS) for batch in results_batches(_only(unit), shares.place)([])]
 
 

@@ -125,9 +125,9 @@ def test_a_table_of_a_store_opens_by_few_requests_however_many_commits_it_has(
         assert log.get_add_actions() == delta_rs.get_add_actions()
     late = DeltaTable(path, storage_options=storage_options(path))
     late.create_write_transaction([], "append", late.schema(), [])
-    for version in (3, 7, 11, 4):  # also versions before the listed commits
+    for version in (3, 7, 11, 4):  # also versions older than the listed commits
         assert opened(path, version).version() == version
-    assert opened(path).version() == 12, "a commit that was not listed is not assumed"
+    assert opened(path).version() == 12, "another writer's commit is not known before it is listed"
     with pytest.raises(CommitFailedError):
         warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
     forget()

@@ -44,6 +44,6 @@ def test_facts_of_a_unit_are_its_row_of_jobs_and_its_events_in_order() -> None:
     assert read == {"a": rows[0] | {"events": events.to_pylist()}, "b": rows[1]}
     both = facts.of(*reversed(list(facts.units)))
     assert {unit.job_id: both.of(unit).read() for unit in facts.units} == read, (
-        "the order of units does not matter"
+        "facts of a task's units equal those of all units"
     )
     assert facts.of(Unit(date(2026, 1, 5), "c", "r1")).read() == {}

@@ -25,7 +25,7 @@ def test_a_number_is_read_whole_wherever_the_window_ends(number: bytes) -> None:
     for kept in range(1, len(number)):
         head = (
             b'{"fill": "' + b"x" * (json_stream._PIECE - kept - 16) + b'","n":'
-        )  # a piece ends in the number
+        )  # the first piece ends within the number
         document = head + number + b', "traceEvents": [7]}'
         assert document[json_stream._PIECE - kept :].startswith(number)
         assert list(items(io.BytesIO(document), 2 * json_stream._PIECE, [])) == [7], number[:kept]

@@ -197,7 +197,7 @@ def test_copies_on_other_streams_are_no_compute() -> None:
 
 def test_an_all_reduce_behind_the_optimizer_clips_nothing() -> None:
     trace = one_step(FORWARD, BACKWARD, REDUCE, CLIP, FORWARD, CLIP, FORWARD)
-    for start_us in (50.0, 113.5):  # optimizers of the step before and of this step
+    for start_us in (50.0, 113.5):  # one in the step before, and one in this step
         trace.span("Optimizer.step#AdamW.step", start_us, start_us + 1.0)
     run, _, rows, *_ = read([trace.text()])
     assert [name for name, _, _ in ops_of(rows.to_pylist()[0])][-2:] == [

@@ -73,7 +73,7 @@ def test_published_traces_of_dlrm_say_who_came_last() -> None:
     rows = {row["rank"]: row for row in found}
     assert (missing, {row["collectives"] for row in rows.values()}) == (0, {8})
     assert {rank: row["times_last"] for rank, row in rows.items() if row["times_last"]} == {4: 1, 5: 2, 7: 5}
-    # Waits by the starts of the kernels, each by its rank's clock: 1,534 us and 11,125 us in all.
+    # By the starts of kernels, on each rank's own clock, these two ranks waited 1,534 and 11,125 us.
     waits_us = np.array([rows[7]["mean_wait_us"], rows[1]["mean_wait_us"]]) * 8
     assert waits_us == pytest.approx([1534, 11125], abs=8 * 7)  # the ranks' ends agree to 7 us
 

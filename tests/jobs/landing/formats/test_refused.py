@@ -1,4 +1,4 @@
-"""Logs that cannot be replayed are refused with the tool's name and advice how to record ops instead."""
+"""A log that cannot be replayed is refused with its tool's name, and with advice on how to record ops."""
 
 import pickle
 from typing import Any

@@ -169,7 +169,7 @@ def test_a_days_files_are_read_beside_its_runs(tmp_path: Path) -> None:
         "health-3.jsonl.gz": b"no gzip",
     }
     found = landed(tmp_path, files)
-    assert found.accounts[JOB].files  # the run itself is read
+    assert found.accounts[JOB].files  # the run in the same folder is read as usual
     account = found.accounts[""]
     assert account.health is not None
     rows = account.health.select(["host", "events", "is_open"]).to_pylist()

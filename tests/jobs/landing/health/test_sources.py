@@ -1,6 +1,6 @@
-"""Converters read the output of health tools, whose samples here come from the sources that comments name.
+"""Converters read the output of health tools; comments name the source of each sample.
 
-The tools themselves were not run; in samples of counters, values that grow were added.
+No tool was run for the samples: they follow documentation. Values were added for counters, which only grow.
 """
 
 import json
