@@ -137,7 +137,7 @@ def test_what_another_cause_hides_does_not_come_back() -> None:
 
 
 def test_a_host_that_moved_is_judged_by_the_job_that_it_serves_now() -> None:
-    """For a host that moved, its present job's loss counts or, if it loses nothing there, the host's last loss."""
+    """A host that moved is judged by the loss of its present job or, if that is 0, by its last loss."""
     tables = fleet({"a": "xxxx", "b": "xxx."})
     for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN, JOB_CAUSES):
         for row in tables[name]:
@@ -236,7 +236,7 @@ def test_what_ended_within_the_day_no_longer_lengthens_the_step() -> None:
 
 @pytest.mark.parametrize("course", ["until", "comes_and_goes", None])
 def test_of_other_courses_the_whole_day_counts(course: str | None) -> None:
-    """A drain's saving is estimated from the whole day unless the host became slow within the day."""
+    """Only a host that became slow within the day and stayed slow is not judged by the whole day."""
     tables = fleet({"a": "x"})
     tables[JOB_CAUSES][0]["culprits"] = [
         culprit(0.5, 0.5, host="a", course="from"),

@@ -13,7 +13,7 @@ DAYS = [date(2026, 1, day) for day in (5, 6, 7)]
 def test_a_day_that_its_producers_have_not_marked_complete_is_a_warning(
     test_settings: Settings, tmp_path: Path
 ) -> None:
-    """A night warns of a day whose folder lacks _SUCCESS; for a day without a folder, ingest warns."""
+    """Of the days without _SUCCESS, a night warns of those that have a folder in the landing."""
     paths = test_settings.paths.model_copy(update={"landing": str(tmp_path)})
     settings = test_settings.model_copy(update={"paths": paths})
     for day in DAYS[:2]:

@@ -85,7 +85,7 @@ def test_an_interval_worked_by_hand() -> None:
 
 
 def test_pairs_leave_out_what_differs_between_them() -> None:
-    """The 90 % interval of paired differences 1, 2, 3 is 2 +- 2.919986 / sqrt(3); unpaired, it contains 0."""
+    """The 90 % interval of the paired differences 1, 2, 3 excludes 0; without pairs it contains 0."""
     before, after = [0.0, 10.0, 20.0], [1.0, 12.0, 23.0]
     found = compare(before, after, 0.9, is_paired=True)
     assert found.effect == pytest.approx(2.0)
