@@ -38,7 +38,6 @@ REPEATS: Final = 5
 
 
 def first_days(count: float) -> list[date]:
-    """Return the first `count` days of a history."""
     return [FIRST_DAY + timedelta(days=day) for day in range(round(count))]
 
 

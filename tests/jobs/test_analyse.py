@@ -204,7 +204,6 @@ def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, t
 
 
 def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Path, analyse: Analyse) -> None:
-    """If lines contradict the manifest's layout, the command prints a layout that the lines fit."""
     fields = json.loads((run / "job.json").read_text())
     log = min(run.glob("rank-*.jsonl"))
     slip = json.loads(log.read_text().splitlines()[0]) | {"step": 10_000, "dp_rank": 10**8}

@@ -42,7 +42,6 @@ def history(
 
 
 def slow_worker_of_the_first_day(causes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the only culprit of the cause slow_worker on the first day."""
     (cause,) = [row for row in causes if row["log_date"] == DAYS[0] and row["cause"] == "slow_worker"]
     (culprit,) = cause["culprits"]
     return cast("Mapping[str, Any]", culprit)

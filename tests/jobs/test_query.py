@@ -355,7 +355,6 @@ def test_whoever_reads_may_stop_reading(warehouse: str) -> None:
 
 @pytest.mark.parametrize("seconds", [None, 0.0, 60.0])
 def test_ctrl_c_ends_a_question_and_the_next_is_answered(warehouse: str, seconds: float | None) -> None:
-    """Ctrl-C ends a running question, with or without a time limit, and the next question is answered."""
     counts = [f"(SELECT explode(sequence(1, 1500)) AS n{place}) AS t{place}" for place in range(3)]
     reader = DuckDbReader(Database(warehouse))
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)

@@ -33,7 +33,6 @@ ONE_UNIT_OF_LAST = ONE_UNIT | {"revise": 2, "aggregate": 2}
 
 
 def test_late_files_give_the_tables_of_files_on_time(filled: History, tmp_path: Path) -> None:
-    """A late log of a worker and the late logs of a job give the same tables as logs on time."""
     history = history_in(tmp_path, filled.spark, filled.settings)
     shutil.copytree(filled.landing, history.landing)
     late_rank = history.folder("alpha", FIRST) / "rank-00001.jsonl"

@@ -194,7 +194,6 @@ def test_reset_brings_everything_back(browser: Browser, drawn_fleet: Path) -> No
 def test_a_search_finds_every_job_and_host_with_its_page_or_the_command_that_makes_it(
     browser: Browser, drawn_fleet: Path
 ) -> None:
-    """A search lists matching jobs and hosts, each with a link to its page or a command that makes it."""
     browser.open(drawn_fleet)
     assert browser.run("return document.getElementById('found-jobs').hidden")
     _search(browser, "RAIN-0004")

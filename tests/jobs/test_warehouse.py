@@ -47,7 +47,6 @@ def test_a_table_that_was_never_written_has_no_rows(warehouse: Warehouse) -> Non
 
 
 def test_a_table_can_be_made_after_a_writer_died_before_its_first_commit(warehouse: Warehouse) -> None:
-    """A table can be created in a folder that a writer has left which died before its first commit."""
     log = Path(warehouse.path(STAGE_SLOWDOWN), "_delta_log")
     (log / "_staged_commits").mkdir(parents=True)
     (log / ".00000000000000000000.json.0.tmp").touch()

@@ -153,7 +153,6 @@ def test_a_host_that_moved_is_judged_by_the_job_that_it_serves_now() -> None:
 
 
 def test_a_host_that_became_slow_within_a_day_is_judged_by_what_it_costs_since() -> None:
-    """A host that became slow within a day is judged by its loss since then, not by the day's mean."""
     tables = fleet({"a": "x"})
     half: dict[str, Any] = {"lost_fraction": 1 / 9, "lost_gpu_hours": HOURS / 9, "time_saved_fraction": 0.1}
     half["culprits"] = [culprit(0.25, 0.5, host="a", course="from")]
@@ -168,7 +167,7 @@ def test_a_host_that_became_slow_within_a_day_is_judged_by_what_it_costs_since()
 
 
 def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() -> None:
-    """If hosts became slow one after the other, each one's loss is a share of the step since the last did."""
+    """If hosts became slow at different times, each loses a share of the step after the last change."""
     tables = fleet({"a": "x"})
     for row in tables[WORKER_SLOWDOWN]:
         if row["dp_rank"] == 3:
@@ -195,7 +194,6 @@ def halves(tables: Tables, second: dict[str, Any] | None = None, **ended: object
 
 
 def test_a_host_that_is_healthy_again_within_its_last_day_is_not_slow_now() -> None:
-    """A host that became healthy within its last day counts as quiet, not as slow."""
     at = datetime(DAY.year, DAY.month, DAY.day, 8, tzinfo=UTC)
     (row,) = answer(drain_by(TERMS), halves(fleet({"a": "x"}), last_time=at))
     assert (row.state, row.days_slow_in_row, row.days_slow) == ("quiet_after_one", 0, 1)

@@ -313,7 +313,6 @@ def _units_that_lose(rng: np.random.Generator) -> tuple[list[dict[str, Any]], li
 
 
 def test_every_view_table_and_query_says_the_same_of_what_is_lost(spark: SparkSession) -> None:
-    """Every view, table and query has the same total of lost GPU-hours and of lost seconds."""
     slowdowns, causes = _units_that_lose(np.random.default_rng(30))
     jobs = [{name: row[name] for name in ("job_id", "log_date")} for row in slowdowns]
     tables = dict(stated(spark, {JOB_SLOWDOWN: slowdowns, JOB_CAUSES: causes, JOBS: jobs}))

@@ -168,7 +168,6 @@ def test_a_type_that_has_no_name_in_sql_is_an_error() -> None:
 
 
 def test_no_meaning_has_a_placeholder_that_was_not_filled_in() -> None:
-    """No description contains a placeholder, such as {CAUSE_UNEXPLAINED}, that was not filled in."""
     meanings = {name: each.meaning for name, each in (TABLES | VIEWS | QUERIES).items()}
     meanings |= {f"{each.table}.{each.column}": each.meaning for each in entries()}
     meanings |= {

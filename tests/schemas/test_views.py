@@ -186,7 +186,6 @@ def test_job_history_sums_days_and_never_means_ratios() -> None:
 
 
 def test_a_day_whose_loss_is_not_known_is_no_time_without_loss() -> None:
-    """A day whose loss is unknown is left out of a run's lost fraction, not counted as a day without loss."""
     tables = {
         JOB_SLOWDOWN: [unit("a", DAY, 10.0, 5.0, 100.0), unit("a", NEXT_DAY, 90.0, 45.0, 100.0)],
         JOB_CAUSES: [

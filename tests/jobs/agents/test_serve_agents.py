@@ -99,7 +99,6 @@ def test_names_of_logs_are_inert(warehouse: str) -> None:
 
 
 def test_what_if_is_that_of_the_command(warehouse: str) -> None:
-    """The agents' what-if tool returns the same figures as the command what_if."""
     forward = "op_type = 'forward-compute'"
     found = answer(warehouse, "what_if", job_id="llm-a", fixes=[forward])
     assert found["step_s"] == {"actual": 4.0, "simulated": 4.0, "ideal": 3.0}

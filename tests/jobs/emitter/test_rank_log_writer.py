@@ -43,7 +43,6 @@ def _write(landing: Path, *steps: int, compress: bool = False) -> RankLogWriter:
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("rank", [RANK, Rank(0, dp_rank=0, host=None), Rank(1, 0, gpu_type="H100")])
 def test_the_strict_reader_reads_what_was_written(tmp_path: Path, rank: Rank, *, compress: bool) -> None:
-    """The strict reader returns every op type and every float exactly as written."""
     ops = [
         (name, 15480.5 + 0.1 * place, 1 / (3 + place), place, -place) for place, name in enumerate(OP_TYPES)
     ]

@@ -79,7 +79,6 @@ def test_all_refusals_are_listed_with_those_of_rules_across_tables(published: Wa
 def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
     warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rows that break only rules of severity "warns" are published, with a warning for each rule."""
     rows = table_rows(REJECTS, [{"text": "x" * 2001}])
     rules = [Rule("whole", rows.select(["log_date"]), REJECTS, "all are whole", "warns")]
     found = publish("ingest", warehouse, {REJECTS: rows}, [DAY], rules)

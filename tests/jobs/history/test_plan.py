@@ -184,7 +184,6 @@ def test_causes_are_revised_anew_where_a_day_before_has_other_results() -> None:
 
 
 def test_days_are_aggregated_anew_where_revised_causes_before_them_changed() -> None:
-    """A day is aggregated again if revised causes changed on an earlier day on which it looks back."""
     done = all_done(unit(0), unit(1), unit(2), look_back_days=1)
     assert records(done, 1).due("aggregate", None) == set()
     late = done | {"ingest": ingested(unit(0), digest="late")}

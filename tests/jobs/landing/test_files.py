@@ -221,7 +221,6 @@ def test_what_has_become_something_else_since_it_was_listed_is_an_error(tmp_path
 def test_a_folder_that_has_become_a_link_since_it_was_listed_is_not_followed(
     tmp_path: Path, swapped: str
 ) -> None:
-    """A folder that was replaced by a link after it was listed is not read."""
     made, outside = Folders(tmp_path / "landing"), Folders(tmp_path / "outside")
     made.put("a", "rank-0.jsonl", b"own")
     outside.put("a", "rank-0.jsonl", b"another's")

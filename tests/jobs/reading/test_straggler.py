@@ -142,7 +142,6 @@ def test_a_figure_is_drawn_without_a_network(folder: Path) -> None:
 
 
 def test_a_figure_is_drawn_where_standard_input_is_closed() -> None:
-    """A chart is drawn even if standard input is closed, as in a daemon."""
     code = (
         "import os; os.close(0); from jobs.reading import straggler\n"
         "print(straggler.Figure('bar', {'mark': 'bar', 'data': {'values': [{'é': 1}]}}).svg()[:4])"

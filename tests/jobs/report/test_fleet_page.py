@@ -210,7 +210,6 @@ def test_the_page_leads_with_what_is_new_on_its_day() -> None:
 
 
 def test_the_page_names_jobs_whose_step_time_changed_on_its_day_the_largest_first() -> None:
-    """The page lists the five jobs whose step time changed most on its day, the largest change first."""
     on_day: dict[str, Any] = {"log_date": LAST, "since": LAST, "cause": "no cause recorded", "also": []}
     sizes = {"a": 0.1, "b": -0.3, "c": 0.05, "d": 0.06, "e": 0.07, "f": 0.08}
     rows = [on_day | {"job_id": job, "change": size} for job, size in sizes.items()]
@@ -358,7 +357,6 @@ def _keys(tables: FleetTables) -> list[dict[str, Any]]:
 
 
 def test_units_that_lose_as_much_as_a_straggling_one_get_a_page_whatever_explains_it() -> None:
-    """A unit that loses as much as straggling units gets a page, even if no cause explains its loss."""
     units = pa.Table.from_pylist(
         [
             {"log_date": LAST, "job_id": job, "run_id": "r", "slowdown": 1.0}

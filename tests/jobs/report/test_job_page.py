@@ -338,7 +338,6 @@ def test_it_says_what_can_be_done_about_a_cause() -> None:
 
 
 def test_a_worker_that_turns_slow_in_mid_run_is_named_beside_the_map_that_shows_it() -> None:
-    """A worker that becomes slow midway is named in the text beside the map of workers, which shows it."""
     text = Page(job_page(unit_tables(*unit(EXAMPLES["slow_backwards_from_step_10"]())))).text
     assert "One worker is slow, dp rank 1 of stage 0, in 10 of 20 steps." in text
     assert "6.4 % of its time is lost" in text

@@ -195,7 +195,6 @@ def test_units_of_few_stretches_are_better_known_together(spark: SparkSession) -
 
 
 def test_units_outside_a_sum_are_not_in_its_interval(spark: SparkSession) -> None:
-    """A unit that is not analysed changes neither a sum nor the interval of the sum."""
     ends = {"lost_gpu_hours_low": 14.0, "lost_gpu_hours_high": 34.0, "diagnosis_error_fraction": 0.01}
     outside = dict.fromkeys(("lost_gpu_hours", "lost_gpu_hours_low", "lost_gpu_hours_high"))
     rows: list[dict[str, Any]] = [{"job_id": "a"} | ends, {"job_id": "b"} | ends | outside]

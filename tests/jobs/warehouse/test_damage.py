@@ -80,7 +80,6 @@ def test_a_question_to_a_store_refuses_it(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_log_of_publications_that_lost_its_end_is_an_error(tmp_path: Path) -> None:
-    """Reading raises an error if the log of publications has lost its last entries."""
     published(tmp_path)
     log = tmp_path / PUBLICATIONS / "_delta_log"
     max(log.glob("*.json")).unlink()

@@ -28,7 +28,6 @@ def units(*sizes: int) -> list[StoredUnit]:
 def test_every_unit_is_in_one_task_also_one_without_rows(
     sizes: tuple[int, ...], tasks: list[list[int]]
 ) -> None:
-    """Each unit belongs to exactly one task, even a unit without rows."""
     made = packed(units(*sizes), partitions=2)
     assert [unit for task in made for unit in task] == units(*sizes)
     assert [[unit.bytes for unit in task] for task in made] == tasks

@@ -84,7 +84,6 @@ def test_a_plain_line_is_read_without_the_slow_reader(case: str, monkeypatch: py
 
 @pytest.mark.parametrize("seed", range(30))
 def test_lines_of_all_kinds_together_are_what_each_is_alone(seed: int) -> None:
-    """Valid and invalid lines that are read together give the same rows and rejects as each line alone."""
     chance = random.Random(seed)  # noqa: S311  # nothing is secret here
     lines = [*chance.sample(TEXTS, chance.randint(1, len(TEXTS))), *BLANK, line(), line(step=3)]
     chance.shuffle(lines)

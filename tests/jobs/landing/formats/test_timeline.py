@@ -121,7 +121,6 @@ def test_an_op_without_a_number_costs_its_rank_and_step_alone(changes: dict[str,
 
 
 def test_null_in_the_args_is_absent() -> None:
-    """A null in the args of an event means the same as a missing value."""
     nulls = op("optimizer", args={"mb_id": None, "model_chunk": None}, ts=9.0)
     found = read({"t.json": as_json([op(), nulls, op("gc", args={"step": None}), STAGE])})
     assert found.rejects == []
