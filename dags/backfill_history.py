@@ -1,29 +1,29 @@
 """# Backfill: runs the phases of the night over a range of days
 
-Triggered by hand, with a form that is checked before anything starts. Does what of the range is not done,
-or was done from other data, under other settings that matter, or by another version; everything else is
-skipped.
+Triggered by hand, with a form that Airflow checks before anything starts. The chosen phases run for the units
+in the range that are not done, or were done from other data, by another version, or with other settings that
+change results. All other units are skipped.
 
 | task | publishes |
 |---|---|
-| `backfill` | what the chosen phases publish, in batches of days |
+| `backfill` | the tables of the chosen phases, in batches of days |
 
 | field of the form | means |
 |---|---|
-| `first_day`, `last_day` | the range, both ends among it |
+| `first_day`, `last_day` | the range of days, both included |
 | `stages` | some of ingest, simulate, revise, aggregate, publish; all when empty |
 | `job_ids` | only these jobs, and the aggregates of their days; all when empty |
-| `warehouse_new` | results go there and the current ones stay: see `jobs/compare_versions.py` |
-| `dry_run` | only says, in the log, what would be done and how long it will take |
+| `warehouse_new` | a new warehouse for the results; the current ones stay (see `jobs/compare_versions.py`) |
+| `dry_run` | only logs what would be done and how long it would take |
 
-A day that a gate refuses does not stop the others; the task fails once they are done.
+If a gate refuses a day, the other days are still done, and then the task fails.
 
-**Again** is always safe: a backfill that was ended early, by whatever, goes on where it was. Exit statuses
-mean what they mean for `nightly_what_if`, and so does the pool of writers: a backfill waits for the task
-that writes, and the next night waits for it.
+**Running it again** is always safe: a backfill that ended early continues where it stopped. Exit statuses and
+the pool of writers are those of `nightly_what_if`: a backfill waits until no other task writes, and the next
+night waits until the backfill has ended.
 
 ## Settings
-The variables of `nightly_what_if`.
+The same variables as for `nightly_what_if`.
 """
 
 import sys
@@ -87,7 +87,7 @@ with DAG(
             type="string",
             pattern=LINE_OR_NOTHING,
             title="New warehouse",
-            description="results go there; the current ones stay",
+            description="a new warehouse for the results; the current results stay unchanged",
         ),
         "dry_run": Param(
             default=False, type="boolean", title="Dry run", description="only print what would be done"

@@ -1,19 +1,19 @@
 """# Upkeep of the tables: compacts small files, removes unused files and old recorded ops
 
-Once a week, when the late data of Saturday has been looked for. Age is counted back from the run's logical
-date; results, manifests and rejects never expire.
+Runs on Sundays, after the day's `refresh_changed_days`. Ages are counted back from the run's logical date.
+Results, manifests and rejects never expire.
 
 | task | does |
 |---|---|
 | `maintain_tables` | expires ops older than `maintenance.rank_steps_days`, compacts, deletes unused files |
 
-A run by hand can be a dry one: its log then says what would be done.
+A run by hand can be a dry run, which only logs what would be done.
 
-**Again** is always safe: what needs nothing is left alone. Exit statuses mean what they mean for
-`nightly_what_if`; so does the pool of writers.
+**Running it again** is always safe: tables that need no upkeep are left unchanged. Exit statuses and the pool
+of writers are those of `nightly_what_if`.
 
 ## Settings
-The variables of `nightly_what_if`.
+The same variables as for `nightly_what_if`.
 """
 
 import sys

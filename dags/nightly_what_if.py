@@ -1,6 +1,6 @@
 """# A night of the fleet: finds which training jobs straggled, and what that cost
 
-Takes the rank logs of one day from the landing and publishes what each job would have cost without
+Reads the rank logs of one day from the landing, and publishes how long each job would have taken without
 stragglers.
 
 | task | publishes |
@@ -8,86 +8,91 @@ stragglers.
 | `wait_for_day` | nothing; waits for `<landing>/log_date=<day>/_SUCCESS` |
 | `ingest_rank_logs` | `rank_steps`, `jobs`, `rejects`, `source_files`, `collective_arrival`, and two more |
 | `simulate_what_if` | `job_slowdown` and its companions, `job_baseline`, and `job_causes` as measured |
-| `revise_causes` | `job_causes`, with what earlier days and other jobs say |
+| `revise_causes` | `job_causes`, revised by evidence from earlier days and other jobs |
 | `aggregate_fleet` | `fleet_day`, `cause_day`, `host_day`, `coverage_day`, `group_day`, and more |
-| `publish_night` | the reports; checks the tables against each other, sums the night up in log and XCom |
+| `publish_night` | the reports; compares the tables with each other, writes a summary to log and XCom |
 
 **The day** is the run's logical date (`ds`): for a scheduled run the day that has just ended (midnight
 UTC). A run by hand needs a logical date: the day to analyse.
 
-**Again** is always safe: every phase replaces exactly its day, all of its tables at once, so that a cleared
-task or a second run of a day gives the same rows. A phase checks what it computed before any of it becomes
-visible. Days may be run in any order, and many at a time (`airflow backfill create`): the tables and reports
-become those of a run in order, because the tasks after `simulate_what_if` also do the later days that
-depend on theirs.
+**Running a day again** is always safe. Each phase replaces the rows of its day in all of its tables at once,
+so that a cleared task or a second run gives the same rows. A phase checks its rows before they become
+visible. Days may run in any order, and concurrently (`airflow backfill create`). The tables and reports
+become the same as in order, because the tasks after `simulate_what_if` also recompute later days that depend
+on their day.
 
 **When a task fails**, the last line of its log says why. What happens then depends on the exit status:
 
 | exit status | meaning | then |
 |---|---|---|
-| 1 | what may pass: an executor died, a store did not answer | two retries, after 5 and 10 minutes |
-| 2 | wrong arguments or settings | fails at once; mend the settings, clear the task |
-| 3 | a quality gate refused: what it refused is as it was | fails at once |
+| 1 | another failure, such as an executor that died | two retries, after 5 and 10 minutes |
+| 2 | wrong arguments or settings | fails at once; correct the settings, clear the task |
+| 3 | a quality gate refused rows; the published tables are unchanged | fails at once |
 
-`wait_for_day` looks every five minutes, holds no worker slot in between, and gives up after 20 hours; later
-days do not wait for it. In a backfill it looks once: days that are over are finished, or never will be.
+`wait_for_day` looks every five minutes, holds no worker slot in between, and gives up after 20 hours. Later
+days do not wait for an earlier one. In a backfill `wait_for_day` looks once, because a past day is finished
+already or never will be.
 
-A task whose process is killed, with its scheduler or its machine, takes its Spark along; what it was doing is
-done again by its next try, or when it is cleared.
+If a task's process is killed, alone or with its scheduler or machine, its Spark processes end, too. The
+task's next try does the work again, or the task itself once it is cleared.
 
-**When a gate refuses**, the published tables are as they were. The refused rows are kept
-in `<warehouse>/_refused/<phase>/<day>`, `<warehouse>/_quality/log_date=<day>` has a page of each phase with
-all checks, and one for later changes of the day (`<phase>-later.html`). Fix the defect and
-clear the task; or, where the rows will do, let them through, in the project's folder, and clear the task:
+**When a gate refuses rows**, the published tables stay unchanged. The refused rows are in
+`<warehouse>/_refused/<phase>/<day>`. `<warehouse>/_quality/log_date=<day>` has a page for each phase with all
+checks, and one for later changes of the day (`<phase>-later.html`). Correct the defect and clear the task. If
+the rows are acceptable as they are, release them in the project's folder, and clear the task:
 
     straggler release --warehouse <warehouse> --log-date <day> --accept <table>.<expectation> ...
 
-The page has this command, filled in (add `--settings` where the store needs some); `--by` and `--because` say
-who lets them through, and why. `pipeline_runs` remembers it (`accepted`, `accepted_by`, `accepted_because`).
+The page shows this command with its values (add `--settings` if the store needs a settings file). `--by` and
+`--because` say who releases the rows, and why. `pipeline_runs` records both, and the released checks
+(`accepted`, `accepted_by`, `accepted_because`).
 
-**One writer at a time**: a run that writes holds the warehouse's lock, and another waits for it. So that
-tasks wait without a worker slot, each takes the slot of the pool `what_if_writers`, which has to be made
-once: `airflow pools set what_if_writers 1 "tasks that write tables"`.
+**One writer at a time**: a run that writes holds the warehouse's lock, and other runs wait for the lock. So
+that tasks wait without a worker slot, each task that writes takes the only slot of the pool
+`what_if_writers`, which has to be created once:
+`airflow pools set what_if_writers 1 "tasks that write tables"`.
 
-**Others** can schedule on the assets of the published tables (`what_if_fleet_day`, ...) and on
-`what_if_night`, whose events carry the night's summary: units by status, rows, seconds of each phase and of
-its gates, warnings, and where the data docs and the report lie. `what_if_night_by_date` is the same with the
-log date as its partition: a DAG with a `PartitionedAssetTimetable` runs once for each date. Where an event of
-`what_if_landing` starts the night, all of its events are of that partition, and start only such DAGs.
+**Other DAGs** can be scheduled on the assets of the published tables (`what_if_fleet_day`, ...) and on
+`what_if_night`. Its events have the night's summary: units by status, rows, seconds of each phase and of its
+gates, warnings, and the locations of the data docs and the report. `what_if_night_by_date` has the same
+events with the log date as their partition: a DAG with a `PartitionedAssetTimetable` runs once for each date.
+If an event of `what_if_landing` starts the night, all events of the night have its partition, and start only
+such DAGs.
 
-**Lineage**: where Airflow's provider of OpenLineage has a transport, each task reports which tables it read
-and published, as datasets named by their paths or URLs.
+**Lineage**: if Airflow's OpenLineage provider has a transport, each task reports the tables that it read and
+published, as datasets named by their paths or URLs.
 
 ## Settings
-Airflow variables, or environment variables of the worker, are read when a task runs. All may be left out;
+Airflow variables, or environment variables of the worker, are read when a task runs. All are optional;
 relative paths start at the project's folder.
 
 | variable | environment | without it |
 |---|---|---|
-| `what_if_landing` | `AIRFLOW_VAR_WHAT_IF_LANDING` | as the settings say |
-| `what_if_warehouse` | `AIRFLOW_VAR_WHAT_IF_WAREHOUSE` | as the settings say |
+| `what_if_landing` | `AIRFLOW_VAR_WHAT_IF_LANDING` | the landing in the settings |
+| `what_if_warehouse` | `AIRFLOW_VAR_WHAT_IF_WAREHOUSE` | the warehouse in the settings |
 | `what_if_settings` | `AIRFLOW_VAR_WHAT_IF_SETTINGS` | the project's `conf/` |
 | `what_if_project` | `AIRFLOW_VAR_WHAT_IF_PROJECT` | the project that this file belongs to |
 | `what_if_webhook` | `AIRFLOW_VAR_WHAT_IF_WEBHOOK` | no alert is sent |
 
-Two more are read with this file: environment variables alone, the same for all of Airflow's processes.
+Two more settings are read when Airflow parses this file. They are environment variables, which must be the
+same for all of Airflow's processes.
 
-| environment | says |
+| environment | effect |
 |---|---|
 | `WHAT_IF_SCHEDULE=landing` | an event of the asset `what_if_landing` starts the night of its partition |
-| `WHAT_IF_DEADLINE_HOURS=6` | a night not done so long after it was queued is posted (`night_late`) |
+| `WHAT_IF_DEADLINE_HOURS=6` | a night that is not done 6 hours after it was queued is posted (`night_late`) |
 
-The webhook gets JSON, with `text` for people, when a task has failed for good (`kind`: `gate_refused`,
-`wrong_settings`, `day_not_finished`, `task_failed`) and when a night warns (`night_warnings`: coverage too
-low or fallen, or the fleet's loss or a host's slowdown risen above its past; `[watch]` in the settings says
-from where on).
+The webhook gets JSON, with `text` for people, when a task has failed and is not retried (`kind`:
+`gate_refused`, `wrong_settings`, `day_not_finished`, `task_failed`), and when a night has warnings
+(`night_warnings`). Warnings are about coverage that is low or fell, or about a loss of the fleet or a
+slowdown of a host that rose above its past. `[watch]` in the settings has their limits.
 
 A landing in an object store is named by its URL (`s3://bucket/landing`); to see the marker there,
-`wait_for_day` needs that store's fsspec package, such as s3fs. Spark is the one of the environment in which
-Airflow runs. Its master is the host of the connection `what_if_spark` (`spark://host:7077`, `yarn`,
-`k8s://...`), whose extra may name Spark settings, as in `{"conf": {"spark.executor.memory": "8g"}}`;
-without that connection the worker's `SPARK_CONF_DIR` and `SPARK_DRIVER_MEMORY` decide, and without those it
-runs on the worker itself, with 4 GB.
+`wait_for_day` needs that store's fsspec package, such as s3fs. Tasks use the Spark of the environment in
+which Airflow runs. The Spark master is the host of the connection `what_if_spark` (`spark://host:7077`,
+`yarn`, `k8s://...`). The connection's extra may have Spark settings, as in
+`{"conf": {"spark.executor.memory": "8g"}}`. Without the connection, the worker's `SPARK_CONF_DIR` and
+`SPARK_DRIVER_MEMORY` apply. Without these, Spark runs on the worker itself, with 4 GB.
 """
 
 import os
@@ -108,7 +113,7 @@ from dags.operators.assets import FLEET, INGESTED, LANDING, NIGHT, NIGHT_BY_DATE
 from dags.operators.day_marker import DayMarkerSensor
 from dags.operators.spark_submit import SparkSubmitOperator, of_tasks
 
-# Read with the file, as a schedule must be: by the DAG processor, and so the same on all of its runs.
+# Read when the DAG processor parses this file, because a schedule must be known then.
 STARTED_BY_LANDING = os.environ.get("WHAT_IF_SCHEDULE") == "landing"
 DEADLINE_HOURS = float(os.environ.get("WHAT_IF_DEADLINE_HOURS") or 0)
 
@@ -118,7 +123,7 @@ LOG_DATE = "{{ dag_run.partition_key or ds | default('') }}"
 def alert_deadline(context: Mapping[str, Any]) -> None:
     """Post that a night is late.
 
-    It stands here because Airflow finds a deadline's callback by the DAG's own file.
+    It is defined here because Airflow looks for a deadline's callback in the DAG's own file.
     """
     alert_late(context["dag_run"], DEADLINE_HOURS)
 
@@ -127,7 +132,7 @@ with DAG(
     dag_id="nightly_what_if",
     description="From one day's rank logs to the cost of stragglers.",
     doc_md=__doc__,
-    # The day that has just ended. "@daily" by itself would stand for the day that is about to begin.
+    # The logical date is the day that has just ended; a plain "@daily" would mean the day that begins.
     schedule=PartitionedAssetTimetable(assets=LANDING)
     if STARTED_BY_LANDING
     else CronDataIntervalTimetable("@daily", timezone="UTC"),
@@ -180,7 +185,7 @@ with DAG(
     )
     aggregate_fleet = SparkSubmitOperator(
         task_id="aggregate_fleet",
-        doc_md="The day's fleet, causes, hosts, coverage, groups and op types: `fleet_day` and companions.",
+        doc_md="Sums the day up by fleet, cause, host, coverage, group and op type: `fleet_day` and others.",
         entry_point="aggregate_fleet",
         inlets=[*INGESTED, *RESULTS, *REVISED],
         outlets=FLEET,

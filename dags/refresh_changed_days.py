@@ -1,26 +1,26 @@
 """# Late and corrected data: repeats days that have changed since their night
 
-Looks back over the days before its own (`history.look_back_days` of the settings, 7 as delivered) for rank
-logs that arrived after the night, corrected manifests and units that were taken away, and does exactly those
-units again, with the aggregates of their days. Its own day belongs to `nightly_what_if`; a run by hand
-without a logical date takes the day on which it starts.
+Looks at the days before the run's logical date (7, or `history.look_back_days` of the settings) for rank logs
+that arrived after the night, corrected manifests and units that were removed. Exactly these units are
+computed again, and the aggregates of their days. The logical date itself is left to `nightly_what_if`. A run
+by hand without a logical date uses the day on which it starts.
 
 | task | publishes |
 |---|---|
 | `refresh_changed_days` | the changed units' rows in all tables of the nights, and their days' aggregates |
 
-A unit has changed when names, sizes or times of its files are not those that were recorded when it was
-ingested (`unit_fingerprints`); where only times differ, contents decide, so that a day sent twice changes
-nothing. Only days with `_SUCCESS` are looked at. A day that no night has done is done as well. What another
-version of the simulator or other settings would change is left to `backfill_history`.
+A unit has changed if names, sizes or times of its files differ from those recorded when it was ingested
+(`unit_fingerprints`). If only times differ, the contents are compared, so that a day sent twice changes
+nothing. Only days with `_SUCCESS` are examined. A day that no night has processed is processed, too. Units
+that only another version of the simulator or other settings would change are left to `backfill_history`.
 
-A day that a gate refuses does not stop the others; the task fails once they are done.
+If a gate refuses a day, the other days are still done, and then the task fails.
 
-**Again** is always safe: what is done and unchanged is skipped. After a failure the next run goes on; exit
-statuses mean what they mean for `nightly_what_if`.
+**Running it again** is always safe: units that are done and unchanged are skipped, and after a failure the
+next run continues. Exit statuses are those of `nightly_what_if`.
 
 ## Settings
-The variables of `nightly_what_if`.
+The same variables as for `nightly_what_if`.
 """
 
 import sys
@@ -38,7 +38,7 @@ with DAG(
     dag_id="refresh_changed_days",
     description="Late and corrected data of the last days: computed again where it changed.",
     doc_md=__doc__,
-    # Noon: the night of the day that has just ended should be over, and what is late for it here.
+    # By noon the night of the day that has just ended should be done, and most of its late data there.
     schedule=CronDataIntervalTimetable("0 12 * * *", timezone="UTC"),
     start_date=datetime(2020, 1, 1, tzinfo=UTC),
     catchup=False,

@@ -1,22 +1,23 @@
 """# Runs in progress: warns of causes that begin and end, within minutes
 
-Every ten minutes the last steps of each run in progress are simulated as the night does it. What was found
-is in tables of its own, and a cause that begins or ends is posted to the webhook, once.
+Every ten minutes the last steps of each run in progress are simulated as in the night. The results are in
+tables of their own. A cause that begins or ends is posted to the webhook once.
 
 | task | publishes |
 |---|---|
 | `watch_landing` | `live_slowdown`, `live_causes` |
 
-Of the landing's latest days those without `_SUCCESS` are looked at (`[live]` in the settings); of a run, the
-last lines of rank logs that have all grown. An unfinished last line waits, and is not rejected. Nights go
-first: a round is left out while another command writes the warehouse, and takes no slot of the writers' pool.
+A round reads those of the landing's latest days (`[live]` in the settings) that have no `_SUCCESS`. Of each
+run it reads the last lines of the rank logs, if all of these logs have grown. An unfinished last line is left
+for the next round, and not rejected. Nights go first: while another command writes the warehouse, a round is
+skipped. A round takes no slot of the writers' pool.
 
-**Again** is always safe: what no round warned of, the next one does. A task killed in the instant between a
-warning and the note of it repeats that warning. Exit statuses mean what they mean for
-`nightly_what_if`.
+**Running it again** is always safe: the next round posts each warning that no round has posted. If a task is
+killed after it posted a warning, and before it recorded this, the next one posts the warning again. Exit
+statuses are those of `nightly_what_if`.
 
 ## Settings
-The variables of `nightly_what_if`.
+The same variables as for `nightly_what_if`.
 """
 
 import sys

@@ -17,34 +17,34 @@ from udfs.kernel.arrays import Floats
 from udfs.lost import lost_fractions
 
 LEAST_DAYS: Final = 3
-"""Units, each a day of a run: with two, the usual difference between days is unknown."""
+"""Fewest units, each one day of a run, in which changes are sought: two do not show the usual scatter."""
 MOST_BLOCKS: Final = 10
-"""Number of blocks that the steps of a day are averaged to, as consecutive steps are not independent."""
+"""Most blocks whose means give a day's standard error; single steps would not be independent."""
 SMALLEST: Final = {OF_STEP: 0.02, OF_LOST: 0.03}
-"""Least change that counts: as a share of the step time; for losses and causes as a part of the step."""
+"""Smallest change that is reported: relative for step times, in parts of the step for losses and causes."""
 SPREAD: Final = {OF_STEP: 0.005, OF_LOST: 0.01}
-"""Least standard deviation from day to day: healthy GPUs differ this much, and losses are estimates."""
+"""Least standard deviation between days that is assumed; units as in SMALLEST."""
 FEW_DAYS: Final = 5
-"""With fewer days the spread is taken to be twice as large: there are too few to measure it."""
+"""With fewer days than this, the least standard deviation is doubled, because few days measure it badly."""
 PENALTY: Final = 12.0
-"""Squared errors that a change must explain, beside 2 log(days)."""
+"""A change must reduce the sum of squared standardised errors by this number plus 2 log(days)."""
 MAD_TO_SIGMA: Final = 1.4826
 MOST_HOSTS: Final = 3
-"""Most hosts that are named."""
+"""Most hosts that a change lists by name as gone, or as new."""
 FACTS: Final = (
     *("model", "framework", "gpu_type", "world_size", "dp_size", "pp_size", "tp_size", "cp_size", "vpp_size"),
     "restarts",
 )
-"""Columns of jobs that show what else changed."""
+"""Columns of jobs that are listed with a change if they differ from the day before."""
 
 
 class Point(NamedTuple):
     """Summary of a unit, that is, of one run of a job on one day.
 
     step_s  : mean recorded step time. [s]
-    error   : its standard error within the day, as a share of it.
+    error   : standard error of step_s, from the scatter within the day, as a share of step_s.
     lost    : lost_fraction by cause; None where the unit was not replayed.
-    facts   : what may have changed too, by name.
+    facts   : values of FACTS and labels of the run, by name.
     hosts   : of its workers.
     """
 
@@ -60,13 +60,14 @@ class Point(NamedTuple):
 class Change:
     """A new level of a job's step time or of a loss, and the days on which the level holds.
 
-    since, run_id : first day, and run, of the new level.
-    until         : its last day; days, days_before: how many units have it, and the level before.
-    of            : OF_STEP, OF_LOST or a cause.
-    before, after : levels. Step times in seconds; others as parts of the step.
-    change        : of step times relative, of others the difference.
-    cause         : whose part of the step changed with the step time, or NO_CAUSE; None for others.
-    also          : what else changed then.
+    since, run_id : first day of the new level, and the run on this day.
+    until         : last day of the new level.
+    days_before, days : number of units with the old level, and with the new level.
+    of            : what changed: OF_STEP, OF_LOST or a cause.
+    before, after : old and new level; step times in seconds, losses as parts of the step.
+    change        : for a step time (after - before) / before, for a loss after - before.
+    cause         : for a step time, the cause of at least half of the change, or NO_CAUSE; for a loss None.
+    also          : descriptions of settings, runs and hosts that changed on the same day.
     """
 
     job_id: str
@@ -86,12 +87,13 @@ class Change:
 def change_points(values: Floats, errors: Floats, spread: float, smallest: float) -> list[int]:
     """Find the positions in a series at which a new level begins.
 
-    The levels that leave least, each change paid for; then the smallest change goes until none is too small.
+    Dynamic programming finds the levels that minimise the squared errors plus a penalty for each change. Then
+    the smallest change is removed, again and again, until all changes are at least `smallest`.
 
     values   : in order.
-    errors   : standard error of each.
-    spread   : least standard deviation from one to the next beside that.
-    smallest : least difference of two levels that counts.
+    errors   : standard error of each value.
+    spread   : least standard deviation between neighbouring values that their errors do not explain.
+    smallest : smallest difference between successive levels that counts.
     """
     number = len(values)
     if number < LEAST_DAYS:
@@ -118,14 +120,14 @@ def change_points(values: Floats, errors: Floats, spread: float, smallest: float
 
 
 def _price(days: int) -> float:
-    """Return how much a change must reduce the squared errors to count, by number of days in the series."""
+    """Return by how much a change must reduce the squared errors of a series of this many days to count."""
     return PENALTY + 2 * log(days)
 
 
 def least_change(days: int, of: str) -> float:
-    """Return the smallest change that a number of days can show, if days scatter as little as usual.
+    """Return the smallest change that can be found in a series of this many days with the least spread.
 
-    returns : infinite for fewer than LEAST_DAYS; of OF_STEP a share of the step time, else a part of the step
+    returns : relative if `of` is OF_STEP, otherwise in parts of the step; infinite below LEAST_DAYS
     """
     if days < LEAST_DAYS:
         return inf
@@ -135,10 +137,10 @@ def least_change(days: int, of: str) -> float:
 
 
 def step_differences(points: Sequence[Point]) -> tuple[float, float]:
-    """Return by how much the step times of neighbouring units differ, and the least change these units show.
+    """Return the median difference of neighbouring units' step times, and the smallest change they can show.
 
     points  : at least LEAST_DAYS units of one job, by day.
-    returns : the median difference of neighbours and the least change, as shares of the step time
+    returns : both as shares of the step time
     """
     steps = np.log([point.step_s for point in points])
     errors = np.array([point.error for point in points])
@@ -156,7 +158,7 @@ def block_means(values: Floats, most: int = MOST_BLOCKS) -> list[float]:
 
 
 def _spread(values: Floats, errors: Floats, least: float) -> float:
-    """Return how neighbouring days scatter beyond their own errors, robust to a few changes."""
+    """Return the scatter (1 sigma) of neighbouring days beyond their errors, robust to a few changes."""
     least = least * 2 if len(values) < FEW_DAYS else least
     steps = np.sort(np.abs(np.diff(values)))
     squared = (MAD_TO_SIGMA * float(steps[(len(steps) - 1) // 2])) ** 2 / 2 - float(np.mean(errors**2))
@@ -208,7 +210,7 @@ def changes_of(points: Sequence[Point]) -> list[Change]:
     errors = np.array([point.error for point in points])
     found = list(_changes(points, OF_STEP, steps, errors))
     replayed = [point for point in points if point.lost is not None]
-    # A part of the step is known no better than the step: what comes and goes makes both uncertain.
+    # Losses get the errors of the step time: a disturbance during the day makes both equally uncertain.
     for name in (OF_LOST, *CAUSES):
         lost = np.array([_part(point, name) for point in replayed])
         if lost.any():
@@ -264,7 +266,7 @@ def _cause(before: Sequence[Point], after: Sequence[Point], difference_s: float)
 
 
 def also_changed(before: Point, after: Point) -> Iterator[str]:
-    """Yield a description of each run, fact or host that differs between two days of the job."""
+    """Yield a description of each setting, label, run or host that differs between two days of the job."""
     if before.unit.run_id != after.unit.run_id:
         yield f"run {before.unit.run_id} -> {after.unit.run_id}"
     for name in (*before.facts, *(name for name in after.facts if name not in before.facts)):
@@ -284,7 +286,7 @@ READ: Final = {
     JOB_CAUSES: ("cause", "is_cause", "attributed_fraction", "time_saved_fraction"),
     WORKER_SLOWDOWN: ("host",),
 }
-"""Columns, beside the unit's, that are compared from day to day."""
+"""Columns that points_of reads from each table, in addition to the unit's key."""
 
 Row = dict[str, Any]
 
@@ -307,7 +309,8 @@ def points_of(tables: Mapping[str, pa.Table]) -> list[Point]:
 def job_changes(points: Sequence[Point], log_dates: Iterable[date], days: int) -> pa.Table:
     """Return the rows of job_changes for the given days.
 
-    points : of these days and of the days before each; days : how many of those count
+    points : of these days and of the days before them
+    days   : changes of a day are sought in the points of this day and of this many days before it
     """
     rows = [
         {"log_date": day, **asdict(change)}
@@ -322,6 +325,6 @@ def job_changes(points: Sequence[Point], log_dates: Iterable[date], days: int) -
 
 
 def _lists(table: pa.Table, column: str, how: str) -> dict[Unit, list[Any]]:
-    """Return a column's values for each unit as a list; `how` is "list" if in the order of rows."""
+    """Return a column's values by unit; how : "list" in the order of rows, "distinct" without repeats."""
     grouped = pa.TableGroupBy(table, UNIT_KEY, use_threads=False).aggregate([(column, how)])
     return {Unit.of(row): row[f"{column}_{how}"] for row in grouped.to_pylist()}

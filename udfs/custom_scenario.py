@@ -39,7 +39,7 @@ class Answer:
     slowdown            : step_s over the mean ideal step time.
     time_saved_s        : T - step_s, for each step. [s]
     time_saved_fraction : (T - step_s) / T_actual, as in job_causes.
-    gpu_hours_saved     : gpu_hours of the unit times that fraction; None where they are not known.
+    gpu_hours_saved     : gpu_hours of the unit times time_saved_fraction; None if gpu_hours is unknown.
     """
 
     scenario: str
@@ -54,13 +54,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answers:
-    """Results of all scenarios of a unit, and the replay as recorded with which they are compared.
+    """Results of all scenarios of a unit, and of the unchanged replay with which they are compared.
 
     steps, ops     : how many were replayed.
     actual_step_s, simulated_step_s, ideal_step_s : T_actual, T and T_ideal, means over steps. [s]
-    slowdown       : S (Eq. 1), nothing changed.
+    slowdown       : S (Eq. 1) of the unchanged replay.
     ideal          : how the ideal durations were chosen.
-    answers        : one for each predicate, and behind them one for all together if several.
+    answers        : one for each predicate; if there are several, then one for ALL_TOGETHER.
     """
 
     steps: int
@@ -84,9 +84,9 @@ def replay_scenarios(
 
     rank_steps : rows of one unit in any order, columns as in the table rank_steps; `op` as names or codes.
     manifest   : the unit's job.json, or its row of jobs, as a dict.
-    predicates : one scenario each; which ops it changes.
-    factor     : None makes these ops ideal; a number gives each its replayed duration times that number.
-    settings   : those of the night, so that T and T_ideal are those of job_slowdown.
+    predicates : each chooses the ops that one scenario changes.
+    factor     : None makes these ops ideal; a number multiplies their replayed durations.
+    settings   : with the settings of the night, T and T_ideal equal those in job_slowdown.
     raises     : PredicateError, NothingToReplayError with the status of a unit that is not replayed,
                  TraceError where the recorded ops contradict each other, ValueError for a factor below 0.
     """
@@ -158,15 +158,15 @@ def replay_causes(
 ) -> Answers:
     """Replay one unit with each of the given causes fixed alone, and then with all of them fixed.
 
-    These are the replays that job_causes is made of.
+    The table job_causes stores the results of the same replays.
 
     rank_steps, manifest : as replay_scenarios takes them.
-    causes   : of CAUSES, those that have a fix.
-    settings : those of the night, so that the answers are the rows of job_causes as measured.
-    returns  : one answer for each cause, and ALL_CAUSES behind them; none of them counts ops, because a
-               fix takes from many ops a part of their time. step_s is T_actual less what is saved.
-    raises   : NothingToReplayError where the unit is not replayed, or has no row of a cause, TraceError
-               where its ops contradict each other.
+    causes   : those of CAUSES that have a fix.
+    settings : with the settings of the night, the answers equal the rows of job_causes before revision.
+    returns  : one answer for each cause, then one for ALL_CAUSES. `ops` is None in all of them, because a
+               fix removes only a part of the time of many ops. step_s is T_actual minus the time saved.
+    raises   : NothingToReplayError if the unit is not replayed, or its log cannot show one of the causes;
+               TraceError if its ops contradict each other.
     """
     tables = simulate_job(rank_steps, manifest, settings)
     (job,) = tables[JOB_SLOWDOWN].to_pylist()
@@ -179,7 +179,7 @@ def cause_answers(
     """Return, from the unit's tables, what fixing each of the given causes saves, and fixing all of them.
 
     job, rows : its row of job_slowdown, and its rows of job_causes, revised or not.
-    raises    : as replay_causes.
+    raises    : NothingToReplayError as in replay_causes.
     """
     if not rows:
         raise NothingToReplayError(f"{job['status']}: {job['status_detail']}")

@@ -21,7 +21,7 @@ def half_width(row: Row, name: str) -> float | None:
 
 
 def around(name: str, value: float | None, half: float | None) -> dict[str, float | None]:
-    """Return the columns with the bounds of a fraction, limited to values that are possible for it."""
+    """Return the columns {name}_low and {name}_high: value -/+ half, limited to possible fractions."""
     if value is None or half is None:
         return {f"{name}_low": None, f"{name}_high": None}
     low = value - half
@@ -32,7 +32,7 @@ def around(name: str, value: float | None, half: float | None) -> dict[str, floa
 
 
 def in_gpu_hours(row: Row, name: str, gpu_hours: float | None) -> dict[str, float | None]:
-    """Return a fraction and its bounds as GPU-hours of the unit; None where either factor is unknown."""
+    """Return a fraction and its bounds, times the unit's GPU-hours; None if either factor is unknown."""
     ends = {end: row.get(f"{name}{end}") for end in ("", "_low", "_high")}
     return {
         f"{HOURS_OF[name]}{end}": None if gpu_hours is None or fraction is None else gpu_hours * fraction

@@ -8,7 +8,6 @@ from udfs.kernel.graph.graph import Blocking, Layout
 
 _SIZES = ("dp_size", "pp_size", "tp_size", "vpp_size", "world_size")
 
-
 LARGEST: Final = 2**31 - 1
 """Sizes are stored as 32-bit integers."""
 
@@ -18,7 +17,7 @@ class LayoutError(ValueError):
 
 
 def read_layout(manifest: Mapping[str, object]) -> Layout:
-    """Read the layout of a run from its manifest; what published traces call dsp_size is the cp_size.
+    """Read the layout of a run from its manifest; dsp_size, its name in published traces, is read as cp_size.
 
     raises : LayoutError.
     """
@@ -31,19 +30,12 @@ def read_layout(manifest: Mapping[str, object]) -> Layout:
             f"world_size is {sizes['world_size']}, but dp_size x pp_size x tp_size x cp_size = "
             f"{sizes['dp_size']} x {sizes['pp_size']} x {sizes['tp_size']} x {sizes['cp_size']} = {product}"
         )
-    return Layout(
-        sizes["dp_size"], sizes["pp_size"], sizes["cp_size"], sizes["vpp_size"], _blocking(manifest)
-    )
-
-
-def _blocking(manifest: Mapping[str, object]) -> Blocking | None:
-    """Return the transfer types that block by the manifest, or None if the manifest does not say."""
-    stated = manifest.get("blocking_transfers")
-    if stated is None:
-        return None
-    if not isinstance(stated, list | tuple) or not all(each in TRANSFER_OPS for each in stated):
-        raise LayoutError(f"blocking_transfers is {stated!r}, wanted a list of {', '.join(TRANSFER_OPS)}")
-    return Blocking(tuple(sorted({OP_CODES[each] for each in stated})))
+    blocking, stated = None, manifest.get("blocking_transfers")
+    if stated is not None:
+        if not isinstance(stated, list | tuple) or not all(each in TRANSFER_OPS for each in stated):
+            raise LayoutError(f"blocking_transfers is {stated!r}, wanted a list of {', '.join(TRANSFER_OPS)}")
+        blocking = Blocking(tuple(sorted({OP_CODES[each] for each in stated})))
+    return Layout(sizes["dp_size"], sizes["pp_size"], sizes["cp_size"], sizes["vpp_size"], blocking)
 
 
 def is_partial(manifest: Mapping[str, object]) -> bool:

@@ -26,7 +26,7 @@ _OF_RESULTS: Final = (
 def window_row(results: Mapping[str, pa.Table], rows: pa.Table) -> Row:
     """Return a window's row of live_slowdown, without the key of the run and the columns on what was read.
 
-    results : of the simulation. rows : those of rank_steps that it was of
+    results : tables that the simulation of the window returned. rows : the window's rows of rank_steps
     """
     job: Row
     (job,) = results[JOB_SLOWDOWN].select(_OF_RESULTS).to_pylist()
@@ -49,15 +49,16 @@ def _began(rows: pa.Table, step: int | None) -> datetime | None:
     at_us = None if step is None else pc.min(rows.filter(pc.equal(rows["step"], step))["t0_us"]).as_py()
     try:
         return datetime.fromtimestamp(at_us / 1e6, UTC) if at_us else None
-    except (OverflowError, ValueError, OSError):  # beyond the year 9999, as the platform says it
+    except (OverflowError, ValueError, OSError):  # beyond the year 9999; platforms raise different errors
         return None
 
 
 def causes_after(window: Row, causes: Iterable[Row], before: Sequence[Row]) -> list[Row]:
-    """Return the rows of live_causes that one more window adds for a run.
+    """Return all rows of live_causes of a run after one more window.
 
-    window, causes : its row of live_slowdown, and rows of job_causes
-    before : rows of live_causes so far. A cause that held and does not, or the reverse, is to be warned of
+    window, causes : the window's row of live_slowdown, and its rows of job_causes
+    before  : the run's rows of live_causes before this window
+    returns : all rows; is_warned is false for causes that begin or end in this window
     """
     if window["status"] != Status.ANALYSED:
         return list(before)

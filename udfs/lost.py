@@ -1,4 +1,4 @@
-"""The time that a unit loses, divided among its causes; tables, pages and commands state it in this way."""
+"""Divide the time that a unit loses among its causes, in one way for tables, pages and commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
@@ -12,10 +12,10 @@ def lost_fractions(causes: Sequence[Mapping[str, Any]]) -> list[float]:
     """Return the share of T_actual that each row of a unit's job_causes loses, in the order of the rows.
 
     causes  : all rows of one unit; of each its cause, is_cause, attributed_fraction and time_saved_fraction.
-    returns : never negative. They sum to what all fixes together save, or to 0 where that is less than
-              nothing, and what is slow beyond them and beyond the job's noise, the time saved of
-              `unexplained`. Causes that hold have what is attributed to them, less where they exceed what
-              fixes save; `unexplained` has the rest, other causes nothing.
+    returns : shares from 0 on. Their sum is the share that all fixes together save (0 if that is negative),
+              plus time_saved_fraction of `unexplained`, which no fix saves. A cause that holds gets its
+              attributed_fraction, scaled down if the causes that hold exceed what all fixes save. Other
+              causes get 0, and `unexplained` gets the rest.
     """
     # Exact sums: rows in another order give the same bits.
     fixed = max(0.0, fsum(row["attributed_fraction"] for row in causes))
@@ -38,7 +38,7 @@ def lost_columns(
 ) -> list[dict[str, float | None]]:
     """Return lost_fraction and lost_gpu_hours with their intervals, for all rows of a unit's job_causes.
 
-    All are null if it is not analysed, intervals also if what is attributed has none.
+    All are null if the unit is not analysed. A row whose attributed_fraction has no interval gets none.
 
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
     """
@@ -53,8 +53,8 @@ def lost_columns(
 def _half_widths(causes: Sequence[Mapping[str, Any]], lost: Sequence[float | None]) -> Iterator[float | None]:
     """Yield the half width of the interval of each row's lost fraction.
 
-    The errors of one unit's causes come from the same steps: what causes that do not hold leave to
-    `unexplained` adds up linearly.
+    Time of causes that do not hold goes to `unexplained`. Their half widths are added linearly, because the
+    errors of a unit's causes come from the same steps and are correlated.
     """
     halves = [half_width(row, "attributed_fraction") for row in causes]
     left = [half or 0.0 for row, half in zip(causes, halves, strict=True) if not row["is_cause"]]

@@ -24,10 +24,10 @@ class Mitigation:
     """Plan, assumptions and savings of a mitigation, as in a row of the table mitigations.
 
     plan                : what to do, in words.
-    assumes             : what must hold for that.
-    step_s              : recorded step time less what is saved. [s]
-    time_saved_fraction : of the time for as many samples, below 0 where it costs more.
-    gpu_hours_saved     : gpu_hours of the unit times that; None where they are not known.
+    assumes             : what must hold for the plan to save this time.
+    step_s              : recorded step time minus the time saved. [s]
+    time_saved_fraction : share of the time for the same number of samples; below 0 if the plan costs time.
+    gpu_hours_saved     : gpu_hours of the unit times time_saved_fraction; None if gpu_hours is unknown.
     """
 
     mitigation: str
@@ -40,9 +40,10 @@ class Mitigation:
 
 @dataclass(frozen=True)
 class Mitigations:
-    """Mitigations of a unit, the best first, and for all others the reason why they have no answer.
+    """Mitigations of a unit, the best first, and the reasons why other mitigations have no answer.
 
     actual_step_s : recorded step time, mean over the steps. [s]
+    without       : the reason, by name of the mitigation.
     """
 
     steps: int
@@ -58,13 +59,14 @@ def mitigated(
     settings: SimulationSettings | None = None,
     memory: float = inf,
 ) -> Mitigations:
-    """Replay the mitigations of one unit as a night does for the causes of the unit.
+    """Replay all mitigations of one unit; a night replays only those of the causes that it finds.
 
-    rank_steps, manifest, settings : as custom_scenario.replay_scenarios takes them; it raises what that does.
-    layers : of the model: one number, that are spread evenly; or as many as it has chunks, in the model's
-             order. None: as the manifest's label says; without one, none are moved.
-    memory : no stage gets more layers, no microbatch more samples than this multiple of the most now.
-    raises : LayersError for layers that do not fit.
+    rank_steps, manifest, settings : as custom_scenario.replay_scenarios takes them.
+    layers : number of layers of each chunk, in the model's order; or one number for the whole model, which is
+             spread evenly. None: the manifest's label; without a label, no layers are moved.
+    memory : no stage gets more layers, and no microbatch more samples, than this multiple of the most that
+             any has now.
+    raises : LayersError for layers that do not fit, and the errors of replay_scenarios.
     """
     how = settings or SimulationSettings()
     with garbage_collection_paused():
@@ -87,7 +89,7 @@ def mitigated(
 
 
 def _without(layout: Layout, layers: Sequence[int] | None) -> dict[str, str]:
-    """Return for each mitigation the reason that is given if it has no answer."""
+    """Return, by mitigation, the reason to state if the mitigation has no answer."""
     computes = "steps, stages or chunks differ in their numbers of computes, or a chunk hardly takes time"
     no_layers = "how many layers the model has is not known (--layers)" if layers is None else computes
     none_slow = "no worker is slow"

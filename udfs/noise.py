@@ -12,20 +12,20 @@ from udfs.kernel.student import student_quantile
 LEAST_BLOCKS: Final = 3
 """Fewest blocks that show noise, and fewest values that make a level: two always lie on a line."""
 LEAST_STRETCH: Final = 0.1
-"""Least part of a run that a level lasts: what is shorter is noise."""
+"""Length of the shortest level, as a part of the run; shorter deviations are noise."""
 SURE: Final = 0.9995
-"""Probability that a change by noise alone, at one given place, is smaller."""
+"""A change of level counts if noise alone gives a smaller one with this probability, at one given place."""
 MOST_CARRIED: Final = 0.9
-"""Most of a value's noise that counts as carried over to the next: what is carried longer is a course."""
+"""Largest correlation of neighbouring values that counts as noise; a larger one would be a course."""
 _PLACES: Final = 100
-"""Places at which changes are sought first."""
+"""Number of places at which changes of level are sought in the first pass."""
 
 
 class Noise(NamedTuple):
     """Standard error of a mean by noise, in the unit of the values, with degrees of freedom.
 
-    levels   : of the course, for each the position of its first value and its mean; one if it is steady. Of a
-               drift, those of its three thirds.
+    levels   : position of the first value, and mean, of each level of the course. A steady course has one
+               level; if the course drifts, its thirds count as levels.
     is_drift : whether the course is a drift.
     """
 
@@ -50,12 +50,12 @@ class _Course(NamedTuple):
 def noise_of(values: Floats, blocks: int) -> Noise | None:
     """Estimate the noise of the mean of ordered values about a level that is constant, has steps or drifts.
 
-    How far levels of a run are apart is its course, not chance. A course counts if it is sure, and if most
-    values show it: rare pauses are noise, as is what comes and goes more often. Noise is measured between
-    blocks of consecutive values, as these resemble each other; what blocks still share is added as for values
-    that each carry over the same part to the next.
+    Levels and drifts are the course of a run, and differences between levels are not noise. A course counts
+    only if it is significant and most values follow it: rare pauses, or slowness that comes and goes, are
+    noise. Noise is measured between means of blocks, because consecutive values are correlated. The
+    correlation that remains between blocks is estimated as that of a first-order autoregressive process.
 
-    blocks  : number of blocks; as many as values if these are independent.
+    blocks  : number of blocks of consecutive values; equal to the number of values if these are independent.
     returns : None if there are too few blocks.
     """
     if blocks < LEAST_BLOCKS:
@@ -98,9 +98,10 @@ def _about(course: _Course, values: Floats, blocks: int) -> Noise | None:
 
 
 def _shared(left: Floats, fitted: int, blocks: int) -> float:
-    """Return the variance of the mean as a multiple of what it would be if blocks were independent.
+    """Return the variance of the mean as a multiple of its variance for independent blocks.
 
-    Each value carries a part of the one before it; that part is measured too low, the more is fitted.
+    left   : residuals, an autoregressive process of order 1; its measured coefficient is corrected for bias
+    fitted : number of fitted columns, which increases the bias
     """
     number, squares = len(left), float(left @ left)
     if blocks == number or squares == 0.0:
@@ -115,7 +116,7 @@ def _shared(left: Floats, fitted: int, blocks: int) -> float:
 
 
 def _best_cuts(values: Floats, cuts: int) -> list[int]:
-    """Return one or two changes of level that leave the least squared errors, searched in two passes."""
+    """Find the places of one or two changes of level with the least squared errors, in two passes."""
     number = len(values)
     total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
     places = np.unique(np.linspace(0, number - 1, min(number, _PLACES + 1)).astype(np.int64))
@@ -128,8 +129,9 @@ def _best_cuts(values: Floats, cuts: int) -> list[int]:
 
 
 def _best(total: Floats, first: Ints, second: Ints) -> tuple[int, int]:
-    """Return the pair of cuts that explains most and whose stretches are long enough.
+    """Return the pair of cuts, one of `first` and one of `second`, that leaves the least squared errors.
 
+    Only pairs whose stretches are long enough count.
     total : sums of the values before each place, shape (value + 1,).
     """
     number = len(total) - 1

@@ -1,6 +1,6 @@
-"""Ops of chosen rows as flat numpy arrays, and the checks of lists by the code that writes these lists.
+"""Ops of table rows as flat numpy arrays, and checks of these lists before they are written.
 
-Chosen without a copy if all rows are, in order. The checks are the SQL gate's conditions, at numpy's speed.
+If all rows are chosen, in order, nothing is copied. The checks equal the SQL gate's, but are faster.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.recorded.rows import StageRows, kept_ops
 
 GROUPS: Final = tuple(OP_TYPE_GROUPS.get(name, name) for name in OP_TYPES)
-"""By code of an op type, the name of its group in results: its own, if it is in none."""
+"""Name of each op type's group in results, by op code; an op type outside all groups keeps its own name."""
 
 LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
-"""Sorted as in StageRows."""
+"""Columns that hold lists of ops, in the order of the fields of StageRows."""
 
 
 class _Flat(NamedTuple):
@@ -35,13 +35,13 @@ class _Flat(NamedTuple):
 def stage_rows(table: pa.Table, rows: Ints, zero_us: Floats) -> list[StageRows]:
     """Convert table rows to kernel rows, one StageRows per stage.
 
-    Only the stretch of the table in which a stage's rows lie is looked at, so that a large unit sorted by
-    (stage, step) is laid out part by part.
+    Only the range of the table in which a stage's rows lie is converted, so that a large unit sorted by
+    (stage, step) is converted part by part.
 
     rows    : int, shape (stage, row); positions in the table.
-    zero_us : float64, shape (stage, row); the row's zero from the step's zero. [us]
-    raises  : UnknownOpError for an op without a code, TraceError for lists that do not belong together and
-              times that are not numbers.
+    zero_us : float64, shape (stage, row); zero of the row's times minus zero of the step. [us]
+    raises  : UnknownOpError for an op without a code, TraceError for lists of a row that differ in length and
+              for times that are not finite.
     """
     if rows.size == table.num_rows and (np.diff(rows.ravel()) == 1).all():
         flat = _flatten(table)
@@ -50,7 +50,10 @@ def stage_rows(table: pa.Table, rows: Ints, zero_us: Floats) -> list[StageRows]:
         first_of_stage = np.cumsum([0] + [end - first for first, end in stretches])
         parts = [table.select(LISTS).slice(first, end - first) for first, end in stretches]
         within = rows - np.array([first for first, _ in stretches])[:, None] + first_of_stage[:-1, None]
-        flat = _choose(_flatten(pa.concat_tables(parts)), within.ravel())
+        flat, chosen = _flatten(pa.concat_tables(parts)), within.ravel()
+        if len(chosen) < len(flat.first_op) - 1 or not (np.diff(chosen) == 1).all():
+            first_op, at = kept_ops(flat.first_op, chosen)
+            flat = _Flat(first_op, {name: values[at] for name, values in flat.lists.items()})
     edges = np.arange(len(rows) + 1) * rows.shape[1]
     return [
         StageRows._make([flat.first_op[first : end + 1], *map(flat.lists.get, LISTS), zero_us[stage]])
@@ -72,9 +75,9 @@ def flat_codes(table: pa.Table) -> npt.NDArray[np.int8]:
 class RowLists(NamedTuple):
     """Lists of a few rows, concatenated.
 
-    place  : int, shape (list,); place among the asked rows of each that holds something.
-    first  : int, shape (list,); where its values begin. size : how many it has.
-    values : of each column.
+    place  : int, shape (list,); positions in `rows` of the rows whose lists are not empty.
+    first  : int, shape (list,); position in `values` of each list's first value. size : its length.
+    values : one array for each column.
     """
 
     place: Ints
@@ -93,9 +96,9 @@ def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8]
 
 
 def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists | None:
-    """Return the joined lists of a few table rows; None if the lists of one row differ in length.
+    """Return the joined lists of a few rows, ops as codes; None if the lists of one row differ in length.
 
-    Batch by batch, so that no column of a large unit is copied whole. Ops as codes.
+    The table is read batch by batch, so that no column of a large unit is copied whole.
     """
     places, lengths, values = [rows[:0]], [rows[:0]], list[list[npt.NDArray[Any]]]()
     first = 0
@@ -160,14 +163,6 @@ def _flatten(table: pa.Table) -> _Flat:
     return _Flat(first_op, lists)
 
 
-def _choose(flat: _Flat, rows: Ints) -> _Flat:
-    """Return the ops of some rows, in the order of the rows; without a copy if all rows are chosen."""
-    if len(rows) == len(flat.first_op) - 1 and (np.diff(rows) == 1).all():
-        return flat
-    first_op, at = kept_ops(flat.first_op, rows)
-    return _Flat(first_op, {name: values[at] for name, values in flat.lists.items()})
-
-
 def op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
     """Convert ops given as codes or names to codes."""
     if pa.types.is_integer(values.type):
@@ -188,9 +183,9 @@ def op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
 
 
 def arrays_valid(table: Table, rows: pa.Table) -> bool:
-    """Return whether lists of numbers obey their columns' bounds, and those in `alike` have equal lengths.
+    """Return whether lists of numbers are within their columns' bounds, and those in `alike` equally long.
 
-    The rest of what must hold is Table.expectations_of_scalars.
+    Table.expectations_of_scalars has the conditions on other columns.
     """
     columns = [column for column in table.columns if column.is_numbers]
     lists = {column.name: rows.column(column.name).combine_chunks() for column in columns}
@@ -207,7 +202,7 @@ def _valid(column: Column, lists: pa.ListArray) -> bool:
     if not len(numbers):
         return True
     values = numbers.to_numpy()
-    low, high = values.min(), values.max()  # NaN where one is
+    low, high = values.min(), values.max()  # NaN if any value is NaN
     least = -np.inf if column.minimum is None else column.minimum
     most = np.inf if column.maximum is None else column.maximum
     return bool(np.isfinite(low) and np.isfinite(high) and low >= least and high <= most)

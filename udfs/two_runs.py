@@ -30,7 +30,7 @@ from udfs.simulate.rank_rows import ReplayedRows
 from udfs.what_if import SimulationSettings, garbage_collection_paused
 
 MOST_GROUPS: Final = 16
-"""Stages, or hosts, that have a separate part: those whose ops change most."""
+"""Most stages, or hosts, that get a separate part; those whose ops change most are taken."""
 OTHERS: Final = "all others"
 _UNKNOWN: Final = "host not logged"
 
@@ -46,12 +46,12 @@ class ReadRun(NamedTuple):
 class Divided(NamedTuple):
     """Difference of the replayed step times of two runs, by groups of ops; in seconds per step.
 
-    match       : of which ops the times were compared.
+    match       : attributes by which the ops of the two runs were matched.
     first_s, second_s : T of the first run and of the second.
-    matched_s   : T of the second with the times of the first: what is left of their difference lies in order
-                  and number of ops, and in ops that only one of them has.
-    by_op_type, by_stage, by_host : parts of second_s - matched_s by name, in order; each adds up to it. No
-                  stage or host where the layouts differ in what it takes.
+    matched_s   : T of the second run with the durations of the first. matched_s - first_s is due to the order
+                  and number of ops, and to ops that only one of the runs has.
+    by_op_type, by_stage, by_host : parts of second_s - matched_s; each mapping adds up to this difference.
+                  by_stage and by_host are empty if there is only one, or if the layouts differ too much.
     """
 
     match: Match
@@ -74,12 +74,14 @@ def read_run(
 
 
 def divided(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> Divided:
-    """Split by how much the second run is slower than the first, by op type, stage and host.
+    """Divide the difference between the step times of two runs by op type, stage and host.
 
-    first, second : units of one layout each.
+    first, second : units of each run; all units of one run have one layout.
     """
     layout, other = second[0].layout, first[0].layout
-    match = _match(layout, other)
+    match = Match.WORKERS if layout.dp_size == other.dp_size else Match.STAGES
+    if (layout.pp_size, layout.vpp_size) != (other.pp_size, other.vpp_size):
+        match = Match.OP_TYPES
     blocks = [block for run in second for block in run.recorded.blocks]
     references = [block for run in first for block in run.recorded.blocks]
     with garbage_collection_paused():
@@ -108,17 +110,10 @@ def divided(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> Divided:
     return Divided(match, first_s, second_s, matched_s, by_op_type, by_stage, by_host)
 
 
-def _match(layout: Layout, other: Layout) -> Match:
-    """Return the finest attributes by which the ops of two layouts can be compared."""
-    if (layout.pp_size, layout.vpp_size) != (other.pp_size, other.vpp_size):
-        return Match.OP_TYPES
-    return Match.WORKERS if layout.dp_size == other.dp_size else Match.STAGES
-
-
 def _largest(change_s: Floats, names: Sequence[str]) -> tuple[Ints, list[str]]:
     """Keep the groups that change most and merge all others; return new group numbers and names.
 
-    What does not change is put with any: its times are the same.
+    Groups that do not change join the last one, because they add nothing to its part.
     """
     changing = [int(each) for each in np.argsort(-change_s, kind="stable") if change_s[each] > 0.0]
     kept = sorted(changing[:MOST_GROUPS])
@@ -133,7 +128,7 @@ def _largest(change_s: Floats, names: Sequence[str]) -> tuple[Ints, list[str]]:
 def _hosts(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> tuple[list[Ints], list[str]]:
     """Return the host number of each op for each block of the second run, and names of the hosts.
 
-    A host says which one had its workers in the first run, where that was one other.
+    A name includes the host of the same workers in the first run, if that was exactly one other host.
     """
     before = _host_names(WorkerRows.of(first[-1].rows))
     names: dict[str, int] = {}
@@ -141,7 +136,10 @@ def _hosts(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> tuple[list[In
     for run in second:
         workers = WorkerRows.of(run.rows)
         here = _host_names(workers)
-        labels = [_label(host, here, before) for host in (*workers.hosts, _UNKNOWN)]
+        labels = []
+        for host in (*workers.hosts, _UNKNOWN):
+            was = {str(each) for each in before[here == host]} - {_UNKNOWN}
+            labels.append(f"{host} (was {was.pop()})" if len(was) == 1 and was != {host} else host)
         number = np.array([names.setdefault(label, len(names)) for label in labels])
         columns = (BlockColumns(block, run.rows.steps, workers) for block in run.recorded.blocks)
         groups += [number[each("host").values] for each in columns]
@@ -153,12 +151,5 @@ def _host_names(workers: WorkerRows) -> npt.NDArray[np.str_]:
     return np.array([*workers.hosts, _UNKNOWN])[workers.host[:, 0]]
 
 
-def _label(host: str, here: npt.NDArray[np.str_], before: npt.NDArray[np.str_]) -> str:
-    """Return the name of a host, and of the host that was in its place before."""
-    was = {str(each) for each in before[here == host]} - {_UNKNOWN}
-    return f"{host} (was {was.pop()})" if len(was) == 1 and was != {host} else host
-
-
 def _total_s(run: ReadRun) -> float:
-    """Return the sum of the replayed step times. [s]"""
     return float(sum(step_times(block.graph, block.duration_s).sum() for block in run.recorded.blocks))

@@ -39,10 +39,10 @@ def simulate_job(
     """Simulate one unit in every what-if scenario (model, section 5), and return the result tables by name.
 
     rank_steps : rows of one unit in any order, columns as in the table rank_steps; `op` as names or codes.
-    manifest   : the unit's job.json as a dict; None or empty without any. With log_date, a date,
-                 lines of other days are left out.
-    before_s   : usual transfers on earlier days, as job_baseline names op types; those that all became slow
-                 are measured by them. [s]
+    manifest   : the unit's job.json as a dict; None or empty without a job.json. If it has a log_date, rows
+                 of other dates are left out.
+    before_s   : usual transfer times of earlier days, by op type as in job_baseline; they show that all
+                 transfers of a type became slow. [s]
     returns    : table name -> rows without log_date, job_id and run_id. job_slowdown has one row, with the
                  unit's status; the other tables are empty where the unit was not replayed.
     raises     : TraceError where the recorded ops contradict each other (status corrupt_trace).
@@ -67,7 +67,6 @@ def simulate_job(
 
 
 def _refused(refused: Refused, facts: Row, settings: SimulationSettings) -> dict[str, pa.Table]:
-    """Return the result tables of a unit that cannot be replayed."""
     return empty_results(job_row(facts, settings.text, refused.status, refused.detail) | refused.left_out)
 
 
@@ -83,10 +82,11 @@ def analysed(
 ) -> WhatIf:
     """Replay a unit in every scenario.
 
-    facts     : its manifest. before_s : as simulate_job takes it.
-    layers    : of each chunk of the model; None: as the manifest says, if it does.
-    mitigated : causes of which mitigations are replayed; None: those that are found.
-    memory    : their bound: a multiple of the most layers of a stage, or samples of a microbatch, now.
+    facts     : the unit's manifest. before_s : as simulate_job takes it.
+    layers    : number of layers of each chunk of the model; None: from the manifest, if it states them.
+    mitigated : causes whose mitigations are replayed; None: the causes that are found.
+    memory    : limit for mitigations: a multiple of the present most layers of a stage, or samples of a
+                microbatch.
     raises    : TraceError where the recorded ops contradict each other, ExchangedError where ranks are
                 exchanged.
     """
@@ -135,7 +135,7 @@ def _status(found: WhatIf, rows: ReplayedRows, settings: SimulationSettings) -> 
 
 
 def _gap(found: WhatIf, rows: ReplayedRows) -> str | None:
-    """Find where no op runs in steps that take longer than their replay; None if no gap explains the time."""
+    """Describe where no op runs in steps that take longer than their replay; None if no gap explains them."""
     recorded = found.recorded
     gap = gap_of(recorded.gaps, recorded.actual_s, found.times.recorded)
     if gap is None:

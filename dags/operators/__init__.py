@@ -1,1 +1,1 @@
-"""Building blocks of the DAG files, which start an entry point or wait for a day's logs."""
+"""Operators, a sensor, assets and callbacks that the DAG files share."""

@@ -1,7 +1,7 @@
 """Alerts: callbacks that post to the webhook named by the variable `what_if_webhook`.
 
-A post is JSON: `text` for people (chat systems show it), and the facts beside it. One that fails is a line in
-the task's log; it never fails the task.
+A post is JSON: `text` for people, which chat systems show, and facts for programs. A post that fails is
+logged as a warning, and never fails the task.
 """
 
 import json
@@ -24,9 +24,7 @@ WEBHOOK: Final = "what_if_webhook"
 """Variable (AIRFLOW_VAR_WHAT_IF_WEBHOOK) with the URL to post to; nothing is posted without it."""
 
 _DECISIONS: Final = ("changes", "drain", "mitigations")
-"""Sentences of a summary that a post begins with, by what they are about."""
-_TIMEOUT_S: Final = 10.0
-_SCHEMES: Final = ("http://", "https://")
+"""Keys of a summary whose sentences come first in a post."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -46,7 +44,7 @@ _KINDS: Final = {
 
 
 def alert_failure(context: "Context") -> None:
-    """Post that a task has failed for good, and why. Every task has this callback."""
+    """Post that a task has failed and is not retried, and why. Every task has this callback."""
     error = context.get("exception")
     kind = next((name for type_, name in _KINDS.items() if isinstance(error, type_)), "task_failed")
     task = context["task_instance"]
@@ -55,7 +53,7 @@ def alert_failure(context: "Context") -> None:
 
 
 def alert_warnings(context: "Context") -> None:
-    """Post the changes, actions and warnings that the task's XCom has, of a night or a round of `watch`."""
+    """Post the changes, actions and warnings in the task's XCom, the summary of a night or a watch round."""
     task = context["task_instance"]
     summary = task.xcom_pull(task_ids=task.task_id)
     if not isinstance(summary, dict):
@@ -70,9 +68,9 @@ def alert_warnings(context: "Context") -> None:
 
 
 def alert_late(run: Mapping[str, Any], hours: float) -> None:
-    """Post that a run was not completed in time.
+    """Post that a run was not completed within `hours` after it was queued.
 
-    run : as Airflow's REST API shows it
+    run : the run's fields, as in Airflow's REST API
     """
     log_date = run.get("partition_key") or (run.get("logical_date") or "")[:10] or None
     facts = {"dag_id": run["dag_id"], "run_id": run["dag_run_id"], "log_date": log_date}
@@ -93,14 +91,14 @@ def _send(kind: str, text: str, facts: Mapping[str, Any]) -> None:
     if not url:
         return
     mask_secret(url)
-    if not url.startswith(_SCHEMES):
+    if not url.startswith(("http://", "https://")):
         _LOG.warning("no alert: the variable %s does not begin with http:// or https://", WEBHOOK)
         return
     body = json.dumps({"kind": kind, "text": text, **facts}).encode()
     headers = {"Content-Type": "application/json"}
     try:
-        request = Request(url, data=body, headers=headers)  # noqa: S310  # the scheme was looked at: no file
-        with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310  # the same
+        request = Request(url, data=body, headers=headers)  # noqa: S310  # the scheme was checked
+        with urlopen(request, timeout=10.0):  # noqa: S310  # the same
             _LOG.info("posted an alert: %s", kind)
     except (OSError, HTTPException, ValueError) as error:  # its message may show the address, a secret
         reason = error.reason if isinstance(error, URLError) else error

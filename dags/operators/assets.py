@@ -13,16 +13,16 @@ def _asset(name: str) -> Asset:
 
 
 LANDING: Final = Asset(name="what_if_landing", uri=f"{SCHEME}landing", group="what-if")
-"""A finished day of the landing, as a partition whose key is the log date: producers make the event."""
+"""Producers create its event for each finished day of the landing, as a partition keyed by the log date."""
 
 INGESTED: Final = tuple(map(_asset, INGESTED_TABLES))
 RESULTS: Final = tuple(_asset(name) for name in RESULT_TABLES if name != JOB_CAUSES)
 REVISED: Final = (_asset(JOB_CAUSES),)
 FLEET: Final = tuple(map(_asset, FLEET_TABLES))
-"""Tables by the task after which they are complete; an event's extra has the log date."""
+"""Assets of tables, grouped by the task that completes the tables; an event's extra has the log date."""
 
 NIGHT: Final = _asset("night")
-"""A night that is complete and checked across its tables; an event's extra has its whole summary."""
+"""A night whose tables are complete and agree with each other; an event's extra has its summary."""
 
 NIGHT_BY_DATE: Final = _asset("night_by_date")
 """The same night as a partition whose key is the log date, for DAGs with a PartitionedAssetTimetable.
@@ -32,7 +32,7 @@ If a partition of the landing starts the night, Airflow gives that partition to 
 """
 
 HISTORY: Final = _asset("history")
-"""Past days that were done again; an event's extra says which days, if any, and how many rows.
+"""Days that a backfill or a refresh has computed; an event's extra has these days, if any, and their rows.
 
-A dry run, and a backfill beside the current results, make no event.
+A dry run, or a backfill into a new warehouse, makes no event.
 """

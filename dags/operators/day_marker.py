@@ -27,13 +27,14 @@ def _is_day(text: str) -> bool:
 class DayMarkerSensor(BaseSensorOperator):
     """Sensor that succeeds once `<landing>/log_date=<log_date>/_SUCCESS` exists, in a folder or a store.
 
-    project   : folder where relative paths start; the DAGs' own where empty
-    landing   : as the entry points take it; where it is empty the project's settings say
-    settings  : settings file on top of conf/, where not empty
-    Between two checks the task has no worker slot (mode reschedule). A store that does not answer is asked
-    at again, in a backfill by the task's next try. Raises AirflowSensorTimeout, saying what was waited for,
-    when `timeout` has passed, and in a backfill at once: its days are over; AirflowFailException where there
-    is nothing to wait for, or it may not be looked for, WrongSettings where the settings do not say where.
+    project   : folder where relative paths start; empty: the project of these DAGs
+    landing   : folder or URL of the landing; empty: that of the project's settings
+    settings  : settings file that overrides conf/; empty: none
+    Between two checks the task has no worker slot (mode reschedule). If a store does not answer, the next
+    check asks again; in a backfill, the task's next try does.
+    Raises AirflowSensorTimeout, naming the marker, when `timeout` has passed, in a backfill after the first
+    check; AirflowFailException without a valid log date, or without permission to read the marker;
+    WrongSettings if the settings do not name the landing.
     """
 
     template_fields: Sequence[str] = ("log_date", "project", "landing", "settings")
@@ -66,7 +67,7 @@ class DayMarkerSensor(BaseSensorOperator):
             )
         run = context.get("dag_run")
         if run is not None and run.run_type == _BACKFILL:
-            if not self._look():  # raises what the store says: a try of the task is another look
+            if not self._look():  # raises a store's error: the task's next try looks again
                 raise self._unfinished("is missing, and a backfill does not wait")
             return
         try:
@@ -85,10 +86,10 @@ class DayMarkerSensor(BaseSensorOperator):
     def _look(self) -> bool:
         marker, is_there = self.marker(), True
         try:
-            ObjectStoragePath(marker).read_bytes()  # it is empty; exists() would say no whatever goes wrong
+            ObjectStoragePath(marker).read_bytes()  # exists() would be False after any error
         except FileNotFoundError:
             is_there = False
-        except PermissionError as error:  # which no later look mends, and no later try
+        except PermissionError as error:  # looking again would not help
             raise AirflowFailException(f"looking for {marker} is not allowed: {error}") from error
         self.log.info("%s is %s", marker, "there" if is_there else "still missing")
         return is_there

@@ -1,4 +1,4 @@
-"""Lineage of a task: what it read and wrote, as datasets for Airflow's provider of OpenLineage."""
+"""Lineage of a task: the tables that it read and wrote, as datasets for Airflow's OpenLineage provider."""
 
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
 SCHEME: Final = "x-what-if://"
-"""Schemes of this project's assets, which are not files."""
+"""URI scheme of this project's assets, which are not files."""
 
 _PLACES: Final = {"landing", *(f"warehouse/{name}" for name in TABLE_NAMES)}
-"""Assets that are stored somewhere: a night, and the history, are not."""
+"""Assets with a location; the assets of nights and of the history have none."""
 
 
 def lineage(
@@ -23,13 +23,13 @@ def lineage(
 ) -> "OperatorLineage[Any, Any]":
     """Return the datasets of a task's assets.
 
-    place : where the landing, and the warehouse, lie
+    place : returns the path or URL of `landing` or `warehouse`
     """
-    # Imported where it is asked for: an Airflow without the provider never asks.
+    # Imported here, because an Airflow without the provider lacks these modules, and never calls this.
     from airflow.providers.common.compat.openlineage.facet import Dataset  # noqa: PLC0415  # see above
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  # see above
 
-    place = cache(place)  # which may start a process
+    place = cache(place)  # because a call may start a process
 
     def datasets(assets: Iterable[object]) -> list[Dataset]:
         paths = [each.uri.removeprefix(SCHEME) for each in assets if isinstance(each, Asset)]

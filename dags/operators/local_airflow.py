@@ -2,7 +2,8 @@
 
     python -m dags.operators.local_airflow --home demo/airflow --landing demo/landing --warehouse demo/nights
 
-Database, logs and all else that it writes lie in its home. It ends, with all that it started, by Ctrl-C.
+All that it writes, such as its database and logs, is in its home folder. Ctrl-C ends it, with all processes
+that it started.
 """
 
 import argparse
@@ -25,20 +26,19 @@ from dags.operators.spark_submit import POOL
 HOST: Final = "127.0.0.1"
 _COMPONENTS: Final = {
     "api-server": ("--host", HOST, "--workers", "1", "--port"),
-    "scheduler": ("--skip-serve-logs",),  # it would serve them to every interface; the logs are files here
+    "scheduler": ("--skip-serve-logs",),  # else it serves its logs on every interface
     "dag-processor": (),
 }
 _START_S: Final = 180
-_STOP_S: Final = 20
 
 
 class LocalAirflow:
     """Airflow's processes with a home folder of their own: `with LocalAirflow(...) as airflow`.
 
     home      : folder for its database, logs and settings
-    port      : of the loopback interface; the web page and the tasks' own interface are there
+    port      : port on the loopback interface, for the web page and the API that tasks call
     variables : Airflow variables, as the DAGs read them
-    settings  : Airflow's own, as its environment variables, on top of those that make it local
+    settings  : environment variables of Airflow's settings; they override those that make it local
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class LocalAirflow:
             _signal(process, signal.SIGTERM)
         for process in self._processes.values():
             try:
-                process.wait(_STOP_S)
+                process.wait(20)
             except subprocess.TimeoutExpired:
                 _signal(process, signal.SIGKILL)
 
@@ -131,7 +131,7 @@ class LocalAirflow:
     def _settings(self) -> dict[str, str]:
         return {
             "AIRFLOW_HOME": str(self.home),
-            # Its processes share one file: one that finds it locked waits, longer than five seconds.
+            # Airflow's processes share one SQLite file, and wait for its lock for 60 s instead of 5.
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}?timeout=60",
             "AIRFLOW__CORE__DAGS_FOLDER": str(Path(PROJECT, "dags")),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",

@@ -1,6 +1,6 @@
 """Operator that runs an entry point by spark-submit, and code that all DAGs' tasks share.
 
-The exit status of an entry point decides whether it is retried.
+The exit status of an entry point decides whether Airflow retries the task.
 """
 
 import json
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 SPARK: Final = "what_if_spark"
-"""Connection that names the master, as its host, and in its extra `conf` Spark's own settings."""
+"""Connection whose host is the Spark master, and whose extra may have Spark settings under `conf`."""
 
 POOL: Final = "what_if_writers"
 """Pool of one slot, which every task that writes takes; `airflow pools set` creates it."""
@@ -43,14 +43,14 @@ _FINAL: Final[dict[int, tuple[type[AirflowFailException], str]]] = {
     Exit.WRONG_SETTINGS: (WrongSettings, "wrong arguments or settings"),
     Exit.GATE_REFUSED: (GateRefused, "a quality gate refused"),
 }
-"""Exit statuses after which the same command would end in the same way."""
+"""Error to raise, and its meaning, for exit statuses that a retry would not change."""
 
 _COMMAND: Final = Path(__file__).with_suffix(".sh").read_text(encoding="utf-8")
-"""Starts spark-submit and sees to it that it ends with the task."""
+"""Shell script that starts spark-submit, and ends it when the task ends."""
 
 
 def of_tasks(execution_timeout: timedelta) -> dict[str, Any]:
-    """Return a DAG's default_args: owner, retries, and the locations of data from variables."""
+    """Return a DAG's default_args: owner, retries, timeout, and locations of data from Airflow variables."""
     places = ("project", "landing", "warehouse", "settings")
     return {
         "owner": "training-efficiency",
@@ -65,7 +65,7 @@ def of_tasks(execution_timeout: timedelta) -> dict[str, Any]:
 
 
 def _connected() -> tuple[str, Mapping[str, object]]:
-    """Return the Spark master (empty if none) and settings from any connection `what_if_spark`."""
+    """Return Spark master and settings from the connection `what_if_spark`; empty without a connection."""
     try:
         spark = Connection.get(SPARK)
     except AirflowNotFoundException:
@@ -105,14 +105,14 @@ class SparkSubmitOperator(BashOperator):
 
     log_date  : the day, for entry points that work on one
     arguments : further arguments of the entry point, one on each line; templates are filled in
-    project   : folder where the command runs and relative paths start; the DAGs' own where empty
-    landing, warehouse, settings : given to the entry point where they are not empty
-    The task's XCom is the command's last line, or where it leaves a summary as JSON, that. The extra of its
-    assets' events is the request and that summary; a summary that says that the current tables have not
-    changed (`is_current`) makes no event. The event of NIGHT_BY_DATE is the partition of the log date. It
-    writes only while it has a slot of the writers' pool.
-    Raises WrongSettings and GateRefused, after which nothing is retried; AirflowException for any other
-    failure.
+    project   : folder where the command runs and relative paths start; empty: the project of these DAGs
+    landing, warehouse, settings : passed to the entry point unless empty
+    The task's XCom is the summary that the command writes as JSON, or else the command's last line of output.
+    The events of the task's assets have the request and the summary as their extra; there are no events if
+    the summary says that the current tables did not change (`is_current` is false). The event of
+    NIGHT_BY_DATE has the log date as its partition. By default the task takes the slot of the writers' pool.
+    Raises WrongSettings or GateRefused, after which Airflow does not retry, and AirflowException for any
+    other failure.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class SparkSubmitOperator(BashOperator):
         super().__init__(bash_command=_COMMAND, env=env, append_env=True, cwd=project, **kwargs)
 
     def get_env(self, context: "Context") -> dict[str, str]:
-        """Return the worker's environment plus the arguments, with its own programs first in PATH."""
+        """Return the worker's environment plus the arguments, with this Python's programs first in PATH."""
         programs = str(Path(sys.executable).parent)
         path = os.pathsep.join([programs, os.environ.get("PATH", os.defpath)])
         return {**super().get_env(context), "PROGRAMS": programs, "PATH": path}
@@ -159,7 +159,7 @@ class SparkSubmitOperator(BashOperator):
             outcome = json.loads(summary.read_text()) if summary.exists() else last_line
         facts = outcome if isinstance(outcome, dict) else {}
         if not facts.get("is_current", True):
-            self.outlets = []  # of each that a task has when it succeeds, Airflow makes an event
+            self.outlets = []  # Airflow makes an event for each outlet of a task that succeeds
         for asset in self.outlets:
             context["outlet_events"][asset].extra = {**self._asked(), **facts}
             if asset == NIGHT_BY_DATE:
@@ -167,11 +167,11 @@ class SparkSubmitOperator(BashOperator):
         return outcome
 
     def get_openlineage_facets_on_complete(self, _task_instance: object) -> "OperatorLineage[Any, Any]":
-        """Report to lineage what the task read and published."""
+        """Return the datasets that the task read and published."""
         return lineage(self.inlets, self.outlets, self._place)
 
     def get_openlineage_facets_on_failure(self, _task_instance: object) -> "OperatorLineage[Any, Any]":
-        """Report to lineage what the task read; a failed phase publishes nothing."""
+        """Return only the datasets that the task read, because a failed phase publishes nothing."""
         return lineage(self.inlets, [], self._place)
 
     def _place(self, name: str) -> str:
@@ -188,7 +188,6 @@ class SparkSubmitOperator(BashOperator):
         self.log.info("Spark's settings of %s: %s", SPARK, listed or "none")
 
     def _arguments(self) -> list[str]:
-        """Return the arguments of spark-submit that name the entry point and its options."""
         asked = self.env or {}
         places = {f"--{name}": asked[name.upper()] for name in ("landing", "warehouse", "settings")}
         return [

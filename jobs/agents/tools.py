@@ -1,6 +1,6 @@
 """Read-only tools for agents: each tool answers one question from a warehouse.
 
-A reply is one short JSON object, safe whatever names the logs contain.
+A reply is one JSON object of at most MOST_CHARACTERS, in which invisible characters of names are escaped.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,22 +36,23 @@ from udfs.errors import NothingToReplayError, PredicateError, TraceError
 from udfs.what_if import SimulationSettings
 
 MOST_CHARACTERS: Final = 8_000
-"""Longest reply: an agent has to read all of it."""
+"""Most characters of a reply, because an agent has to read all of them."""
 
 _MOST_TEXT: Final = 400
-"""Longest text of one value."""
+"""Most characters of one text in a reply."""
 
 _MOST_LISTED: Final = 5
-"""Most entries of a list within a row."""
+"""Most entries of one list in a row of a reply."""
 
 _ROOM: Final = 400
-"""Characters reserved for saying how much was left out."""
+"""Characters of a reply that are reserved for the number of rows left out and how to get them."""
 
 
 def reply(rows: Sequence[Mapping[str, Any]], *, first: int = 0, **about: object) -> str:
-    """Return one reply as JSON: the facts `about` an answer, and as many rows from `first` on as fit.
+    """Return a JSON object with facts `about` an answer and as many of its rows, from `first` on, as fit.
 
-    Values that are null are left out; long texts and lists are cut, and say so.
+    Null values are left out. A cut text ends with its full length, a cut list with the number of entries left
+    out.
     """
     said = {name: _short(value) for name, value in about.items() if value is not None}
     kept: list[object] = []
@@ -62,23 +63,16 @@ def reply(rows: Sequence[Mapping[str, Any]], *, first: int = 0, **about: object)
         if size > MOST_CHARACTERS:
             break
         kept.append(short)
-    return shown(said | {"rows": kept} | _left_out(len(rows), first, len(kept)))
-
-
-def _left_out(total: int, first: int, kept: int) -> dict[str, object]:
-    following = first + kept
-    if following >= total:
-        return {"all_rows": total}
-    how = (
-        f"ask again with first={following}"
-        if kept
-        else "one row alone is too long: ask for fewer columns by the tool sql"
-    )
-    return {"all_rows": total, "left_out": total - following, "how_to_get_them": how}
+    said |= {"rows": kept, "all_rows": len(rows)}
+    following = first + len(kept)
+    if following < len(rows):
+        again = f"ask again with first={following}"
+        too_long = "one row alone is too long: ask for fewer columns by the tool sql"
+        said |= {"left_out": len(rows) - following, "how_to_get_them": again if kept else too_long}
+    return shown(said)
 
 
 def _short(value: object) -> object:
-    """Return a value for JSON, with long texts and lists truncated."""
     if isinstance(value, str):
         return value if len(value) <= _MOST_TEXT else f"{value[:_MOST_TEXT]}... ({len(value):,} characters)"
     if isinstance(value, Mapping):
@@ -92,10 +86,10 @@ def _short(value: object) -> object:
 
 
 MOST_SECONDS: Final = 60
-"""Longest answer, as in the command query. [s]"""
+"""Most time that a query may take, the same as the default of `straggler query`. [s]"""
 
 _MOST_ROWS: Final = 1_000
-"""Most rows that are read; a reply holds fewer."""
+"""Most rows that a query fetches; a reply may have room for fewer."""
 
 _OF_JOB: Final = (
     "status", "status_detail", "slowdown", "actual_step_s", "simulated_step_s", "ideal_step_s",
@@ -111,7 +105,7 @@ _Asks = Callable[Concatenate["Tools", Given], str]
 
 
 def _tool(ask: _Asks[Given]) -> _Asks[Given]:
-    """Make a method a tool: run one call at a time, and return user errors to the agent."""
+    """Wrap a method as a tool: calls run one at a time; errors that an agent can mend become ToolError."""
 
     @wraps(ask)
     def answered(tools: "Tools", /, *args: Given.args, **given: Given.kwargs) -> str:
@@ -141,12 +135,12 @@ class Tools:
 
     @_tool
     def fix_first(self, first: int = 0) -> str:
-        """Return what to fix first across the fleet, and the GPU-hours that each fix saves, largest first.
+        """Return what to fix first: the fleet's causes, with the GPU-hours lost and those that a fix saves.
 
-        A slow link is two rows, one for the host at each end, each with half of what mending the link saves;
-        link_hosts names the other ends.
+        A slow link has two rows, one for the host at each end. Each row has half of the GPU-hours that
+        mending the link saves, and names the host at the other end in link_hosts.
 
-        first: the row to begin with, where an earlier reply left rows out.
+        first: number of the first row to return, from 0; a reply that leaves out rows says how to go on.
         """
         with self._reader() as reader:
             without = within_limits(reader, lambda: not_in_fix_first(reader), MOST_SECONDS)
@@ -156,9 +150,10 @@ class Tools:
     def drain(self, as_of: date | None = None, first: int = 0) -> str:
         """Return which hosts to drain now, by the GPU-hours that a drain is expected to save, less its cost.
 
-        verdict: drain, probably, no, unknown. expected_low and expected_high are a 90 % interval; it pays if
-        the host stays slow for more than break_even_days. One of together_hosts alone may save nothing: all
-        save together_gpu_hours, for together_cost_gpu_hours. as_of: as if the warehouse ended with this day.
+        verdict is drain, probably, no or unknown. expected_low to expected_high is the 90 % interval of
+        expected_gpu_hours. A drain pays if the host stays slow for more than break_even_days. Draining one of
+        together_hosts alone may save nothing; draining all of them saves together_gpu_hours and costs
+        together_cost_gpu_hours. as_of: a day; all later days are ignored.
         """
         sql = drain_by(self._settings.drain.terms, as_of)
         return reply(self._rows(sql), first=first, days=self._settings.drain.days)
@@ -167,8 +162,9 @@ class Tools:
     def why_slow(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> str:
         """Return why one job is slow: slowdown, causes, culprits, time saved by fixes, reasons for doubt.
 
-        Without run_id and log_date: its latest day. Shares are of the recorded step time; those that fixes
-        save (time_saved_fraction) do not add up, those that are lost (lost_fraction) do.
+        run_id, log_date: without them, the job's run on its latest day. Fractions are of the recorded step
+        time. The time lost to causes (lost_fraction) adds up over causes; the time that single fixes save
+        (time_saved_fraction) does not.
         """
         with self._reader() as reader:
             unit = find_unit(reader, job_id, run_id, log_date)
@@ -178,7 +174,14 @@ class Tools:
         status = Status(stored.job["status"])
         causes = sorted(stored.causes, key=lambda row: -row["time_saved_fraction"])
         return reply(
-            [_cause(row) for row in causes],
+            [
+                {name: row[name] for name in _OF_CAUSE}
+                | {
+                    "what_to_do": OF_CAUSE[row["cause"]].advice,
+                    "doubt": OF_FLAG.get(row["flag_reason"], row["flag_reason"]),
+                }
+                for row in causes
+            ],
             unit=unit._asdict(),
             job={name: stored.job.get(name) for name in _OF_JOB},
             lost_fraction=sum(row["lost_fraction"] or 0.0 for row in causes) if causes else None,
@@ -197,9 +200,9 @@ class Tools:
     ) -> str:
         """Replay one job with a cause or some ops fixed, and return the time saved.
 
-        fixes: names of causes, as why_slow has them, or SQL conditions over op_type, host, rank, pp_rank,
-        dp_rank, step, microbatch, model_chunk, such as "host = 'node-13'": these ops then take their ideal
-        time, or `factor` times their own, where one is given.
+        fixes: names of causes, as in why_slow, or SQL conditions over op_type, host, rank, pp_rank, dp_rank,
+        step, microbatch, model_chunk, such as "host = 'node-13'". Ops that match a condition take their ideal
+        time, or `factor` times their recorded time if a factor is given.
         """
         with self._reader() as reader:
             unit = find_unit(reader, job_id, run_id, log_date)
@@ -215,8 +218,8 @@ class Tools:
     def diff(self, a: str, b: str, first: int = 0) -> str:
         """Return how much longer a step of run b takes than one of run a, by cause, op type, stage and host.
 
-        a, b: JOB or JOB/RUN, either with @DAY or @DAY..DAY, such as gpt-175b@2026-01-05. The parts of each
-        kind add up to the difference.
+        a, b: JOB or JOB/RUN, each also with @DAY or @DAY..DAY, such as gpt-175b@2026-01-05. The parts of one
+        kind, such as all causes, add up to the difference.
         """
         how = SimulationSettings(**self._settings.simulation.model_dump())
         with self._reader() as reader:
@@ -240,7 +243,7 @@ class Tools:
     ) -> str:
         """Return the answer to a named query over a period; `describe` lists the names of the queries.
 
-        Such as straggling, waste_distribution, causes, trend, hosts, coverage.
+        Examples of names are straggling, waste_distribution, causes, trend, hosts and coverage.
         """
         if name not in QUERIES:
             raise ValueError(f"no headline {name}: choose from {', '.join(QUERIES)}")
@@ -249,7 +252,7 @@ class Tools:
 
     @_tool
     def describe(self, name: str | None = None, first: int = 0) -> str:
-        """Describe all tables, views and named queries; with a name, return its columns, or its SQL."""
+        """List all tables, views and named queries; with a name, the columns of a table or the SQL."""
         if name is None:
             names = [{"name": each, "kind": kind, "meaning": meaning} for each, kind, _, meaning in listed()]
             return reply(names, first=first)
@@ -272,7 +275,8 @@ class Tools:
     def sql(self, question: str, first: int = 0) -> str:
         """Answer one SELECT of Spark's SQL over the tables and views that `describe` lists. Times are UTC.
 
-        It cannot write, or read anything else. At most 1,000 rows are read: aggregate, or add a LIMIT.
+        The SELECT cannot write, and cannot read anything else. Only the first 1,000 rows of its answer are
+        fetched: aggregate, or add a LIMIT.
         """
         return reply(self._rows(question), first=first)
 
@@ -283,16 +287,6 @@ class Tools:
 
     @contextmanager
     def _reader(self) -> Iterator[DuckDbReader]:
-        """Yield a reader of the latest publication, anew in each call: a server may run for many nights."""
+        """Yield a reader of the publication that is the latest now, as nights may publish between calls."""
         with closing(DuckDbReader(opened(self._settings))) as reader:
             yield reader
-
-
-def _cause(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of job_causes in words, with only the columns that a team lead needs."""
-    flag = row["flag_reason"]
-    doubt = None if flag is None else OF_FLAG.get(flag, flag)
-    return {name: row[name] for name in _OF_CAUSE} | {
-        "what_to_do": OF_CAUSE[row["cause"]].advice,
-        "doubt": doubt,
-    }

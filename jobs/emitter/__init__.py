@@ -1,7 +1,7 @@
 """Code that runs inside a training job: a writer of rank logs, and hooks that time ops.
 
-In a training image this package is called `straggler_emitter`, a separate wheel (`make emitter`): the
-standard library alone, and torch or Megatron only in the modules named after them.
+`make emitter` builds it as a wheel of its own, whose package is called `straggler_emitter`. It needs only the
+standard library; the hooks for DDP, FSDP2, pipelining and Megatron also need the library that they hook into.
 """
 
 from .rank_log_writer import Rank, RankLogWriter, Run, Step, finish_day, write_manifest

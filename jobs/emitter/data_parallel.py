@@ -7,8 +7,8 @@
             with recorder.op("optimizer"):
                 optimizer.step()
 
-What is reduced while the backward still runs delays nothing and is not recorded: only what is left when it
-ends.
+The op `grads-reduce-scatter` is the wait for the reductions that are still running when the backward ends.
+Reductions that end earlier delay nothing, and are not recorded.
 """
 
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ class _Follower:
 
     @never_raises
     def _goes_back(self, _gradient: Any) -> None:
-        """Start the backward op; the time since the forward, such as the loss's, counts as forward."""
+        """End the forward op, which thus includes the loss, and start the backward op."""
         self._passes("forward-compute", self._microbatch)
         when_gradients_are_there(self._went_back)
 
@@ -60,14 +60,14 @@ class _Follower:
     def _went_back(self) -> None:
         self._passes("backward-compute", self._microbatch)
         if self._model.require_backward_grad_sync:
-            when_gradients_are_there(self._reduced)  # behind DDP's own, which waits for the other ranks
+            when_gradients_are_there(self._reduced)  # after DDP's callback, which waits for other ranks
 
     @never_raises
     def _reduced(self) -> None:
         self._passes("grads-reduce-scatter", -1)
 
     def _passes(self, op: str, microbatch: int) -> None:
-        """Record an op that ends now, and start the next one."""
+        """Record an op from the end of the previous one until now."""
         start, self._start = self._start, self.recorder.mark()
         self.recorder.add(op, start, self._start, microbatch)
 

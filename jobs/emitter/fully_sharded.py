@@ -1,14 +1,15 @@
 """Hooks for FSDP2, whose units gather parameters before they compute and reduce gradients afterwards.
 
-    follow_fsdp(model, recorder)  # behind fully_shard and all that is set on the model
+    follow_fsdp(model, recorder)  # after fully_shard and all other settings of the model
     for number, batch in enumerate(batches):
         with recorder.step(number):
             loss_function(model(batch)).backward()
             with recorder.op("optimizer"):
                 optimizer.step()
 
-Each unit is a model chunk, the root the first. A forward reaches from a unit's gather to the next one's, a
-backward from the unit's second gather to where its gradients are reduced; the waits between are in neither.
+Each FSDP unit is one model chunk, and the root is chunk 0. A unit's forward compute lasts from the end of its
+all-gather to the start of the next unit's. Its backward compute lasts from the end of its second all-gather
+to the start of its gradient reduction. Neither includes the wait for a collective.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,13 +26,14 @@ from .recorder import Recorder, never_raises
 from .step_clocks import Mark
 
 GATHER, REDUCE, LAST_REDUCE = "params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce"
-"""The last reduce of a step follows the last compute; its name says that the others overlap with computes."""
+"""Op names of the collectives. A step's last gradient reduction follows its last compute, and its name tells
+the replay that the other reductions overlap with computes."""
 
 
 def follow_fsdp(model: Any, recorder: Recorder) -> None:
     """Record computes and collectives of a sharded model, or warn if the model cannot be replayed.
 
-    The run's vpp_size becomes the number of units, which counts the root.
+    Sets the run's vpp_size to the number of FSDP units, including the root.
     """
     run, units = recorder.writer.run, [unit for unit in model.modules() if isinstance(unit, FSDPModule)]
     if not isinstance(model, FSDPModule) or run.pp_size > 1:
@@ -42,7 +44,7 @@ def follow_fsdp(model: Any, recorder: Recorder) -> None:
 
 
 class _Collective:
-    """Wrapper of a unit's collective that times it and passes calls on."""
+    """Wrapper of a unit's all-gather or reduce-scatter, which times each call and returns its result."""
 
     def __init__(self, old: Any, op: str, chunk: int, follower: "_Follower") -> None:
         self._old, self._op, self._chunk, self._follower = old, op, chunk, follower
@@ -50,7 +52,7 @@ class _Collective:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         start = self._follower.recorder.mark()
         work = self._old(*args, **kwargs)
-        if work is None:  # else it is waited for elsewhere, and its end unknown
+        if work is None:  # otherwise FSDP waits for it elsewhere, and its end is not known
             self._follower.communicated(self._op, self._chunk, start, kwargs["group"].size())
         return work
 
@@ -80,8 +82,8 @@ class _Follower:
             unit.register_forward_pre_hook(partial(self._has_gathered, chunk), with_kwargs=True)
             unit.register_forward_hook(partial(self._forwarded, chunk), prepend=True)
             unit.register_forward_hook(partial(self._has_forwarded, chunk))
-            for group in unit._get_fsdp_state()._fsdp_param_groups:  # noqa: SLF001  # who asks for what was set
-                if id(group) not in known:  # modules sharded as one unit share it
+            for group in unit._get_fsdp_state()._fsdp_param_groups:  # noqa: SLF001  # FSDP has setters only
+                if id(group) not in known:  # modules that are sharded as one unit share a group
                     unit.set_custom_all_gather(_Collective(group._all_gather_comm, GATHER, chunk, self))  # noqa: SLF001  # the same
                     unit.set_custom_reduce_scatter(
                         _Collective(group._reduce_scatter_comm, REDUCE, chunk, self)  # noqa: SLF001  # the same
@@ -95,14 +97,14 @@ class _Follower:
             is_training = torch.is_grad_enabled()
             self._direction, self._start = "forward" if is_training else None, None
             self._microbatch += is_training
-        elif self._direction == "forward":  # else it is computed again for its backward
+        elif self._direction == "forward":  # otherwise the unit is computed again for its backward
             self._cut()
 
     @never_raises
     def _has_gathered(self, chunk: int, _module: Any, *inputs: Any) -> None:
         if self._direction != "forward":
             return
-        for node in _nodes_of(inputs) - self._nodes:  # FSDP made it: in its backward it reduces
+        for node in _nodes_of(inputs) - self._nodes:  # FSDP's: in its backward FSDP reduces gradients
             node.register_prehook(self._will_reduce)
             if chunk:
                 node.register_hook(partial(self._has_reduced, self._chunk))
@@ -134,7 +136,7 @@ class _Follower:
     @never_raises
     def _has_gathered_again(self, chunk: int, _gradient: Any) -> None:
         if self._direction == "backward":
-            self._goes_on(chunk or self._chunk)  # the root's begins behind its last unit
+            self._goes_on(chunk or self._chunk)  # the root's backward begins in the last unit's chunk
 
     @never_raises
     def _will_reduce(self, *_: Any) -> None:
@@ -149,12 +151,12 @@ class _Follower:
     def _went_back(self) -> None:
         self._cut()
         self._direction, end = None, self.recorder.mark()
-        if end is not None:  # a root that computes nothing by itself has a forward, and so a backward
+        if end is not None:  # the root has a forward, so it needs a backward, even one without computes
             self._pieces.setdefault(("backward-compute", self._microbatch, 0), [(end, end)])
 
     @never_raises
     def communicated(self, op: str, chunk: int, start: Mark | None, ranks: int) -> None:
-        """Record a collective that ends now: the first gather of a chunk, or its last reduction."""
+        """Keep a collective that ends now, if it is a chunk's first gather or last reduction in this step."""
         if start is None:
             return
         if op == GATHER:

@@ -1,4 +1,4 @@
-"""Background thread that writes lines, so that a stalled store delays nothing; lost lines are counted."""
+"""Background thread that writes lines, so that a stalled store delays no training; lost lines are counted."""
 
 import atexit
 import logging
@@ -10,12 +10,11 @@ from typing import Any
 
 LOGGER = logging.getLogger("straggler_emitter")
 MOST_WAITING = 16
-"""Most lines that the store may be behind; further ones are left out until it takes some."""
+"""Most lines that wait to be written; while that many wait, new lines are dropped and counted."""
 LONGEST_EXIT_S = 2.0
-"""An exit, as by a handler of SIGTERM, waits so long for lines: schedulers soon send SIGKILL. [s]"""
+"""Longest wait for unwritten lines when the process exits: schedulers send SIGKILL soon after SIGTERM. [s]"""
 LONGEST_WARNING_S = 1.0
-"""Longest time that a job's own log handlers may take for a warning; the training does not wait longer.
-[s]"""
+"""Longest time that the training waits for the job's log handlers to process a warning. [s]"""
 
 
 def warn(message: str, *values: object) -> None:
@@ -48,10 +47,10 @@ def _let_exit(thread: threading.Thread) -> None:
 class LineThread:
     """Thread that passes lines to `write`, counts dropped lines, and warns once about them.
 
-    what    : whose lines they are, as the warnings name it
-    units   : what one line is about, in the plural
-    give_up : called where `write` raises anything but an OSError, which may pass
-    A process that was forked, or goes on after `close`, gets a thread of its own with the next line.
+    what    : name of the writer in warnings, such as "rank 3"
+    units   : plural of what one line holds, such as "steps"
+    give_up : called with the reason if `write` raises an error other than OSError, which may be temporary
+    In a forked process, and after `close`, the next `put` starts a new thread.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class LineThread:
         self._has_warned = False
 
     def put(self, line: object) -> None:
-        """Queue a line, or drop it if too many lines are waiting for the store. This function never waits."""
+        """Queue a line without waiting, or drop it if MOST_WAITING lines are queued."""
         if self._thread is None or not self._thread.is_alive():
             self._queue, self._not_written = queue.Queue(MOST_WAITING), 0  # a fork may have left locks in it
             arguments = (self._queue,)

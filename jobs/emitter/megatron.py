@@ -19,7 +19,7 @@ REQUESTS = {
     "send_prev": "backward-send",
     "recv_next": "backward-recv",
 }
-"""Megatron's names for the requests of transfers that it does not wait for at once."""
+"""Keys of the handles of transfers that Megatron starts without waiting for them, and the op of each."""
 REFUSED = {
     "overlap_moe_expert_parallel_comm": "combined 1F1B interleaves a forward and a backward in one compute",
     "hybrid_context_parallel": "its ranks run different microbatches",
@@ -51,7 +51,7 @@ def is_tied(model: Any) -> bool:
 
 
 def follow_microbatches(timers: Any) -> None:
-    """Wrap the functions that run one microbatch through one chunk, so that the timers know both numbers."""
+    """Wrap Megatron's functions that run a microbatch through a model chunk, to learn the numbers of both."""
     schedules: Any = importlib.import_module("megatron.core.pipeline_parallel.schedules")
     forward, backward = schedules.forward_step, schedules.backward_step
 
@@ -74,7 +74,7 @@ def follow_microbatches(timers: Any) -> None:
 
 
 def follow_transfers(timers: Any) -> None:
-    """Wrap the function that makes all transfers; since core 0.14 it is a method."""
+    """Wrap Megatron's function that makes all transfers; since core 0.14 it is a method."""
     module = importlib.import_module("megatron.core.pipeline_parallel.p2p_communication")
     holder: Any = getattr(module, "P2PCommunicator", module)
     communicate: Callable[..., Any] = holder._communicate  # noqa: SLF001  # what all its callers go through
@@ -105,7 +105,8 @@ TRANSFERS = {
         "backward-recv",
     ),
 }
-"""Transfers that Megatron makes in one call are ops of equal times, as in the published traces."""
+"""Megatron's timers of transfers, and their ops. Transfers made in one call become ops with the same start
+and end, as in the published traces."""
 TAIL = {
     "all-grads-sync": "grads-reduce-scatter",
     "layernorm-grads-all-reduce": "layernorm-grads-all-reduce",
@@ -120,8 +121,8 @@ TAIL = {
 class RankLogTimers:
     """Timers that forward every call to the old timers, without barriers, and record each timed op.
 
-    A barrier would make all ranks start an op together and so hide who was late; Megatron asks for one by
-    default.
+    Megatron asks its timers for a barrier by default. A barrier would make all ranks start an op together,
+    and so hide which rank was late.
     """
 
     def __init__(self, old: Any, recorder: Recorder, *, first_step: int = 0) -> None:
@@ -160,7 +161,7 @@ class RankLogTimers:
             config.timers = self
         return None
 
-    # What the timers and the wrapped functions report.
+    # Called by the timers, and by the wrapped functions of Megatron.
 
     @never_raises
     def started(self, name: str) -> None:
@@ -169,7 +170,7 @@ class RankLogTimers:
             self._begin()
         mark = self.recorder.mark()
         if name == "params-all-gather" and self._computes["backward"]:
-            # It is about the next step's parameters. The optimizer's timer still runs around it.
+            # Megatron gathers the next step's parameters while the optimizer's timer is still running.
             self._add_tail("optimizer", self._starts.pop("optimizer", None), mark)
             self._begin()
             mark = self.recorder.mark()
@@ -214,12 +215,12 @@ class RankLogTimers:
 
     @never_raises
     def _loaded(self) -> None:
-        """Restart the forward's timer after a data load, which Megatron runs inside its forwards."""
+        """Restart the forward's timer after a data load, because Megatron loads data inside its forwards."""
         if "forward-compute" in self._starts:
             self._starts["forward-compute"] = self.recorder.mark()
 
     def next_microbatch(self, model: Any) -> tuple[int, int]:
-        """Return the chunk and microbatch of a model chunk's next forward; each chunk runs them in order."""
+        """Return the numbers of a model chunk and of its next microbatch; it runs microbatches in order."""
         self._is_tied = is_tied(model)
         chunk = self._chunks.setdefault(id(model), len(self._chunks))
         microbatch = self._forwards.get(chunk, 0)
@@ -243,7 +244,7 @@ class RankLogTimers:
 
     def _begin(self) -> None:
         if self._computes["forward"] and not self._computes["backward"]:
-            self.recorder.discard()  # an evaluation
+            self.recorder.discard()  # forwards without a backward are an evaluation
         elif self._computes["backward"]:
             self.next_step += 1
         self._is_over = False
@@ -260,9 +261,11 @@ class RankLogTimers:
         self._place, self._is_tied = (-1, 0), False
 
     def _is_one_of_its_stream(self, op: str) -> bool:
-        """Return whether to record a transfer, given that the k-th transfer belongs to the k-th compute.
+        """Return whether a timed transfer is recorded.
 
-        One that moves nothing is recorded where the k-th transfer would else not be the k-th compute's.
+        The replay pairs the k-th transfer of a type with the k-th compute. A call that moved no data is
+        therefore recorded if its compute has no transfer yet. A transfer with a pending request is recorded
+        when the request is waited for.
         """
         if op in self._is_waited_for:
             return False
@@ -279,19 +282,17 @@ class RankLogTimers:
 
 
 class _Timer:
-    """Timer of one name, which holds Megatron's old timer and the recorder."""
+    """Timer with one name, which tells RankLogTimers when it starts and stops, and calls Megatron's timer."""
 
     def __init__(self, name: str, timers: RankLogTimers, old: Any) -> None:
         self._name, self._timers, self._old = name, timers, old
 
     def start(self, barrier: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # Megatron's own signature
-        """Start the timer, without a barrier."""
         self._timers.started(self._name)
         if self._old is not None:
             self._old.start()
 
     def stop(self, barrier: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  # Megatron's own signature
-        """Stop the timer, without a barrier."""
         self._timers.stopped(self._name)
         if self._old is not None:
             self._old.stop()

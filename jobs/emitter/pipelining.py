@@ -21,7 +21,7 @@ TRANSFERS = {
     "get_bwd_recv_ops": "backward-recv",
     "get_bwd_send_ops": "backward-send",
 }
-"""Methods of a stage that return its transfers."""
+"""Methods of a stage that return its transfers, and the op of these transfers."""
 REFUSED = ("ZeroBubble", "ZBV", "DualPipe")
 
 
@@ -57,7 +57,6 @@ class _Follower:
         self._until_loss: tuple[Mark | None, int, int] | None = None
 
     def follow_stage(self, stage: Any) -> None:
-        """Wrap the methods of this stage object."""
         forward, backward = stage.forward_one_chunk, stage.backward_one_chunk
         chunk = stage.stage_index // stage.group_size
 
@@ -96,7 +95,7 @@ class _Follower:
         schedule._loss_fn = with_loss  # noqa: SLF001  # the same
 
     def follow_transfers(self, schedules: Any) -> None:
-        """Wrap the schedule's function that makes all transfers."""
+        """Wrap the function of torch's module `schedules` by which all schedules make transfers."""
         batch = schedules._batch_p2p  # noqa: SLF001  # what all schedules go through
 
         @functools.wraps(batch)
@@ -118,7 +117,7 @@ class _Follower:
 
     @never_raises
     def _requests(self, operations: list[Any], works: list[Any], start: Mark) -> list[Any]:
-        """Wrap torch's handles of transfers; one handle may stand for several transfers that end together."""
+        """Wrap torch's handles of transfers; one handle may stand for several, which then end together."""
         names = [self._names.pop(id(operation)) for operation in operations]
         if len(works) == len(names):
             return [

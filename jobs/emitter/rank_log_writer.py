@@ -7,9 +7,9 @@ Each rank opens one writer and calls it once per recorded step:
             with step.op("forward-compute", microbatch=0):
                 ...
 
-A line goes to `log_date=.../job_id=.../run_id=.../rank-00017.jsonl`, a file for each UTC date of the lines'
-t0_us. It is handed to the operating system whole, so that a crash costs at most the last one, and a writer
-opened on an existing log continues behind what is there.
+Lines go to `log_date=.../job_id=.../run_id=.../rank-00017.jsonl`, where log_date is the UTC date of the
+line's t0_us. Each line is passed to the operating system in one write, so that a crash loses at most the last
+line. A writer that is opened on an existing log appends to it.
 """
 
 import gzip
@@ -52,7 +52,7 @@ OP_NAMES = (
 EPOCH = date(1970, 1, 1)
 READ_BYTES = 1 << 16
 SAFE_NAME = re.compile(r"[A-Za-z0-9._+@=~-]+")
-"""Job and run ids become folder names, and every store must accept those unchanged."""
+"""Job and run ids become names of folders. Every store accepts these characters unchanged."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Run:
 class Rank:
     """Coordinates of the calling process; the host is by default this machine's name.
 
-    gpu_type : name of its GPU; a Recorder asks torch for it where it times by CUDA events by itself
+    gpu_type : name of the rank's GPU; by default a Recorder that chooses CUDA events asks torch for the name
     """
 
     rank: int
@@ -111,7 +111,7 @@ class Step:
     def __init__(self, number: int, t0_us: int) -> None:
         self.number = number
         self.t0_us = t0_us
-        self.left_out = 0  # steps before this one that the store did not take
+        self.left_out = 0  # number of dropped steps since the last line
         names = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
         self.columns: dict[str, list[Any]] = {name: [] for name in names}
         self._zero_ns = time.perf_counter_ns()
@@ -134,7 +134,7 @@ class Step:
 
     @contextmanager
     def op(self, op: str, *, microbatch: int = -1, model_chunk: int = 0) -> Iterator[None]:
-        """Time an op by the host's clock, which is right if the call blocks until the work is done."""
+        """Time the block as an op by the host's clock, which is right if the block waits for its GPU work."""
         start_ns = time.perf_counter_ns()
         yield
         end_ns = time.perf_counter_ns()
@@ -146,7 +146,7 @@ class RankLogWriter:
     """Writer that appends the steps of one rank to its rank log, in a new file for each UTC day.
 
     landing    : the landing folder; day, job and run folders are made as needed
-    log_date   : the day to write under, where it is not to follow the steps' own time
+    log_date   : day of the folder for all steps; by default the UTC day of each step's t0_us
     compress   : write .jsonl.gz, each line a complete gzip member
     The manifest is written beside the log, if it does not exist yet.
     """
@@ -194,7 +194,7 @@ class RankLogWriter:
         try:
             write_whole(descriptor, gzip.compress(line) if self.compress else line)
         except OSError:
-            # Half a line would cost the next one, half a gzip member the whole file.
+            # Half a line would spoil the line after it; half a gzip member would spoil the whole file.
             with suppress(OSError):
                 os.ftruncate(descriptor, end)
             raise
@@ -260,7 +260,7 @@ def write_whole(descriptor: int, data: bytes) -> None:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Return whether an open file still exists at its path; writes to a removed log would be lost."""
+    """Return whether the path still leads to the open file, because writes to a removed file are lost."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -274,7 +274,7 @@ def ends_with_newline(descriptor: int) -> bool:
 
 
 def _end_of_last_member(path: Path) -> int:
-    """Return the offset after the last complete gzip member; a torn member would hide all later bytes. [B]"""
+    """Return the end of the last complete gzip member: nothing after a truncated one can be read. [B]"""
     end = 0
     with path.open("rb") as log:
         member = zlib.decompressobj(wbits=31)

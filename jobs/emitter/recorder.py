@@ -1,8 +1,9 @@
 """Recorder of the ops of some steps of one rank, which never disturbs the training.
 
-Inside a step a recorder only takes marks. When the step is over it reads them; a separate thread writes the
-line, so that a slow store slows no job. What a stalled store or a full disk does not take is left out, and
-counted in the next line; an exception here ends the recording. Either is one warning, and training goes on.
+During a step the recorder only takes time marks. After the step it reads them, and a separate thread writes
+the step's line, so that a slow store delays no training. Steps that a stalled store or a full disk does not
+accept are dropped, and the next line states how many. An exception in a hook ends the recording. In both
+cases one warning is logged, and the training goes on.
 """
 
 import functools
@@ -19,9 +20,9 @@ from .step_clocks import CudaClock, HostClock, Mark, OpenStep, Pieces, StepClock
 
 
 class Loads:
-    """Iterator that passes on another's items and reports to the recorder how long each item took.
+    """Iterator over the items of another iterator, which reports to the recorder how long each item took.
 
-    By the host's clock, also where the ops of a step are timed on the GPU: a load runs on the host.
+    The host's clock times loads, because they run on the host, even if the GPU's clock times the other ops.
     """
 
     def __init__(self, iterator: Any, recorder: Any, microbatch: int | None, model_chunk: int) -> None:
@@ -42,12 +43,12 @@ class Loads:
 
 
 NO_WAIT_US = 1000
-"""A wait up to this long found the transfer over, at a time that no host can know. [us]"""
+"""A transfer whose wait is at most this long had ended before, at a time that no host can know. [us]"""
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def never_raises(method: Call) -> Call:
-    """Decorate a function so that an exception in it ends the recording, not the training."""
+    """Decorate a method so that an exception in it ends the recording, not the training; it returns None."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -61,11 +62,14 @@ def never_raises(method: Call) -> Call:
 
 
 SKIPPED = nullcontext()
-"""Times no op: most steps are not recorded, and their ops must cost nothing."""
+"""Stands for TimedOp in steps that are not recorded, where ops must cost nothing."""
 
 
 class TimedOp:
-    """Context manager that records one op unless its block raises; a generator takes three times as long."""
+    """Context manager that records its block as one op, unless the block raises.
+
+    It is a class, because contextlib's generators take three times as long.
+    """
 
     __slots__ = ("about", "recorder", "start")
 
@@ -84,7 +88,7 @@ class TimedOp:
 class Recorder:
     """Recorder that times the ops of every n-th step of one rank and writes them with `writer`.
 
-    every, burst : steps with number % every < burst are recorded; give all ranks the same
+    every, burst : steps with number % every < burst are recorded; all ranks need the same values
     clock        : by default CUDA events where torch has a GPU, else the host's clock
     """
 
@@ -92,7 +96,7 @@ class Recorder:
         self, writer: RankLogWriter, *, every: int = 1, burst: int = 1, clock: StepClock | None = None
     ) -> None:
         self.writer, self.every, self.burst = writer, every, burst
-        self.recorder = self  # whose exceptions `never_raises` looks after
+        self.recorder = self  # `never_raises` calls its give_up
         self.number: int | None = None  # of the present step, recorded or not
         self.before_end: list[Callable[[], None]] = []  # called when a step is over, recorded or not
         self.after_load: list[Callable[[], None]] = []  # called when a load of a recorded step is over
@@ -169,7 +173,7 @@ class Recorder:
     ) -> None:
         """Add an op between two time marks of the current step; do nothing if a mark is None.
 
-        pieces : what ran of it before a wait; they count as if they had run right before `start`
+        pieces : parts of the op that ran before a wait; they count as if they had ended exactly at `start`
         """
         if self._step is not None and start is not None and end is not None:
             self._step.spans.append((op, start, end, microbatch, chunk, pieces))
@@ -179,7 +183,10 @@ class Recorder:
         return SKIPPED if self._step is None else TimedOp(self, name, microbatch, model_chunk)
 
     def loads(self, iterator: Any, *, microbatch: int | None = None, model_chunk: int = 0) -> Loads:
-        """Return an iterator that records each `next` as a data load of this or the next microbatch."""
+        """Return an iterator that records each `next` as a data load.
+
+        microbatch : whose data are loaded; by default each load is that of the chunk's next microbatch
+        """
         return Loads(iterator, self, microbatch, model_chunk)
 
     @never_raises
@@ -193,7 +200,7 @@ class Recorder:
     def wait(self, op: str, start: Mark | None, request: Any, *args: Any) -> Any:
         """Wait for a transfer that began at `start`, record it, and return the result of the wait.
 
-        A recv counts from the first wait for it: before that it delays nothing.
+        A recv is recorded from the start of the wait, because before the wait it delays nothing.
         """
         if start is None or self._clock is None:
             return request.wait(*args)
@@ -238,7 +245,7 @@ class Recorder:
 
 
 class Request:
-    """A pending transfer, which is complete once it has been waited for."""
+    """Wrapper of a pending transfer's handle, which records the transfer when it is waited for."""
 
     def __init__(self, request: Any, recorder: Recorder, op: str, start: Mark | None) -> None:
         self._request, self._recorder, self._op, self._start = request, recorder, op, start
@@ -249,7 +256,7 @@ class Request:
         return self._recorder.wait(self._op, start, self._request, *args)
 
     def is_left(self) -> None:
-        """Record a transfer that is never waited for, such as Megatron's last send."""
+        """Record a transfer that is never waited for, such as Megatron's last send, with zero length."""
         start, self._start = self._start, None
         self._recorder.add(self._op, start, start)
 

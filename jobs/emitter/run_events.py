@@ -8,9 +8,9 @@
             with events.checkpoint():
                 save()
 
-A line goes to `log_date=.../job_id=.../run_id=.../events.jsonl`, whole, by a separate thread: a crash costs
-the last one at most. What a stalled store does not take is left out, and counted in the next line. What goes
-wrong here is one warning, and the training goes on.
+A separate thread appends each event as a line to `log_date=.../job_id=.../run_id=.../events.jsonl`; a crash
+loses at most the last line. Events that a stalled store does not accept are dropped, and the next line states
+how many. After an error one warning is logged, and the training goes on.
 """
 
 import json
@@ -29,12 +29,12 @@ from .recorder import never_raises
 class RunEvents:
     """Writer that appends a run's events to a new file each UTC day. Use it on one rank only.
 
-    mark_every_s : how often a step that begins is noted, besides the first one. [s]
+    mark_every_s : least time between two recorded starts of steps, after that of the first step. [s]
     """
 
     def __init__(self, landing: str | Path, run: Run, *, mark_every_s: float = 60.0) -> None:
         self.landing, self.run, self.mark_every_s = Path(landing), run, mark_every_s
-        self.recorder = self  # whose exceptions `never_raises` looks after
+        self.recorder = self  # `never_raises` calls its give_up
         self.number: int | None = None  # of the step that began last
         self._is_first = True
         self._marked_us = 0
@@ -72,7 +72,7 @@ class RunEvents:
     def checkpoint(self, step: int | None = None) -> AbstractContextManager[None]:
         """Record the checkpoint that the block saves, and its duration; record nothing if the block raises.
 
-        step : the step that comes next; by default the one after that which began last
+        step : first step after the checkpoint; by default the step after the one that began last
         """
         return self._stands_still("checkpoint", step)
 

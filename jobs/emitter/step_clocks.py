@@ -1,6 +1,6 @@
 """Step that is being recorded, and two clocks for its ops: the host's clock, and the GPU's by CUDA events.
 
-Inside a step a clock only takes marks; once it has settled, it says the time between two of them.
+During a step a clock only takes marks. After `settle`, `us_between` returns the time between two marks.
 """
 
 import time
@@ -40,7 +40,7 @@ class CudaClock:
         return event
 
     def arrived(self, lane: str, wait: Callable[[], object]) -> Mark:
-        """Wait on a separate stream, so that the event is not delayed by earlier computes."""
+        """Return a mark of the end of `wait`, run on a stream where earlier computes do not delay it."""
         if lane not in self._lanes:
             self._lanes[lane] = self._cuda.Stream()
         with self._cuda.stream(self._lanes[lane]):
@@ -60,8 +60,8 @@ StepClock = HostClock | CudaClock
 
 
 DECIMALS = 1
-"""Decimals of times in a line [us]: CUDA's events are less precise, and one more makes a packed line a tenth
-longer."""
+"""Decimals of times in a line [us]: CUDA's events are less precise, and a second decimal would make a
+compressed line a tenth longer."""
 Pieces = Sequence[tuple[Mark, Mark]]
 
 

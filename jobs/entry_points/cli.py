@@ -1,4 +1,4 @@
-"""Commands that need a Spark session: the session, the exit status, and one-line errors."""
+"""Decorator for commands that need a Spark session; it sets their exit status and shortens their errors."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -31,12 +31,12 @@ Body = Callable[[SparkSession, Settings, Arguments], Mapping[str, int]]
 """The work of an entry point; returns rows per published table, and under run_log.ROWS_IN the rows read."""
 
 Reads = Callable[[Settings, Arguments], str | None]
-"""Checks the input of an entry point, before it creates anything or starts Spark."""
+"""Checks the input of a command before the command creates anything or starts Spark."""
 
 logger = logging.getLogger(__name__)
 
 _INTERRUPTED: Final = f"{INTERRUPTED}: readers see the tables as last published; run the command again"
-"""Of what writes tables: each phase publishes its own at its end."""
+"""Message of an interrupted command that writes tables; each phase publishes its tables at its end."""
 
 
 def own_warehouse(settings: Settings, _args: Arguments) -> str:
@@ -57,17 +57,16 @@ def entry_point(
     """Make a command from a function that works in a session; the function's docstring is its description.
 
     Exit status: 0 done; 2 wrong arguments or settings; 3 a gate refused; 130 interrupted; 1 anything else,
-    with its traceback in the log. What went wrong is the last line of standard error. The function finds the
-    arguments as typed in `args.arguments`.
+    with its traceback in the log. The last line of standard error says why a command failed. The function
+    finds the arguments as typed in `args.arguments`.
 
     where : arguments that name landing, warehouse and settings
-    writes_to : root of the warehouse that these arguments write: it is then locked, and the run
-        leaves a row in its pipeline_runs; None, as its result too: none is
-    reads : raises when the input does not exist; may return why nothing is left to do
-    dry_run : what --dry-run does, without a session
-    spark_conf : Spark settings that this entry point needs on top of conf/
-    begins_empty : whether a run with nothing to do begins a warehouse, because others come after it that
-        read one
+    writes_to : returns the root of the warehouse that the command writes, which is then locked and gets a row
+        in its pipeline_runs; None, or a function that returns None, if the command writes no warehouse
+    reads : raises if the input does not exist; may return a reason why there is nothing to do
+    dry_run : called for --dry-run in place of the function, without a session
+    spark_conf : Spark settings that this command needs on top of conf/
+    begins_empty : whether a run with nothing to do creates a missing warehouse, for later commands to read
     """
     lock = (NO_WAIT,) if writes_to else ()
 
@@ -98,9 +97,9 @@ def entry_point(
 
 
 def _record_nothing(root: str, name: str, args: Arguments, why: str, *, begins: bool) -> None:
-    """Record a run that had nothing to do, without a session.
+    """Record in pipeline_runs a run that had nothing to do, without starting a Spark session.
 
-    begins : also where that begins a warehouse. If not, nothing is left behind, not even a lock
+    begins : create the warehouse if it does not exist; if False, nothing is left behind then, not even a lock
     """
     if is_url(root) or Path(root).exists():
         check_writable(root)
@@ -120,7 +119,7 @@ def _by_its_store(root: str) -> Iterator[None]:
     except PlainError:
         raise
     except Exception as error:
-        is_far = isinstance(error, Py4JJavaError | PythonException)  # with the lines of a whole traceback
+        is_far = isinstance(error, Py4JJavaError | PythonException)  # its text has a whole traceback
         said = with_reason(one_line(error)) if is_far else said_by(error)
         if not is_url(root) or not is_of_store(error, said):
             raise
@@ -134,7 +133,7 @@ def _by_its_store(root: str) -> Iterator[None]:
 def _run(name: str, body: Body, settings: Settings, args: Arguments, root: str | None) -> None:
     """Run a command's function in a Spark session.
 
-    If it writes the warehouse at `root`, under the warehouse's lock and logged.
+    root : warehouse to lock, whose pipeline_runs records the run; None: the command writes no warehouse
     """
     with ExitStack() as stack:
         with working(f"{name}: starting Spark"):

@@ -1,6 +1,6 @@
 """Commands that answer questions: their arguments, and a query engine over the warehouse.
 
-DuckDB answers, or Spark where it is asked for.
+DuckDB answers, unless `--engine spark` is given.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ ENGINE: Final = option(
     choices=(DUCKDB, SPARK),
 )
 _SPARKS: Final = "jobs.reading.spark_reader"
-"""Imported on first use: Spark alone takes longer to import than DuckDB to answer."""
+"""Module imported on first use, because an import of Spark takes longer than an answer by DuckDB."""
 
 Body = Callable[[Reader, Settings, Arguments], None]
 
@@ -41,7 +41,7 @@ def reader_entry_point(
     """Make a command from a function that asks questions of a reader, and needs no Spark session.
 
     in_order : see DuckDbReader
-    settings_of : the settings under which it asks, from those that are named and the arguments
+    settings_of : returns the settings to use, from the loaded settings and the command's arguments
     """
 
     def of(body: Body) -> Command:
@@ -66,19 +66,19 @@ def settings_entry_point(
         def work(args: Arguments) -> None:
             body(load_settings(args.settings, args.landing, args.warehouse), args)
 
-        return command(name, *WHERE, *options, **{"described_by": body, "explain": _explained, **how})(work)
+        usual = {
+            "described_by": body,
+            "explain": lambda error: f"{type(error).__name__}: {first_line(error)}",
+        }
+        return command(name, *WHERE, *options, **{**usual, **how})(work)
 
     return of
-
-
-def _explained(error: Exception) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def opened(settings: Settings) -> Database:
     """Open the warehouse in the settings. Raises QuestionError if DuckDB finds no tables there.
 
-    PlaceError where its store has no such bucket, AnswerError where it does not answer.
+    Raises PlaceError if the warehouse's store lacks the bucket, and AnswerError if the store does not answer.
     """
     paths = settings.paths
     database = Database(paths.warehouse, paths.ingested)
@@ -96,11 +96,12 @@ def reader_of(
 ) -> Iterator[Reader]:
     """Yield a reader of the warehouse in the settings. Raises QuestionError if it has no tables.
 
-    name : of the command, for Spark. engine : DUCKDB or SPARK; None: DuckDB
+    name : name of the command, which Spark shows
+    engine : DUCKDB or SPARK; None: DuckDB
     in_order : see DuckDbReader
     """
     if engine == SPARK:
-        opened(settings)  # says what is missing before Spark starts
+        opened(settings)  # raises for a missing warehouse before Spark starts
         with import_module(_SPARKS).spark_reader(settings, name) as reader:
             yield reader
     else:

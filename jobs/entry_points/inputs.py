@@ -28,9 +28,9 @@ def a_warehouse(settings: Settings, _args: Arguments) -> str | None:
 def a_landing(settings: Settings, _args: Arguments) -> str | None:
     """Raise an error if the landing cannot be read, or if no warehouse can be created at its place.
 
-    NoLandingError, too, where the landing is a folder above or below.
-    A first night makes the warehouse's own folder. A missing one above it is a mistyped path, or a disk that
-    is not mounted.
+    Raises NoLandingError also if the given folder lies above or below the one that has the days' folders.
+    The first night creates the warehouse's folder, but not the folder above. If that is missing, the path is
+    mistyped or a disk is not mounted, and SettingsError is raised.
     """
     Landing(settings.paths.landing, []).check_days()
     room_for(settings.paths.warehouse)
@@ -46,7 +46,7 @@ def room_for(warehouse: str) -> None:
 
 
 def _outside_of_tables(warehouse: str) -> None:
-    """Raise SettingsError for a folder of this machine that is a table of a warehouse, or lies in one."""
+    """Raise SettingsError for a local folder that is a table of some warehouse, or lies in a table."""
     if is_url(warehouse):
         return
     here = Path(warehouse).absolute()
@@ -62,8 +62,9 @@ def _outside_of_tables(warehouse: str) -> None:
 def logs_of_a_day(settings: Settings, args: Arguments) -> str | None:
     """Check the landing like `a_landing`; return a message if the log date has no run folders.
 
-    None where it has a run folder, or an empty day's folder and rows in the warehouse, which then go. Raises
-    NoLandingError where the day has rows and no folder: the landing may be the wrong one, or not mounted.
+    If the day's folder is empty, and the warehouse has rows of the day, there is no message, and ingest then
+    removes these rows. If the warehouse has rows of the day, and the landing has no folder of it, raises
+    NoLandingError: the landing may be the wrong one, or not mounted.
     """
     a_landing(settings, args)
     day, root = args.log_date, settings.paths.warehouse

@@ -36,8 +36,8 @@ from schemas.vocabulary import (
 )
 
 ROWS_IN: Final = "rows_in"
-"""Key of the rows that an entry point read; the other keys are the tables that it published,
-and those of phase_work."""
+"""Key, in the counts of a run, of the number of rows read; other keys are published tables, and the keys
+of phase_work."""
 
 _RAISED: Final = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt): ")
 _LONGEST_LINE: Final = 1000
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 def one_line(error: Exception) -> str:
     """Return the root cause of an error on one line.
 
-    The first lines of Java's and workers' errors are uninformative.
+    It is not the first line in errors of Java and of Spark's Python workers.
     """
     if isinstance(error, Py4JJavaError):
         java = error.java_exception
@@ -141,12 +141,15 @@ def recorded_run(
     try:
         yield counts
     except BaseException as error:
-        seconds, outcome = time.monotonic() - start, _outcome(error)
+        seconds = time.monotonic() - start
+        status = error.exit_status if isinstance(error, PlainError) else Exit.FAILED
+        outcome = RUN_INTERRUPTED if is_interruption(error) else RUN_OUTCOMES[status]
         try:
             note.say(outcome)
             refusal = _refusal_in(error)
             ended = _ended(facts, seconds, refusal.counts if refusal else {}, outcome)
-            _complete(warehouse, ended | {"refusals": refused_by(error)})
+            ended |= {"refusals": refused_by(error)}
+            warehouse.rewrite(TABLE, _rows_of(ended), "pipeline_run_id")
             note.remove()
         except Exception as unwritten:  # noqa: BLE001  # the caller must get the error of the run itself
             logger.warning(
@@ -154,15 +157,16 @@ def recorded_run(
             )
         raise
     done = RUN_OUTCOMES[Exit.DONE]
-    note.say(done)  # all that it publishes is there, whatever becomes of its row
-    _complete(warehouse, _ended(facts, time.monotonic() - start, counts, done))
+    note.say(done)  # its tables are published even if its row cannot be completed
+    ended = _ended(facts, time.monotonic() - start, counts, done)
+    warehouse.rewrite(TABLE, _rows_of(ended), "pipeline_run_id")
     note.remove()
 
 
 def say_killed(warehouse: Warehouse) -> int:
-    """Give runs without an outcome the one in their note, else `killed`; return the number of killed runs.
+    """Set the outcome of runs without one, from their notes or to `killed`; return the number of killed runs.
 
-    Only a writer that holds the warehouse's lock may call it: no other writer runs then.
+    The caller must hold the warehouse's lock, so that no other writer is running.
     """
     rows = warehouse.rows(TABLE)
     left = rows.filter(pc.equal(rows["outcome"], RUN_STARTED))
@@ -173,13 +177,6 @@ def say_killed(warehouse: Warehouse) -> int:
         warehouse.rewrite(TABLE, closed, "pipeline_run_id")
     remove_all(warehouse.root)
     return outcomes.count(RUN_KILLED)
-
-
-def _outcome(error: BaseException) -> str:
-    """Return the outcome, one of RUN_OUTCOMES, of a run that ended with this error."""
-    if is_interruption(error):
-        return RUN_INTERRUPTED
-    return RUN_OUTCOMES[error.exit_status if isinstance(error, PlainError) else Exit.FAILED]
 
 
 def _ended(
@@ -196,10 +193,6 @@ def _ended(
         "phases": phases or None,
         "stages": phases or None,
     }
-
-
-def _complete(warehouse: Warehouse, row: Mapping[str, object]) -> None:
-    warehouse.rewrite(TABLE, _rows_of(row), "pipeline_run_id")
 
 
 def _rows_of(row: Mapping[str, object]) -> pa.Table:

@@ -19,7 +19,7 @@ _VARIABLE: Final = "WHAT_IF_SUMMARY"
 def _file_to_be(name: str) -> str | None:
     """Return the file for the summary: the named file, else the one in the environment, else None.
 
-    Fails before the run, not after it, where no such file can be written.
+    Raises ValueError, before the run starts, if no such file can be written.
     """
     name = name or os.environ.get(_VARIABLE, "")
     if name and (not os.access(Path(name).parent, os.W_OK) or Path(name).is_dir()):
@@ -46,8 +46,8 @@ def of_history(
 ) -> Summary:
     """Return a summary: days, rows published per table, and the work of each phase.
 
-    log_dates : those with work
-    is_beside : the results are in a new warehouse, and the current ones unchanged
+    log_dates : days on which the run had work
+    is_beside : whether the results are in a new warehouse, beside the unchanged current one
     """
     phases = work_of_phases(counts)
     return {

@@ -35,7 +35,7 @@ _LIVE: Final = "_live"
 def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> Iterator[SparkSession]:
     """Yield a Spark session to the only writer of a warehouse.
 
-    wait : for another writer to end; without it, raises LockedError while another writes
+    wait : wait until another writer has ended; if False, raise LockedError instead
     Raises NotWritableError for a warehouse that cannot be written.
     """
     check_writable(root)
@@ -66,7 +66,7 @@ def writer_of(root: str) -> Holder | None:
 def no_round(settings: Settings, entry_point: str, *, wait: bool = True) -> Iterator[None]:
     """Lock the live tables, so that no round of `watch` writes them; the warehouse's own lock stays free.
 
-    wait : for another to end; without it, raises LockedError
+    wait : wait until another holder of this lock has ended; if False, raise LockedError instead
     """
     with _locked(f"{settings.paths.warehouse}/{_LIVE}", this_process(entry_point), wait=wait):
         yield
@@ -77,7 +77,7 @@ def writing_alone(root: str, entry_point: str, *, wait: bool) -> Iterator[Wareho
     """Yield a warehouse without a Spark session to its only writer; otherwise like `writing`."""
     check_writable(root)
     with _locked(root, this_process(entry_point), wait=wait):
-        warehouse = Warehouse(cast("SparkSession", None), root)  # rows of one run need no session here
+        warehouse = Warehouse(cast("SparkSession", None), root)  # what callers do here needs no session
         _recover(warehouse)
         yield warehouse
 

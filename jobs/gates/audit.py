@@ -1,10 +1,11 @@
 """Audit: check rows against their table's declaration before they become visible.
 
-DuckDB judges rows where they are, in the driver or in files: nothing is converted to be checked. Expectations
-are Spark SQL, transpiled like questions; both engines give one answer (tests/jobs/gates/test_engines.py).
+DuckDB reads the rows where they are, in the driver's memory or in files, without a conversion. Expectations
+are written in Spark SQL and transpiled to DuckDB. Both engines give the same result
+(tests/jobs/gates/test_engines.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from functools import lru_cache
 from typing import Final
@@ -22,20 +23,25 @@ from schemas.table import Expectation, Table
 
 _ROWS: Final = "rows_of_table"
 MOST_KEPT: Final = 100_000
-"""Most broken rows of a table that are returned: enough to see the reason."""
+"""Limit on the rows that broken_rows returns, enough to see why rows break expectations."""
+_transpiled: Final = lru_cache(maxsize=4096)(condition)
 
 
 def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[Check]:
     """Return a check for each expectation, of a table or of `extra`, that some rows break.
 
-    Raises GateError if one could not be evaluated, which never counts as a pass.
+    Raises GateError if an expectation could not be evaluated, which never counts as a pass.
     """
     if wrong := _differences(table, rows):
         return [Check(table.name, SCHEMA_EXPECTATION, rows.num_rows, wrong)]
     expectations = _expectations(table, rows, extra)
+    days: dict[str, Sequence[date | None]] = {}
     with judge({_ROWS: (table, rows)}) as connection:
         counts = _counts(connection, table, expectations)
-        days = _days(connection, table, expectations) if any(counts) else {}
+        if any(counts) and LOG_DATE in table.column_names:
+            names = f"SELECT {LOG_DATE} AS day, unnest(broken) AS name FROM ({_broken(table, expectations)})"
+            of_names = f"SELECT name, list(DISTINCT day) FROM ({names}) GROUP BY name"
+            days = dict(connection.execute(of_names).fetchall())
     return [
         Check(table.name, each.name, count, each.meaning, known_days(days.get(each.name, ())), each.severity)
         for each, count in zip(expectations, counts, strict=True)
@@ -44,7 +50,10 @@ def audit(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> list[C
 
 
 def broken_rows(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> pa.Table:
-    """Return the rows that break expectations, named in column `broken`; all rows if the schema differs."""
+    """Return the first MOST_KEPT rows that break expectations, named in a column `broken`.
+
+    If the schema differs from the declared one, returns the first rows without that column.
+    """
     if isinstance(rows, pa.Table) and _differences(table, rows):
         return rows.slice(0, MOST_KEPT)
     expectations = _expectations(table, rows, extra)
@@ -53,7 +62,7 @@ def broken_rows(table: Table, rows: Rows, extra: Sequence[Expectation] = ()) -> 
 
 
 def warnings(tables: Sequence[tuple[Table, pa.Table | FileRows]]) -> list[Check]:
-    """Return a check per day for each expectation that only warns and that published rows break."""
+    """Return a check per day for each expectation of severity `warns` that published rows break."""
     found = []
     for table, rows in tables:
         rules = [each for each in table.all_expectations() if each.severity == "warns"]
@@ -73,7 +82,7 @@ def _differences(table: Table, rows: Rows) -> str:
 
 
 def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> list[Expectation]:
-    """Return the expectations to check, the key last; the writer of staged rows has already checked lists."""
+    """Return the expectations to check, the key last; not those on lists that a writer has checked."""
     is_sound = isinstance(rows, StagedRows) and rows.in_files.are_sound
     declared = table.expectations_of_scalars() if is_sound else table.all_expectations()
     keys = Expectation(KEY_EXPECTATION, "", f"({', '.join(table.grain)}) is unique")
@@ -85,7 +94,7 @@ def _counts(
 ) -> Sequence[int]:
     """Return the number of rows that break each expectation, in one query.
 
-    Raises GateError, which names the first that cannot be evaluated.
+    Raises GateError, which names the first expectation that cannot be evaluated.
     """
     try:
         return _count(connection, table, expectations)
@@ -113,16 +122,6 @@ def _count(
     return [int(count) for count in found]
 
 
-def _days(
-    connection: duckdb.DuckDBPyConnection, table: Table, expectations: Sequence[Expectation]
-) -> Mapping[str, Sequence[date | None]]:
-    """Return the log dates of the rows that break each expectation."""
-    if LOG_DATE not in table.column_names:
-        return {}
-    each = f"SELECT {LOG_DATE} AS day, unnest(broken) AS name FROM ({_broken(table, expectations)})"
-    return dict(connection.execute(f"SELECT name, list(DISTINCT day) FROM ({each}) GROUP BY name").fetchall())
-
-
 def _broken(table: Table, expectations: Sequence[Expectation]) -> str:
     """Return a query of the rows that break expectations, with the names of these expectations."""
     same_keys = f"count(*) OVER (PARTITION BY {', '.join(table.grain)}) > 1"
@@ -137,8 +136,3 @@ def _broken(table: Table, expectations: Sequence[Expectation]) -> str:
 def _breaks(expectation: Expectation) -> str:
     """Return a DuckDB condition for rows that break an expectation; null counts as broken."""
     return f"NOT coalesce(({_transpiled(expectation.condition)}), false)"
-
-
-@lru_cache(maxsize=4096)
-def _transpiled(sql: str) -> str:
-    return condition(sql)

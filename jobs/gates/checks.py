@@ -1,4 +1,4 @@
-"""Checks of gates, their outcome, and the error that a refusal raises."""
+"""Checks, which are outcomes of expectations and rules, and the errors that gates raise."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ OF_EVERY_TABLE: Final = {
     KEY_EXPECTATION: "no two rows have the same key",
     ON_TIME_EXPECTATION: "rows belong to the days, or the units, that were computed",
 }
-"""Expectations that a table cannot be written without: they cannot be released."""
+"""Expectations on every table; they cannot be released, because a table cannot be written without them."""
 
 LOG_DATE: Final = "log_date"
 _MOST_LISTED: Final = 5
-"""Most refusals that a message lists: one wrong column often breaks a dozen expectations."""
+"""Limit on the refusals that a message lists, because one wrong column often breaks a dozen expectations."""
 
 
 @dataclass(frozen=True)
 class Check:
     """Outcome of one expectation: the number of rows that break it.
 
-    log_dates : days of these rows; empty if unknown: it may be any day
-    severity : whether it refuses them or only warns
+    log_dates : days of these rows; empty if unknown
+    severity : whether these rows prevent publication or only cause a warning
     """
 
     table: str
@@ -44,7 +44,7 @@ class Check:
 
     @property
     def name(self) -> str:
-        """Return the name by which a release, that is acceptance by hand, refers to this check."""
+        """Return the name by which a person releases this check, that is, accepts its rows by hand."""
         return f"{self.table}.{self.expectation}"
 
     @property
@@ -71,7 +71,7 @@ class Check:
 class Rule(NamedTuple):
     """Outcome of a rule across rows: its name, and the rows that break it.
 
-    section : heading under which the data docs have it
+    section : heading of the rule in the data docs
     """
 
     name: str
@@ -98,8 +98,8 @@ class GateRefusedError(PlainError):
     """Raised when rows break an expectation; the rows are not published, and the exit status is 3.
 
     kept_in : folder of the refused rows
-    published : what the message says was published, or was not
-    counts : of what the same run did publish, as entry points return them
+    published : the message's words about what was published and what was not
+    counts : counts of what the same run did publish, in the form that entry points return
     """
 
     exit_status = Exit.GATE_REFUSED

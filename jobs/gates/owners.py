@@ -12,7 +12,7 @@ from schemas.tables import TABLES
 from schemas.vocabulary import PUBLICATIONS, SOURCE_FILES, Phase
 
 _KEPT: Final = timedelta(days=6)
-"""Files of an earlier version are removed a week after it was replaced."""
+"""Age up to which an ingest is compared with the one before, whose files vacuum deletes after a week."""
 
 
 def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[str]]:
@@ -28,7 +28,7 @@ def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date,
 
 
 def _before_ingest(warehouse: Warehouse, log_dates: Sequence[date]) -> list[tuple[Published, list[date]]]:
-    """Return the last publication before each recent ingest, with the days which that ingest replaced."""
+    """Return publications that came right before the last recent ingest of some days, with these days."""
     rows = warehouse.rows(TABLES[PUBLICATIONS]).sort_by("publication").to_pylist(maps_as_pydicts="strict")
     since = datetime.now(UTC) - _KEPT
     last: dict[date, int] = {}

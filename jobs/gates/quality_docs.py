@@ -21,13 +21,12 @@ from schemas.tables import TABLES
 from schemas.vocabulary import PHASE_NAMES
 
 LATER: Final = "-later"
-"""Suffix of pages about later changes of a night."""
+"""Suffix of the phase in the name of a page about later changes of a night."""
 
 REFUSED: Final = "refused"
 """Outcome of a page about rows that were not published."""
 
 _LOG: Final = logging.getLogger(__name__)
-_RELEASE: Final = "straggler release"
 
 
 class TableChecks(NamedTuple):
@@ -48,8 +47,9 @@ class TableChecks(NamedTuple):
 class Page:
     """Contents of one page: phase, days, outcome and checks.
 
-    root : of the warehouse
-    released : names of refusals released by hand
+    root : root of the warehouse
+    released : names of the refused checks that a person has released
+    kept_in : folder of the refused rows
     """
 
     phase: str
@@ -92,12 +92,13 @@ class Page:
             named = [each.name for each in self.refusals if day in (each.log_dates or self.log_dates)]
             accept = [word for name in named for word in ("--accept", name)]
             words = ["--warehouse", self.root, "--log-date", day.isoformat(), *accept]
-            commands += [f"{_RELEASE} {shlex.join(words)} --by WHO --because WHY"] if named else []
+            release = f"straggler release {shlex.join(words)} --by WHO --because WHY"
+            commands += [release] if named else []
         return commands
 
     @property
     def outcome(self) -> str:
-        """Return the outcome over all tables."""
+        """Return the outcome over all tables: passed, refused, or released by hand."""
         if not self.refusals:
             return "passed"
         return "released by hand" if {each.name for each in self.refusals} <= {*self.released} else REFUSED
@@ -106,9 +107,9 @@ class Page:
 def table_checks(
     rows: Mapping[str, int], rules: Sequence[Rule], broken: Sequence[Check]
 ) -> list[TableChecks]:
-    """Return the checks of a phase by table, and last the rules that compare tables.
+    """Return the checks of a phase by table, followed by its rules by section.
 
-    rows : of each table
+    rows : number of rows of each table
     broken : checks of these tables that did not pass
     """
     failed = {check.name: check for check in broken}

@@ -37,9 +37,9 @@ def _agree(found: str, wanted: str, tolerance: float) -> str:
 
 
 def _rule(table: str, name: str, meaning: str, query: str) -> RuleOf:
-    """Make a function that finds the rows that break a rule across the tables with the given names.
+    """Return a function that takes rows by table, runs `query` on them, and returns a Rule with its rows.
 
-    It raises GateError if that cannot be evaluated, which never counts as a pass.
+    The function raises GateError if the query cannot be evaluated, which never counts as a pass.
     """
 
     def found(tables: Mapping[str, Rows]) -> Rule:
@@ -104,7 +104,7 @@ units_of_other_loss: Final = _rule(
     "causes_add_up_to_what_is_lost",
     "the causes of an analysed unit lose what all fixes together save, plus the loss beyond fixes and noise; "
     "other units lose nothing",
-    # The latter of units that a version before 0.4.0 simulated, which stay beside late ones of their day.
+    # The second sum is of units simulated by versions before 0.4.0, which stay beside others of their day.
     f"""
     SELECT {_KEY}
     FROM (SELECT {_KEY}, sum(lost_fraction) AS lost, greatest(0, sum(attributed_fraction)) AS returned,

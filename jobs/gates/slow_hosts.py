@@ -16,15 +16,15 @@ from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, JOB_CAUSES, UNIT_KEY, WORKER_SLOWDOWN
 
 Risen = tuple[str, float, float, int]
-"""A value that rises above its past: name, value, median of the past, days of it."""
+"""A value of one day that is above its past: name, value, median of past days, number of past days."""
 _MOST_JOBS: Final = 5
-"""Most jobs that are named one by one."""
+"""Limit on the jobs of a day that are named one by one."""
 _MOST_HOSTS: Final = 3
-"""Largest number of hosts that are named for a job."""
+"""Limit on the hosts of a job that are named one by one."""
 
 
 class Slowed(NamedTuple):
-    """The run that a host slows most, and the largest cause in that run; the cause is None if none holds."""
+    """The run that a host slows most, and the run's largest cause; None if no cause holds in the run."""
 
     job_id: str
     run_id: str
@@ -36,16 +36,16 @@ def largest_causes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[Unit
     causes = warehouse.rows(TABLES[JOB_CAUSES], log_dates)
     held = causes.filter(pc.and_(causes["is_cause"], pc.not_equal(causes["cause"], CAUSE_UNEXPLAINED)))
     held = held.select([*UNIT_KEY, "cause", "time_saved_fraction"]).sort_by("time_saved_fraction")
-    return dict(zip(keys_of(held), held["cause"].to_pylist(), strict=True))  # the largest stays
+    return dict(zip(keys_of(held), held["cause"].to_pylist(), strict=True))  # dict keeps the last, largest
 
 
 def slowed_by(warehouse: Warehouse, log_date: date, hosts: Sequence[str]) -> dict[str, Slowed]:
-    """Return the run that each of these hosts slowed most on a day."""
+    """Return, by host, the run that the host slowed most on a day."""
     of_day = warehouse.rows(TABLES[WORKER_SLOWDOWN], [log_date])
     of_hosts = of_day.select(["host", "job_id", "run_id", "slowdown"]).filter(
         pc.is_in(of_day["host"], pa.array(hosts, pa.string()))
     )
-    most = {row["host"]: row for row in of_hosts.sort_by("slowdown").to_pylist()}  # the slowest one stays
+    most = {row["host"]: row for row in of_hosts.sort_by("slowdown").to_pylist()}  # the last is slowest
     worst = largest_causes(warehouse, [log_date])
     return {
         host: Slowed(row["job_id"], row["run_id"], worst.get(Unit(log_date, row["job_id"], row["run_id"])))
@@ -56,7 +56,7 @@ def slowed_by(warehouse: Warehouse, log_date: date, hosts: Sequence[str]) -> dic
 def slow_host_texts(log_date: date, risen: Sequence[Risen], slowed: Mapping[str, Slowed]) -> list[str]:
     """Return one sentence for each job and cause that slow these hosts down, slowest host first.
 
-    risen : the slowest first.
+    risen : slowdowns of hosts, slowest host first
     """
     jobs: dict[Slowed, list[Risen]] = defaultdict(list)
     for each in risen:

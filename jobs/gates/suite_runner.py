@@ -3,7 +3,6 @@
 import os
 import pickle
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -23,9 +22,9 @@ _EVERY_ROW = {"result_format": "COMPLETE", "include_unexpected_rows": False}
 
 
 def serve() -> None:
-    """Judge the suites and rows that arrive on standard input, until the input is closed."""
+    """Judge each pickled suite and its rows from standard input; write pickled results to standard output."""
     results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed must not come between the results
+    os.dup2(2, 1)  # prints of libraries must not come between the results
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
         while True:
             suite, rows = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the process that started this one
@@ -66,18 +65,12 @@ def _as_suite(suite: Suite) -> gx.ExpectationSuite:
         except GreatExpectationsError:
             raise SettingsError(f"{where}.type: Great Expectations has no {each.type}") from None
         except ValueError as error:
-            raise SettingsError(f"{where}.kwargs.{_first(error)}") from None
+            stated: list[Any] = getattr(error, "errors", list)()  # of pydantic 1, which the library brings
+            why = str(error).splitlines()[0]
+            if stated:
+                why = f"{'.'.join(map(str, stated[0]['loc']))}: {stated[0]['msg']}"
+            raise SettingsError(f"{where}.kwargs.{why}") from None
     return gx.ExpectationSuite(name=suite.file, expectations=made)
-
-
-def _first(error: ValueError) -> str:
-    """Return the key and message of the first of pydantic's errors."""
-    first = next(_stated(error), None)
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error).splitlines()[0]
-
-
-def _stated(error: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401  # of pydantic 1, which it brings
-    yield from error.errors() if hasattr(error, "errors") else ()
 
 
 def _place(result: ExpectationValidationResult) -> int:
@@ -86,9 +79,16 @@ def _place(result: ExpectationValidationResult) -> int:
 
 
 def _rule(suite: Suite, number: int, result: ExpectationValidationResult, rows: pa.Table) -> Rule:
-    """Return the outcome of an expectation; if it is about all rows, its one row is the observed value."""
+    """Return the outcome of an expectation.
+
+    If an expectation about all rows together fails, the only row of its Rule has the observed value.
+    """
     each = suite.expectations[number]
-    if reason := _reason(result):
+    info = result.exception_info or {}
+    layers = [info, *(layer for layer in info.values() if isinstance(layer, dict))]  # a metric's is nested
+    messages = [str(layer["exception_message"]) for layer in layers if layer.get("exception_message")]
+    if messages:
+        reason = messages[0].strip().splitlines()[0]
         raise GateError(f"{suite.file}: expectations.{number} ({each.type}) could not be evaluated: {reason}")
     broken = rows.slice(0, 0)
     if not result.success:
@@ -98,11 +98,3 @@ def _rule(suite: Suite, number: int, result: ExpectationValidationResult, rows: 
     same = sum(other.name == each.name for other in suite.expectations[:number])
     name = f"{each.name}-{same + 1}" if same else each.name
     return Rule(name, broken, suite.table, each.meaning, each.effect)
-
-
-def _reason(result: ExpectationValidationResult) -> str:
-    """Return the first line of an error, which is nested one level deeper if a metric raised it."""
-    info = result.exception_info or {}
-    layers = [info, *(each for each in info.values() if isinstance(each, dict))]
-    messages = [str(layer["exception_message"]) for layer in layers if layer.get("exception_message")]
-    return messages[0].strip().splitlines()[0] if messages else ""

@@ -1,8 +1,9 @@
 """Suites of expectations in Great Expectations' own JSON, for the rows that a phase publishes.
 
-Declared rules (schemas/) judge single rows, and decide most. A suite says what only many rows can show:
-medians, shares of rows (`mostly`), what is usual in a fleet. Ours is job_slowdown.json; a team's own lie in
-the folder of the setting `gates.suites`. A suite is of the table that its name, or `table` in its meta, says.
+Most checks are rules on single rows, declared in schemas/. A suite checks what only many rows together can
+show: a median, the share of rows that pass (`mostly`), values that are usual in a fleet. The built-in suite
+is job_slowdown.json; a team's own suites are in the folder of the setting `gates.suites`. A suite's name, or
+`table` in its meta, names the table that it checks.
 """
 
 import json
@@ -25,7 +26,7 @@ from jobs.gates.checks import GateError, Rule
 from jobs.runtime.extras import missing
 from jobs.runtime.nearest import missing_folder, suggestion
 from jobs.runtime.project import data_root, project_file
-from jobs.runtime.settings import SettingsError
+from jobs.runtime.settings import KEY_ERRORS, SettingsError
 from jobs.warehouse.rows import Rows, columns_of
 from schemas.table import Severity
 from schemas.tables import TABLES
@@ -48,22 +49,18 @@ sys.modules.update({name: Late(name) for name in ("altair", "scipy.stats")})
 from jobs.gates.suite_runner import serve
 serve()
 """
-"""What is needed by few expectations or none takes half of the time to import.
+"""Program of the process that runs suites.
 
-What has no module counts as not installed; a late module is imported where something of it is asked for.
+It makes Great Expectations import in half the time: pyspark and sqlalchemy count as not installed, and altair
+and scipy.stats, which few expectations need, are imported when an attribute of theirs is first used.
 """
 _OURS: Final = "job_slowdown.json"
 _TABLES_OF: Final[Mapping[str, Sequence[str]]] = {
     Phase.INGEST: INGESTED_TABLES,
     Phase.SIMULATE: RESULT_TABLES,
-    Phase.REVISE: (JOB_CAUSES,),  # a column of job_slowdown too, whose rows simulate has judged
+    Phase.REVISE: (JOB_CAUSES,),  # it changes job_slowdown, too, but simulate judges that
     Phase.AGGREGATE: FLEET_TABLES,
 }
-_COLUMNS: Final = ("column", "column_A", "column_B")
-_LISTS: Final = ("column_list", "column_set")
-_BY_ROW: Final = "row_condition"
-_WORDS: Final = {"extra_forbidden": "unknown key", "missing": "missing key"}
-_Level = Literal["critical", "warning", "info"]
 
 
 class _Stated(BaseModel):
@@ -77,21 +74,22 @@ class _Stated(BaseModel):
 class StatedExpectation(_Stated):
     """An expectation as its file states it.
 
-    Fields that Great Expectations only renders or remembers are not read.
+    Fields that Great Expectations only renders, or that record its last run, may be there and are ignored.
     """
 
     type: str
     kwargs: dict[str, Any] = {}
     description: str | None = None
-    severity: _Level = "critical"
+    severity: Literal["critical", "warning", "info"] = "critical"
     rendered_content: Any = None
     success_on_last_run: bool | None = None
 
     @property
     def columns(self) -> list[tuple[str, str]]:
         """Return the columns that the expectation names, each with its key."""
-        one = [(key, self.kwargs[key]) for key in _COLUMNS if key in self.kwargs]
-        return one + [(key, name) for key in _LISTS for name in self.kwargs.get(key) or ()]
+        single, lists = ("column", "column_A", "column_B"), ("column_list", "column_set")
+        one = [(key, self.kwargs[key]) for key in single if key in self.kwargs]
+        return one + [(key, name) for key in lists for name in self.kwargs.get(key) or ()]
 
     @property
     def name(self) -> str:
@@ -107,7 +105,7 @@ class StatedExpectation(_Stated):
 
     @property
     def effect(self) -> Severity:
-        """Return what a failure does: `critical` refuses rows, all else warns. Old files use `meta`."""
+        """Return `refuses` for severity `critical`, else `warns`; old files state the severity in `meta`."""
         stated = (self.meta or {}).get("severity", self.severity)
         return "refuses" if stated == "critical" else "warns"
 
@@ -128,7 +126,7 @@ class Suite(NamedTuple):
     def columns(self) -> list[str]:
         """Return the columns of the table that the suite needs, and the key, which identifies bad rows."""
         named = {name for each in self.expectations for _, name in each.columns}
-        all_ = any(not each.columns or _BY_ROW in each.kwargs for each in self.expectations)
+        all_ = any(not each.columns or "row_condition" in each.kwargs for each in self.expectations)
         named |= {*TABLES[self.table].grain}
         return [name for name in TABLES[self.table].column_names if all_ or name in named]
 
@@ -143,7 +141,7 @@ class Suites:
         found = read_suites(folder)
         self._suites = [each for each in found if each.table in _TABLES_OF.get(phase, ())]
         if self._suites:
-            _process()  # it imports for seconds, while the phase makes its rows
+            _process()  # its imports take seconds, while the phase computes its rows
 
     def rules(self, tables: Mapping[str, Rows]) -> list[Rule]:
         """Judge the rows of a phase's tables.
@@ -165,7 +163,7 @@ class Suites:
 def read_suites(folder: str | None) -> list[Suite]:
     """Read the built-in suite and the suites in a folder.
 
-    Without Great Expectations there are none, and a folder is an error.
+    If Great Expectations is not installed, returns no suites, or raises SettingsError if a folder is set.
     """
     if find_spec(_LIBRARY) is None:
         if folder is not None:
@@ -190,7 +188,7 @@ def _read(name: str, file: Traversable) -> Suite:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = "".join(f"{key}: " for key in [".".join(map(str, first["loc"]))] if key)
-        raise SettingsError(f"{name}: {place}{_WORDS.get(first['type'], first['msg'])}") from None
+        raise SettingsError(f"{name}: {place}{KEY_ERRORS.get(first['type'], first['msg'])}") from None
     meta = stated.meta or {}
     table, key = (meta["table"], "meta.table") if "table" in meta else (stated.name, "name")
     if table not in TABLES:
@@ -215,7 +213,7 @@ def _judged(suite: Suite, rows: pa.Table) -> list[Rule]:
         found = pickle.load(answers)  # noqa: S301  # from a process of this module
     except (OSError, EOFError, pickle.UnpicklingError) as error:
         _process.cache_clear()
-        process.kill()  # where what it wrote is not a result, it lives
+        process.kill()  # it still runs if it wrote something else than a result
         raise GateError(f"{suite.file}: the process that runs suites ended: {process.wait()}") from error
     if isinstance(found, Exception):
         raise found
@@ -224,11 +222,9 @@ def _judged(suite: Suite, rows: pa.Table) -> list[Rule]:
 
 @cache
 def _process() -> subprocess.Popen[bytes]:
-    """Start the process that runs suites.
+    """Start the process that runs suites; it ends with this process, because its input is then closed.
 
-    It ends when this one does, because its standard input is then closed.
-
-    By itself, because an import of Great Expectations changes logging and takes seconds of both cores' time.
+    It is separate, because an import of Great Expectations changes logging and takes seconds of CPU time.
     """
     return subprocess.Popen(  # noqa: S603  # this program itself
         [sys.executable, "-c", _SERVE],

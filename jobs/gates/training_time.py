@@ -16,10 +16,9 @@ from udfs.simulate.effective_time import MOST_OVERDRAWN, StepTimes, shown_gpu_ho
 from udfs.simulate.run_course import in_order
 
 Read = Callable[[str, date], pa.Table]
-"""Reads a table's rows of a day."""
+"""Function that returns the rows of a table, given by name, of one day."""
 
 _STEPS: Final = ("actual_step_s", "simulated_step_s", "ideal_step_s")
-_WINDOW: Final = [*UNIT_KEY, "started_at", "ended_at"]
 _HOUR_S: Final = 3600.0
 
 
@@ -30,7 +29,7 @@ def training_time_texts(
 
     job_slowdown : rows of these days
     """
-    read = cache(lambda name, day: warehouse.rows(TABLES[name], [day]))  # of a day with such a unit, once
+    read = cache(lambda name, day: warehouse.rows(TABLES[name], [day]))  # each table at most once a day
     times = warehouse.rows(TABLES[JOB_TIME], log_dates)
     jobs = job_slowdown.select([*UNIT_KEY, "status", "world_size", *_STEPS])
     found: dict[date, list[str]] = defaultdict(list)
@@ -41,7 +40,7 @@ def training_time_texts(
 
 
 def _too_many_steps(row: Mapping[str, Any]) -> str:
-    """Return a sentence if the steps kept, at the recorded step time, take more GPU-hours than there were."""
+    """Return a sentence if the kept steps, at the recorded step time, exceed the unit's GPU-hours."""
     steps, step_s, gpus = row["steps_kept"], row["actual_step_s"], row["world_size"]
     outages = row["outage_s"] * gpus / _HOUR_S - row["outage_gpu_hours"]
     wanted, there = steps * step_s * gpus / _HOUR_S, row["scheduled_gpu_hours"] + outages
@@ -59,7 +58,8 @@ def _too_few_hours(read: Read, row: Mapping[str, Any]) -> str:
     if not row["contradictions"] or row["unknown_gpu_hours"] != row["scheduled_gpu_hours"]:
         return ""
     events, jobs = (_of_unit(read(name, row["log_date"]), row) for name in (RUN_EVENTS, JOBS))
-    facts = jobs.select(_WINDOW).to_pylist()[0] | {"events": in_order(events).to_pylist()}
+    (facts,) = jobs.select([*UNIT_KEY, "started_at", "ended_at"]).to_pylist()
+    facts["events"] = in_order(events).to_pylist()
     shown = shown_gpu_hours(facts, row, StepTimes(*(row[name] for name in _STEPS)))
     stated = row["scheduled_gpu_hours"]
     if shown <= stated * (1 + MOST_OVERDRAWN):

@@ -1,4 +1,4 @@
-"""Warnings about a night whose tables are correct; warnings never refuse the night."""
+"""Warnings about published nights: their tables passed the gates, but some of their values are unusual."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,20 +22,17 @@ from schemas.unit import Unit
 from schemas.vocabulary import FLEET_DAY, HOST_DAY, JOB_SLOWDOWN, JOBS, SLOWER_THAN_BEFORE, UNIT_KEY, Status
 
 RULE_BROKEN: Final = "rule_broken"
-"""Kind of a notice that a warning-only rule is broken."""
-_OF_SLOWER: Final = ["log_date", "job_id", "run_id", "status", "slower_than_usual"]
+"""Kind of a notice about a broken rule of severity `warns`."""
 _MOST_UNITS: Final = 5
-"""Most units that are named one by one."""
+"""Limit on the units that are named one by one, for each day and kind of notice."""
 _BY_MANIFEST: Final = pa.array([Status.BAD_LAYOUT, Status.TOO_MANY_RESTARTS])
-"""Statuses that a unit can get from its manifest alone; it then counts in no figure."""
+"""Statuses that a manifest alone can cause, and that exclude its unit from all figures."""
 _CLAIMED: Final = {
     "claim_refused": "states what is not believed",
     "left_out_by_manifest": "is excluded from the figures by its manifest",
     "lines_of_other_days": "may be in the folder of a wrong day",
 }
 _MOST_FAILURES: Final = 20
-_OF_FAILURES: Final = ["log_date", "job_id", "run_id", "status_detail"]
-_OF_HOSTS: Final = ["host", "log_date", "worker_slowdown_max"]
 _OF_A_NORMAL: Final = 1.4826
 """Standard deviations per median absolute deviation of a normal distribution."""
 
@@ -53,15 +50,15 @@ class Notice(NamedTuple):
 def night_warnings(
     warehouse: Warehouse, watch: WatchSettings, log_dates: Sequence[date]
 ) -> dict[date, list[Notice]]:
-    """Compare published nights with the settings' limits and with their past; return warnings by day."""
+    """Compare published nights with the limits in `watch` and with earlier nights; return warnings by day."""
     days = sorted({day - timedelta(days=age) for day in log_dates for age in range(watch.days + 1)})
     fleet = {row["log_date"]: row for row in warehouse.rows(TABLES[FLEET_DAY], days).to_pylist()}
-    host_days = warehouse.rows(TABLES[HOST_DAY], days).select(_OF_HOSTS)
+    host_days = warehouse.rows(TABLES[HOST_DAY], days).select(["host", "log_date", "worker_slowdown_max"])
     hosts: dict[date, list[_Value]] = defaultdict(list)
     for each in zip(*(column.to_pylist() for column in host_days.columns), strict=True):
         hosts[each[1]].append(each)
     job_slowdown = warehouse.rows(TABLES[JOB_SLOWDOWN], log_dates)
-    slower = slower_of(job_slowdown.select(_OF_SLOWER).to_pylist())
+    slower = slower_of(job_slowdown.select([*UNIT_KEY, "status", "slower_than_usual"]).to_pylist())
     of_units = (
         slower_units(slower, largest_causes(warehouse, log_dates) if slower else {}),
         _of_rules(warehouse, log_dates),
@@ -93,9 +90,9 @@ def slower_of(units: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _first(kind: str, texts: Mapping[date, Sequence[str]]) -> dict[date, list[Notice]]:
-    """Warn of the first units of each day, and state how many more units there are.
+    """Return a notice for each of a day's first _MOST_UNITS units, and one with the number of other units.
 
-    texts : one of each unit, by day
+    texts : one text for each unit, by day
     """
     found = {}
     for day, of_day in texts.items():
@@ -106,10 +103,10 @@ def _first(kind: str, texts: Mapping[date, Sequence[str]]) -> dict[date, list[No
 
 
 def slower_units(units: Iterable[Mapping[str, Any]], causes: Mapping[Unit, str]) -> dict[date, list[Notice]]:
-    """Name units that are slower than on earlier days, the slowest first, and the cause if it is known.
+    """Return notices about units that are slower than on earlier days, slowest first, with any known cause.
 
-    units  : of slower_of.
-    causes : the largest that holds, by unit.
+    units  : rows that slower_of returned
+    causes : largest cause of each unit in which a cause holds
     """
     text = (
         "{log_date}: a step of job {job_id}, run {run_id}, takes {slower_than_usual:.2f} times as long as "
@@ -124,19 +121,20 @@ def slower_units(units: Iterable[Mapping[str, Any]], causes: Mapping[Unit, str])
 
 
 def _of_failures(job_slowdown: pa.Table) -> dict[date, list[Notice]]:
-    """Name the first failed units of each day, with the reason."""
+    """Return a notice with the reason for each of a day's first _MOST_FAILURES failed units."""
     found: defaultdict[date, list[Notice]] = defaultdict(list)
-    failed = job_slowdown.filter(pc.equal(job_slowdown["status"], Status.FAILED)).select(_OF_FAILURES)
-    for day, job_id, run_id, why in zip(*(column.to_pylist() for column in failed.columns), strict=True):
+    failed = job_slowdown.filter(pc.equal(job_slowdown["status"], Status.FAILED))
+    for row in failed.select([*UNIT_KEY, "status_detail"]).to_pylist():
+        day, job_id, run_id, why = row.values()
         if len(found[day]) < _MOST_FAILURES:
             found[day].append(Notice("unit_failed", f"{day}: job {job_id}, run {run_id} failed: {why}"))
     return found
 
 
 def of_night(fleet: Mapping[date, Mapping[str, Any]], watch: WatchSettings, log_date: date) -> list[Notice]:
-    """Compare a night with its past.
+    """Return notices about a night's coverage, and about its loss if that is above earlier nights' loss.
 
-    fleet : rows of fleet_day, by day.
+    fleet : row of fleet_day of each day
     """
     rows = _with_past(fleet, watch, log_date)
     found = _of_coverage(rows, watch, log_date)
@@ -164,9 +162,9 @@ def risen_hosts(
     watch: WatchSettings,
     log_date: date,
 ) -> list[Risen]:
-    """Return hosts that rise above their past, slowest first; empty if the fleet's past is too short.
+    """Return hosts whose slowdown rose above their past, slowest first; empty with too few past days.
 
-    hosts : host, day and its greatest slowdown, by day.
+    hosts : (host, day, largest slowdown of a worker on the host), by day
     """
     rows = _with_past(fleet, watch, log_date)
     if len(rows) <= watch.minimum_days or log_date not in rows:
@@ -175,7 +173,7 @@ def risen_hosts(
 
 
 def lost_fraction(fleet: Mapping[str, Any]) -> float | None:
-    """Return the fraction lost of a day's analysed GPU-hours, or of recorded time if no unit states hours."""
+    """Return the lost fraction of a day's analysed GPU-hours, or of recorded time if no unit states hours."""
     for lost, of in (
         (fleet["lost_gpu_hours"], fleet["analysed_gpu_hours"]),
         (fleet["lost_s"], fleet["analysed_s"]),
@@ -222,7 +220,7 @@ def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]
     """
     refused = jobs.filter(pc.is_valid(jobs["refused_claims"])).sort_by("job_id")
     left_out = job_slowdown.filter(pc.is_in(job_slowdown["status"], _BY_MANIFEST)).sort_by("job_id")
-    # Times in another unit of time are of another day, too: no folder is wrong.
+    # Timestamps in a wrong unit of time fall on other days, too, though the folder is right.
     is_elsewhere = pc.and_(
         pc.greater(job_slowdown["other_day_lines"], 0),
         pc.not_equal(job_slowdown["status"], Status.IMPLAUSIBLE_TIMES),
@@ -244,14 +242,14 @@ def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]
 
 
 def _why(said: str | list[str] | int) -> str:
-    """Return in words what `of_claims` found: a detail, refused claims, or a count of lines of other days."""
+    """Return as text: a status detail, refused claims, or a number of lines of other days."""
     if isinstance(said, int):
         return f"lines with times of other days: {said:,} (left out, unless all lines are)"
     return said if isinstance(said, str) else "; ".join(said)
 
 
 def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[Notice]]:
-    """Warn of rules that only warn and that the published tables break."""
+    """Return a notice for each rule of severity `warns` that rows of the published tables break."""
     watched = [table for table in TABLES.values() if any(e.severity == "warns" for e in table.expectations)]
     found: dict[date, list[Notice]] = {day: [] for day in log_dates}
     for broken in warnings([(table, warehouse.in_files(table, log_dates)) for table in watched]):
@@ -261,7 +259,7 @@ def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, lis
 
 
 def _risen(values: Iterable[_Value], watch: WatchSettings, log_date: date) -> list[Risen]:
-    """Return values that rise above their past, largest first: name, value, past median, days of the past."""
+    """Return the values of a day that rose above their past by more than `watch` allows, largest first."""
     now: dict[str, float] = {}
     past: dict[str, list[float]] = defaultdict(list)
     for name, day, value in values:

@@ -34,8 +34,8 @@ from schemas.vocabulary import PIPELINE_RUNS, UNIT_FINGERPRINTS, UNIT_KEY
 _LOG: Final = logging.getLogger(__name__)
 
 _AT_A_TIME: Final = 4
-"""Number of tables that are written at a time. Writing a small table is mostly waiting: six take 8 s in turn,
-3.5 s together."""
+"""Number of tables written concurrently, because writing a small table is mostly waiting: six take 8 s one
+after another, 3.5 s concurrently."""
 
 
 class Published(NamedTuple):
@@ -65,11 +65,11 @@ def publish(
 ) -> Published:
     """Replace the rows of these days in the named tables once all rows and rules pass.
 
-    units : replace these alone, not whole days
-    fingerprints : of the units published; they replace all others of the phase for these days, or units
+    units : replace the rows of these units only; None: of whole days
+    fingerprints : of the published units; they replace all fingerprints of the phase for these days or units
     tables : rows by table, in the driver, or already in files beside their table
-    Raises GateRefusedError with all refusals, and saves the rows beside the tables, unless all of it
-    was released for the days of those rows; raises GateError if an expectation could not be evaluated.
+    Raises GateRefusedError with all refusals, after saving the refused rows beside the tables, unless each
+    refusal was released for all days of its rows. Raises GateError if an expectation could not be evaluated.
     Nothing is published in either case.
     """
     started = time.monotonic()
@@ -88,9 +88,9 @@ def publish(
 
 
 def check_rows(tables: Mapping[str, Rows], units: Collection[Unit]) -> None:
-    """Raise GateRefusedError if rows of these units break what their tables declare.
+    """Raise GateRefusedError if rows break expectations of their tables, or are not of these units.
 
-    For tables that no publication has, and that no page of checks is written of.
+    Live tables are checked in this way: they are in no publication, and get no page of checks.
     """
     broken = _broken(tables, sorted({unit.log_date for unit in units}), units, ())
     refusals = [check for each in broken for check in each.checks if check.refuses]
@@ -107,16 +107,11 @@ def _broken(
     """Audit every table and every rule; return all failures, not only the first."""
     found = []
     for table, rows in ((TABLES[name], rows) for name, rows in tables.items() if rows.num_rows):
-        on_time = [_on_time(table, log_dates, units)]
+        of_run = on_units(*_scope(table, log_dates, units))
+        on_time = [Expectation(ON_TIME_EXPECTATION, of_run, OF_EVERY_TABLE[ON_TIME_EXPECTATION])]
         if checks := audit(table, rows, on_time):
             found.append(_Broken(table.name, broken_rows(table, rows, on_time), checks))
     return found + [_Broken(rule.name, rule.rows, [rule.check]) for rule in rules if rule.rows.num_rows]
-
-
-def _on_time(table: Table, log_dates: Sequence[date], units: Collection[Unit] | None) -> Expectation:
-    """Return the expectation that a table's rows belong to the days and units that are published."""
-    condition = on_units(*_scope(table, log_dates, units))
-    return Expectation(ON_TIME_EXPECTATION, condition, OF_EVERY_TABLE[ON_TIME_EXPECTATION])
 
 
 def _scope(
@@ -131,7 +126,7 @@ def _scope(
 def _passed(warehouse: Warehouse, page: Page, broken: Sequence[_Broken]) -> Page:
     """Write the page of checks; raise GateRefusedError unless all refusals are released.
 
-    Rows that are refused are kept for inspection, by the name of their page.
+    Refused rows are saved in the folder that `refused_path` returns.
     """
     for check in (check for each in broken for check in each.checks if check.warns):
         _LOG.warning("published, because this rule only warns: %s", check)
@@ -163,7 +158,7 @@ def _released(warehouse: Warehouse, page: Page) -> set[str]:
 def refused_path(root: str, phase: str, log_dates: Sequence[date]) -> str:
     """Return the folder for rows that a phase's gate refused on these days, with a subfolder per table.
 
-    Several days are named from the first to the last.
+    For several days, the folder's name has the first and the last day.
     """
     days = [day.isoformat() for day in sorted({min(log_dates), max(log_dates)})]
     return f"{root}/_refused/{phase}/{'..'.join(days)}"
@@ -184,9 +179,9 @@ def _replace_all(
     units: Collection[Unit] | None,
 ) -> None:
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="publish") as writers:
-        each = [
-            (TABLES[name], rows, *_scope(TABLES[name], log_dates, units)) for name, rows in tables.items()
+        writes = [
+            writers.submit(warehouse.replace, TABLES[name], rows, *_scope(TABLES[name], log_dates, units))
+            for name, rows in tables.items()
         ]
-        writes = [writers.submit(warehouse.replace, *arguments) for arguments in each]
     for write in writes:
         write.result()  # raises a writer's error after all have ended

@@ -1,1 +1,1 @@
-"""Planning: which units and days have to be done again, and in which batches of days."""
+"""Planning of backfills: which units and days have to be done again, and in which batches of days."""

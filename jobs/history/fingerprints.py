@@ -1,7 +1,7 @@
-"""Fingerprints of the input of a unit's rows in a phase, so that unchanged work is not repeated.
+"""Fingerprints: hashes of what a phase made a unit's rows from, so that unchanged work is not repeated.
 
-A unit without a fingerprint is done again; existing rows alone never count as done. A phase's
-fingerprint includes the one it was built on, so later phases see every earlier change.
+A phase does a unit again if its fingerprint of the unit is missing; rows without a fingerprint never count as
+done. The fingerprint of a phase includes that of the phase before, so that every change reaches later phases.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from schemas.unit import Unit
 from schemas.vocabulary import PHASE_NAMES, Phase
 
 Wanted = tuple[str, str] | None
-"""Settings and version that a phase's fingerprint must have; None: any, only data count."""
+"""Settings and version that a valid fingerprint has; None if only changed data make a fingerprint invalid."""
 
 
 class File(NamedTuple):
@@ -35,12 +35,12 @@ class File(NamedTuple):
 
     @property
     def content(self) -> tuple[str, int, str | int]:
-        """Return what identifies a file's content: its digest, or else the time of its last change."""
+        """Return name, size and digest of the file; without a digest, the time of its last change instead."""
         return self.name, self.bytes, self.digest or self.modified_us
 
 
 class Fingerprint(NamedTuple):
-    """One row of unit_fingerprints."""
+    """One row of the table unit_fingerprints: what a phase has made a unit's rows from."""
 
     unit: Unit
     phase: str
@@ -59,16 +59,16 @@ class Fingerprint(NamedTuple):
     def as_input(self, context: Mapping[date, str]) -> str:
         """Return a hash of all that the next phase reads: this fingerprint, and the context of its day.
 
-        context : for each day, what else that phase reads; empty if nothing
+        context : by day, a hash of the rows of earlier days that the next phase also reads; {} if none
         """
         return hashed([self.identity, context[self.unit[0]]]) if context else self.identity
 
     def is_as(self, want: Wanted) -> bool:
-        """Return whether settings and version are those that are wanted now."""
+        """Return whether settings and version are those in `want`; True if `want` is None."""
         return want is None or (self.settings, self.version) == want
 
     def is_built_on(self, before: "Fingerprint", want: Wanted, context: Mapping[date, str]) -> bool:
-        """Return whether the rows were made from the current rows of the preceding phase."""
+        """Return whether the rows were made as wanted, from the current rows of the preceding phase."""
         return self.inputs == before.as_input(context) and self.is_as(want)
 
 
@@ -76,7 +76,7 @@ Recorded = dict[Unit, Fingerprint]
 
 
 def wanted(settings: Settings, phase: str) -> tuple[str, str]:
-    """Return the settings and version that a valid fingerprint of a phase has."""
+    """Return the settings on which a phase's rows depend, as JSON, and the phase's version."""
     return PHASES[phase].settings(settings), PHASES[phase].version
 
 
@@ -99,7 +99,7 @@ def of_units(accounts: Iterable[UnitAccount], settings: Settings) -> list[Finger
 
 
 def contents_of(files: Iterable[File]) -> str:
-    """Return the hash of the contents of a unit's files, independent of their times."""
+    """Return a hash of the contents of a unit's files; times count only for files that could not be read."""
     return hashed([file.content for file in sorted(files, key=lambda file: file.name)])
 
 
@@ -130,20 +130,23 @@ def record(
     units: Collection[Unit] | None,
 ) -> None:
     """Replace the fingerprints of a phase for these days, or only for these units."""
-    rows = pa.Table.from_pylist([_row(each) for each in fingerprints], schema=TABLE.arrow_schema)
-    warehouse.replace(TABLE, rows, log_dates, units, also={"stage": phase})
-
-
-def _row(fingerprint: Fingerprint) -> dict[str, object]:
-    files = [file._asdict() for file in fingerprint.files]
-    key = fingerprint.unit._asdict()
-    return {**key, **fingerprint._asdict(), "stage": fingerprint.phase, "files": files}
+    rows = [
+        {
+            **each.unit._asdict(),
+            **each._asdict(),
+            "stage": each.phase,
+            "files": [file._asdict() for file in each.files],
+        }
+        for each in fingerprints
+    ]
+    table = pa.Table.from_pylist(rows, schema=TABLE.arrow_schema)
+    warehouse.replace(TABLE, table, log_dates, units, also={"stage": phase})
 
 
 def _of_row(row: Mapping[str, Any]) -> Fingerprint:
     known = {name: row[name] for name in Fingerprint._fields if name in row}
     files = tuple(File(**file) for file in row["files"])
-    known["phase"] = row["stage"]  # rows of 0.3.0 have no other name of it
+    known["phase"] = row["stage"]  # the only name of it in rows of 0.3.0
     return Fingerprint(**known | {"unit": Unit.of(row), "files": files})
 
 

@@ -1,6 +1,6 @@
 """Declarations of the daily run's phases: entry point, version, relevant settings, affected days.
 
-The names of the phases and their order are vocabulary.Phase.
+vocabulary.Phase has the names of the phases, in their order.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ class Declared:
     """Declaration of one phase of the daily run.
 
     entry_point : its command, a module at the top of jobs; what it runs is in jobs/night
-    version : raised whenever it makes other rows of the same input
+    version : changes whenever the phase makes other rows from the same input
     measure : what its time grows with (bytes, ops, units)
-    settings : those that matter to it, as JSON; the places of tables and logs never do
-    of_days : does whole days, and later ones that depend on a changed day; else single units
-    looks_back : also reads results of the `revision.days` before a day
+    settings : returns the settings on which its rows depend, as JSON, without the paths of tables and logs
+    of_days : whether it does whole days, and later days that depend on a changed day; if not, single units
+    looks_back : whether it also reads results of the `revision.days` days before a day
     """
 
     entry_point: str
@@ -39,18 +39,14 @@ def simulation(settings: Settings) -> SimulationSettings:
     return SimulationSettings(**settings.simulation.model_dump())
 
 
-def _power(settings: Settings) -> str:
-    """Return the settings of power as JSON; without watts "{}", as in versions without these settings."""
-    return settings.power.model_dump_json() if settings.power.watts else "{}"
-
-
-def _bounds(settings: Settings) -> str:
-    """Return the settings that decide what is read and what is rejected, as JSON."""
-    return settings.landing.model_dump_json(exclude={"packing"})  # how files share tasks changes no row
-
-
 PHASES: Final[dict[str, Declared]] = {
-    Phase.INGEST: Declared("ingest_rank_logs", "6", "bytes", _bounds, of_days=False),
+    Phase.INGEST: Declared(
+        "ingest_rank_logs",
+        "6",
+        "bytes",
+        lambda all_: all_.landing.model_dump_json(exclude={"packing"}),
+        of_days=False,
+    ),
     Phase.SIMULATE: Declared(
         "simulate_what_if", SIMULATOR_VERSION, "ops", lambda all_: simulation(all_).text, of_days=False
     ),
@@ -61,7 +57,14 @@ PHASES: Final[dict[str, Declared]] = {
         lambda all_: all_.revision.model_dump_json(),
         looks_back=True,
     ),
-    Phase.AGGREGATE: Declared("aggregate_fleet", "3", "units", _power, looks_back=True),
+    Phase.AGGREGATE: Declared(
+        "aggregate_fleet",
+        "3",
+        "units",
+        # Without watts "{}", as in versions that did not have these settings.
+        lambda all_: all_.power.model_dump_json() if all_.power.watts else "{}",
+        looks_back=True,
+    ),
     Phase.PUBLISH: Declared("publish_night", "1", "units"),
 }
 """Phases by name, in the order in which they depend on each other."""
@@ -71,9 +74,9 @@ OF_DAYS: Final = tuple(name for name, phase in PHASES.items() if phase.of_days)
 
 
 def days_reached(phase: str, days: int) -> int:
-    """Return for how many days after a changed day the rows of a phase depend on the changed day.
+    """Return the number of days after a changed day on which a phase's rows depend on that day.
 
-    days : how many one phase looks back
+    days : number of earlier days that a phase with `looks_back` reads
     """
     return days * sum(PHASES[name].looks_back for name in PHASE_NAMES[: PHASE_NAMES.index(phase) + 1])
 

@@ -23,7 +23,7 @@ from schemas.unit import Unit, runs_among
 from schemas.vocabulary import PHASE_NAMES, PIPELINE_RUNS, RUN_OUTCOMES, Phase
 
 BYTES_PER_OP: Final = 30.0
-"""Bytes per op of a rank log, assumed until some are ingested."""
+"""Bytes per op of a rank log, assumed as long as no rank log was ingested."""
 
 _RUNS_LOOKED_AT: Final = 50
 _LOG: Final = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Batch:
-    """Days that share a commit, and the units to do in each phase; whole-day phases do all units."""
+    """Days that share a commit, and the units to do in each phase: in whole-day phases all of a day."""
 
     log_dates: tuple[date, ...]
     units: Mapping[str, frozenset[Unit]]
@@ -74,7 +74,10 @@ class Batch:
 
 
 class Plan(NamedTuple):
-    """Planned backfill: batches, wanted settings and versions, and files whose times alone have changed."""
+    """Planned backfill: its batches, the wanted settings and versions, and new fingerprints to record.
+
+    retouched : fingerprints of units whose files have new times and the same contents
+    """
 
     batches: list[Batch]
     wants: dict[str, Wanted]
@@ -98,11 +101,11 @@ def plan(
 ) -> Plan:
     """Plan these phases on these days and on later days that depend on them, without changing anything.
 
-    Reads the records of a few weeks at a time.
+    Reads the records of at most `history.block_days` days at a time.
 
     job_ids : only these jobs; all if empty
-    data_only : do only units with changed data; results of other settings or another version stay
-    digest : reads files with changes only in their times
+    data_only : whether only changed data make a unit due; results of other settings or versions are then kept
+    digest : computes the SHA-256 of files of which only the times have changed
     """
     todo = Plan([], {phase: None if data_only else wanted(settings, phase) for phase in phases}, [])
 
@@ -155,9 +158,9 @@ def batches_of(
 ) -> list[Batch]:
     """Plan batches of days on which the wanted phases have work.
 
-    landing : None without ingest
-    job_ids : only these jobs, and the later phases of their days; all where empty
-    changed : earlier days whose results change; the later phases of days that depend on them are due
+    landing : what has changed in the landing; None if ingest is not wanted
+    job_ids : only these jobs, and the whole-day phases of their days; all jobs if empty
+    changed : earlier days whose results will change, so that whole-day phases of the days after them are due
     """
     sizes = _sizes(before, landing)
     todo: dict[str, Collection[Unit]] = {}

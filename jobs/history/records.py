@@ -26,9 +26,9 @@ from schemas.vocabulary import HOST_HEALTH, JOBS, Phase
 
 
 class Records:
-    """Records of some days; each part is read at its first use.
+    """What the phases have recorded about some days; each table is read when it is first needed.
 
-    units, phase : only fingerprints of these units, or of this phase
+    units, phase : only fingerprints of these units, or of this phase; all by default
     """
 
     def __init__(
@@ -50,13 +50,15 @@ class Records:
 
     @cached_property
     def jobs(self) -> set[Unit]:
-        """Return the units in the table jobs, and the days with health of their hosts."""
+        """Return the units in the table jobs, and one that stands for each day with rows of host_health."""
         healthy = self._tables.rows(TABLES[HOST_HEALTH], self.log_dates)["log_date"].unique().to_pylist()
         units = set(keys_of(self._tables.rows(TABLES[JOBS], self.log_dates)))
         return units | set(map(Unit.of_day, healthy))
 
     def context(self, phase: str) -> dict[date, str]:
-        """Return, per day, a hash of rows of earlier days, which a phase reads from the preceding phase."""
+        """Return, by day, a hash that stands for the rows of earlier days that a phase reads; {} if none."""
+        if not PHASES[phase].looks_back:
+            return {}
         if phase not in self._contexts:
             days, before = self.settings.revision.days, phase_before(phase)
             earlier = recorded(self._tables, days_before(self.log_dates, days), phase=before)
@@ -64,10 +66,10 @@ class Records:
         return self._contexts[phase]
 
     def due(self, phase: str, want: Wanted) -> set[date]:
-        """Return the days on which a whole-day phase's rows are older than units of which they are made."""
+        """Return the days with a unit whose rows in a whole-day phase are missing, outdated or left over."""
         before, done = self.done[phase_before(phase)], self.done[phase]
         units = before.keys() | done.keys()
-        context = self._context_of(phase) if units else {}
+        context = self.context(phase) if units else {}
         return {
             unit[0]
             for unit in units
@@ -77,10 +79,10 @@ class Records:
         }
 
     def results_due(self, want: Wanted) -> set[Unit]:
-        """Return the units whose results are missing, have other input, or belong to no row of `jobs` now.
+        """Return the units whose results are missing, were made from other input, or have no row of `jobs`.
 
-        A unit of `jobs` without a fingerprint of its ingest is left alone: its rows may be half
-        written, or cleared away by age.
+        A unit of `jobs` without a fingerprint of its ingest is not due: its rows may be incomplete, because
+        an ingest was killed or because old rows were removed.
         """
         ingested, simulated = self.done[Phase.INGEST], self.done[Phase.SIMULATE]
         changed = {
@@ -91,25 +93,21 @@ class Records:
         return changed | {unit for unit in simulated if unit not in ingested and unit not in self.jobs}
 
     def built_on(self, phase: str) -> list[Fingerprint]:
-        """Return the fingerprints of a phase whose input is what the preceding phase has recorded.
+        """Return the fingerprints to record for a phase that reads what the preceding phase has recorded.
 
-        A unit without a record of the phase before gets none, and is done again next time.
+        A unit without a fingerprint of the preceding phase gets none, and so is due again in the next run.
         """
-        facts = wanted(self.settings, phase)
-        context = self._context_of(phase)
+        facts, context = wanted(self.settings, phase), self.context(phase)
         return [
             Fingerprint(each.unit, phase, each.as_input(context), *facts, each.bytes, each.ops)
             for each in self.done[phase_before(phase)].values()
         ]
 
-    def _context_of(self, phase: str) -> Mapping[date, str]:
-        return self.context(phase) if PHASES[phase].looks_back else {}
-
 
 def looked_back_on(done: Recorded, log_dates: Iterable[date], days: int) -> dict[date, str]:
-    """Return, for each day, a hash of a phase's rows of the `days` days before that day.
+    """Return, for each day, a hash of a phase's fingerprints of the `days` days before that day.
 
-    done : fingerprints of those days too
+    done : fingerprints of the phase, including those of the earlier days
     """
     by_day: dict[date, list[str]] = {}
     for unit in sorted(done):
@@ -139,8 +137,8 @@ class LandingChanges(NamedTuple):
     """Changes in the landing that ingest has to process.
 
     landed : files of every unit in the landing
-    changed : units never ingested, or of other files, contents, settings or version
-    gone : ingested units that are no longer in the landing, on days that still have others
+    changed : units that were never ingested, or whose files, contents, settings or version have changed
+    gone : ingested units without files in the landing, while other units of their day still have files
     retouched : fingerprints, with new times, of units that were sent again unchanged
     """
 
@@ -153,10 +151,13 @@ class LandingChanges(NamedTuple):
 def changed_in_landing(
     root: str, ingested: Recorded, log_dates: Sequence[date], want: Wanted, digests: Digests
 ) -> LandingChanges:
-    """Compare the files of these days with the fingerprints of their units.
+    """Compare the landing's files with fingerprints; return the units that ingest has to read or to remove.
 
-    Path, size and time of change are compared; where only times differ, the contents decide. A day
-    without any folder has been cleared away whole: its units are not gone, they stay as they are.
+    Files are compared by name, size and time of change; if only times differ, by contents. If a whole day is
+    missing in the landing, its units are not `gone`: their rows are kept.
+
+    want : settings and version of a valid fingerprint
+    digests : computes the SHA-256 of files
     """
     landing = Landing(root, log_dates)
     landed = landing.units
@@ -179,13 +180,12 @@ def changed_in_landing(
 
 
 def _touched(known: Fingerprint, files: Sequence[LandedFile]) -> list[LandedFile]:
-    """Return the files of a unit whose modification time differs from the recorded time."""
     times = {each.name: each.modified_us for each in known.files}
     return [file for file in files if file.modified_us != times[file.name]]
 
 
 def _sent_again(known: Fingerprint, files: Sequence[LandedFile], read: Mapping[str, str]) -> Fingerprint:
-    """Update a unit's fingerprint with the new times and digests of unchanged files."""
+    """Return a unit's fingerprint with the new times and digests of the files whose times have changed."""
     touched = {file.name: file for file in _touched(known, files)}
 
     def now(file: File) -> File:

@@ -23,13 +23,13 @@ LEFT_OUT_TYPES: Final = "hosts with a gpu_type: more than a run can have"
 
 MOST_OUTSIDE: Final = 0.1
 LEAST_OUTSIDE: Final = 2
-"""A run contradicts its manifest if at least this share and number of its lines do: one line is a stray."""
+"""A manifest is refused if at least this share, and this number, of a run's lines contradict it."""
 
 Keys = dict[tuple[int, int], str]
 """(rank, step) of every row of a unit, and the file that it came from."""
 
 Repeats = dict[tuple[int, int], dict[str, str]]
-"""(rank, step) of rows that an earlier file has too -> digests of the row in the later files."""
+"""(rank, step) that several files have -> for each file but the first, the digest of its row."""
 
 
 class FileAccount(NamedTuple):
@@ -51,12 +51,12 @@ class UnitPart:
     """The files of a unit that one task reads.
 
     manifests : job.json first, then the meta-*.yaml
-    evidence : files beside the logs about the last ranks of collectives
-    events : what happened to the run: a file at most of each name
-    surplus : files beyond the limit of a unit
+    evidence : files beside logs of ops, which only show the rank that came last to each collective
+    events : files of the run's events, at most one of each name
+    surplus : files beyond the limit `unit_files`; each becomes a reject
     is_first : whether this part gives the row of jobs, and the accounts of the manifests
-    taken : rows that other parts already have
-    suspected : what later files say of rows of earlier ones: where they differ, neither is believed
+    taken : (rank, step) for which an earlier part stores a row
+    suspected : digests of rows of later files; a row of this part is rejected if one of them differs from it
     """
 
     unit: Unit
@@ -89,11 +89,11 @@ class UnitAccount:
 
     gpu_types : host -> types that good lines state; empty once the row of jobs has them
     used : hosts and steps of the manifest that rows refer to
-    repeats : lines of later files about rows of earlier ones
-    contested : how often two files differ about a row, by their names
+    repeats : digests of rows whose (rank, step) an earlier file has too
+    contested : number of (rank, step) for which two files have different rows, by the names of both files
     outside : lines with a rank or a coordinate for which the manifest has no place
-    health : rows of host_health, of a unit of the day
-    failure : why it could not be read at all, because reading it ended its process; empty if it was read
+    health : rows of host_health, if this is a day's health and not a run
+    failure : why the process that read the part ended before it was done; empty if the part was read
     """
 
     unit: Unit
@@ -110,7 +110,7 @@ class UnitAccount:
     failure: str = ""
 
     def complete(self, others: Sequence["UnitAccount"]) -> None:
-        """Complete the row of jobs from the lines of all parts, and drop values that no line refers to."""
+        """Complete the row of jobs from the lines of all parts, without hosts and steps that no line has."""
         if self.job is not None:
             self.job |= usable(self.job, [self.used, *(each.used for each in others)])
         self.add_gpu_types(others)
@@ -123,7 +123,6 @@ class UnitAccount:
         self._refuse_contradicted(others)
 
     def _refuse_contradicted(self, others: Iterable["UnitAccount"]) -> None:
-        """Refuse a manifest if too many lines of all parts contradict its layout."""
         if self.job is None or self.job.get("manifest_status") is not None:
             return
         parts = [self, *others]
@@ -138,7 +137,8 @@ class UnitAccount:
     def add_gpu_types(self, others: Iterable["UnitAccount"]) -> None:
         """Add GPU types that log lines state, for hosts missing in the manifest, to the row of jobs.
 
-        A host of which they state several is left out, and counted; so are all where they are too many.
+        Hosts with several stated types are left out and counted. If hosts and types have more than
+        MOST_TYPE_TEXT characters in total, all of them are left out and counted.
         """
         if self.job is None:
             return
@@ -187,7 +187,7 @@ def join_parts(parts: Iterable[UnitAccount]) -> None:
 def whole_unit(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
     """Return a unit as one part: manifests, logs, logs of arrivals, events, and files beyond `unit_files`.
 
-    A unit of the day has health instead, and no row of jobs.
+    A day's health is a unit too: its files are in `logs`, and it has no row of jobs.
     """
     if unit.is_of_day:
         return UnitPart(

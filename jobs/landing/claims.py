@@ -11,16 +11,16 @@ from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
 _MOST_HOURS: Final = 3 * 24 * 1.25
-"""Most GPU-hours of one GPU: those of the day and of its neighbours, into which a log may reach, and a
-quarter more."""
+"""Most GPU-hours that one GPU may have: those of three days, because a log may reach into the day before and
+the day after, and 25 % more."""
 _MOST_RANKS: Final = 1_024
-"""Ranks of one worker, tp_size x cp_size, that count in hours: most leave no log, and are only claimed."""
+"""Most ranks of one worker (tp_size x cp_size) that count as GPUs, because most of them write no log."""
 _MOST_NAMED: Final = 20
 """Most pairs of files that are named one by one."""
 
 
 def without_refused(job: dict[str, Any]) -> dict[str, Any]:
-    """Drop GPU-hours that the GPUs cannot have spent, and note the claim in `refused_claims`."""
+    """Return a row of jobs; gpu_hours that its GPUs cannot have spent are moved to `refused_claims`."""
     gpu_hours, world_size = job["gpu_hours"], job["world_size"] or 0
     of_worker = (job.get("tp_size") or 1) * (job.get("cp_size") or 1)
     gpus = world_size // of_worker * min(of_worker, _MOST_RANKS)
@@ -36,7 +36,7 @@ def without_refused(job: dict[str, Any]) -> dict[str, Any]:
 def contradictions(contested: Counter[tuple[str, str]]) -> list[str]:
     """Return one sentence for each pair of files that contradict each other about rank-steps.
 
-    contested : how many steps of a rank, by the names of both files
+    contested : number of contested (rank, step), by the names of both files
     """
     found = [
         f"{first} and {second} contradict each other about {plural(count, 'step')} of a rank: "

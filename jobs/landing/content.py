@@ -24,9 +24,9 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 _NEVER_PACKED: Final = "it begins otherwise: end its name in .gz only if it is packed"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _LINES: Final = 20_000
-"""Most lines at a time: short ones take far more memory than their bytes, and rejects most of all."""
+"""Most lines in a block: short lines take far more memory as Python objects, and rejected lines even more."""
 _NOT_A_BOMB: Final = 64 << 20
-"""Smaller files are not checked for their packing ratio."""
+"""Files of at most this many unpacked bytes may have any packing ratio."""
 
 
 class Content:
@@ -49,7 +49,7 @@ class Content:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the file's bytes in pieces."""
-        wanted = _FIRST_PIECE  # memory is allocated before the size is known
+        wanted = _FIRST_PIECE  # small, because `read` allocates so much memory even for a small file
         while piece := self._file.read(wanted):
             wanted = min(2 * wanted, _PIECE)
             self._digest.update(piece)
@@ -75,8 +75,8 @@ class Content:
     def unpacked(self) -> BinaryIO:
         """Return the contents as a stream, decompressed if they begin like gzip or zstd.
 
-        A byte order mark is no content. Reading raises FileError for a file that is too large, or cannot be
-        unpacked.
+        A byte order mark at the beginning is skipped. Reading raises FileError for a file that is too large,
+        or cannot be unpacked.
         """
         head = self.at_any_place(lambda file, _: file.read(len(_ZSTD_MAGIC)))
         is_gzip, is_zstd = head.startswith(_GZIP_MAGIC), head == _ZSTD_MAGIC
@@ -127,7 +127,7 @@ class Content:
                     small, size = [], 0
         except FileError:
             if small:
-                yield b"".join(small)  # by which it is recognised
+                yield b"".join(small)  # enough to recognise the file's format
             raise
         if small:
             yield b"".join(small)
@@ -135,7 +135,11 @@ class Content:
     def _members(self) -> Iterator[bytes]:
         """Decompress gzip of one or more members, ignoring zero padding at the end."""
         member, is_behind, is_gzip = None, False, None
-        for piece in self._slices():
+        # In small pieces, because zlib copies all bytes that follow the end of a member.
+        pieces = (
+            piece[first : first + _SLICE] for piece in self.pieces() for first in range(0, len(piece), _SLICE)
+        )
+        for piece in pieces:
             is_gzip = piece.startswith(_GZIP_MAGIC) if is_gzip is None else is_gzip
             packed = piece.lstrip(b"\0") if is_behind else piece
             while packed:
@@ -151,11 +155,6 @@ class Content:
                 packed, member = (member.unused_data.lstrip(b"\0"), None) if is_behind else (b"", member)
         if member is not None:
             raise FileError(Reason.UNREADABLE_FILE, "broken gzip: it ends too early")
-
-    def _slices(self) -> Iterator[bytes]:
-        """Yield the bytes in small pieces, because zlib copies all bytes that follow the end of a member."""
-        for piece in self.pieces():
-            yield from (piece[first : first + _SLICE] for first in range(0, len(piece), _SLICE))
 
     def _from_zstd(self) -> Iterator[bytes]:
         with pa.CompressedInputStream(pa.PythonFile(_Pieces(self.pieces()), mode="r"), "zstd") as opened:
@@ -185,10 +184,10 @@ class _Pieces(io.RawIOBase):
 
 
 class UnitFiles:
-    """Opener of the files of a unit, for their readers.
+    """Opens the files of a unit for the readers of formats, and digests what they read.
 
     digests : SHA-256 of each file that was read to its end
-    opened_last : the file that is read, or was last
+    opened_last : the file that was opened last
     """
 
     def __init__(self, store: Store, bounds: Bounds) -> None:

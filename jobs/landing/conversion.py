@@ -31,7 +31,7 @@ _OF_LANDING: Final = ("manifest_status", "manifest_detail", "left_out", "refused
 
 
 class ConversionError(Exception):
-    """Raised for files of unknown format or unfit for a replay; the message says why, and what to do."""
+    """Raised for files that no format fits, or no replay can use; the message says why, and what to do."""
 
 
 class NothingToConvertError(ConversionError):
@@ -42,12 +42,13 @@ class Conversion:
     """Files of one run of another tool, to be summarised and written as rank logs.
 
     given : fields of a manifest that the user gave
-    read : the run as read; job : its row of jobs, as if it were in a landing
-    rows : of rank_steps; those of files that broke off do not count
+    read : the run as read
+    job : its row of jobs, as a landing would store it
+    rows : its rows of rank_steps, without those of truncated files
     arrivals : rows of collective_arrival, if the files show the last ranks of collectives
-    left_out : what is not stored, as text, and how often
-    broken : files that broke off, and why
-    Raises ConversionError.
+    left_out : description of each kind of data that is not converted -> number of its occurrences
+    broken : name of each file that cannot be read to its end -> why
+    Raises ConversionError if nothing can be converted.
     """
 
     def __init__(self, files: Sequence[Path], given: Mapping[str, Any], unit: Unit) -> None:
@@ -72,7 +73,7 @@ class Conversion:
     def write(self, landing: Path, log_date: date) -> Path:
         """Write job.json and one rank log per rank; return the run folder.
 
-        Raises FileExistsError if the folder is not empty, ConversionError where nothing is to be written.
+        Raises FileExistsError if the folder is not empty, ConversionError if there are no rows to write.
         """
         if not self.rows.num_rows:
             raise ConversionError(f"no ops to write as rank logs: {self.job['manifest_detail'] or 'no rows'}")
@@ -115,7 +116,7 @@ class Conversion:
     def _lines(self, log_date: date) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield rank and fields of each line, ordered by rank and step.
 
-        For a log without any time of day, steps follow each other from midnight on.
+        Steps without a time of day follow each other without gaps from midnight of `log_date` on.
         """
         rows = self.rows.sort_by([("rank", "ascending"), ("step", "ascending")])
         lists = [rows[name].combine_chunks() for name in LISTS]

@@ -28,7 +28,7 @@ _OTHERS: Final = re.compile(
     r"(?:(?![._])(?!.*\.(?:tmp|part)\b)"
     r".*(?:\.(?:json|jsonl|ndjson|log|out|output|pkl|pickle|et)(?:\.gz|\.zst)?|trace_rank_\d+))|.*_dump_\d+"
 )
-"""Names of other tools' logs: the content decides which tool. Unfinished uploads have other names."""
+"""Names that other tools' logs may have; contents show which tool. Unfinished uploads do not match."""
 
 _EVIDENCE: Final = re.compile(r".*-pid\d+\.log(?:\.gz|\.zst)?")
 """Names of NCCL Inspector's logs, which may lie beside logs of this project's writer."""
@@ -52,7 +52,7 @@ class LandedFile(NamedTuple):
     size : [B]
     modified_us : Unix time of its last change, by the store
     defect : why it cannot be read; empty if none is known
-    owner, hard_links : number of the user whose it is, and its names there; None where the store does not say
+    owner, hard_links : its owner's user id, and how many names it has; None if the store does not report them
     """
 
     log_date: date
@@ -138,9 +138,9 @@ class Landing:
 
     @property
     def units(self) -> dict[Unit, list[LandedFile]]:
-        """Return the files of every unit, sorted by name. A run folder with any file at all counts as a unit.
+        """Return the files of every unit, sorted by name. Every run folder that holds a file is a unit.
 
-        Health of a day's hosts is a unit of the day, first of all.
+        A day's health files are one unit, which comes before the runs of that day.
         """
         return self._listed[0]
 
@@ -155,7 +155,7 @@ class Landing:
         return self._listed[1].count
 
     def misplaced_text(self) -> str:
-        """Describe how many entries are not read, and name the first; empty if all entries are read."""
+        """Return how many entries are not read, and the names of the first 100; "" if all are read."""
         if not self.misplaced_count:
             return ""
         named = ", ".join(self.misplaced) + (" and others" if self.misplaced_count > _NAMED else "")
@@ -193,7 +193,7 @@ class Landing:
         """Return all days that have a folder, in order."""
         found = []
         for day in filter(None, map(_DAY.fullmatch, self._store.folders())):
-            with suppress(ValueError):  # a 30 February
+            with suppress(ValueError):  # not a date, such as 30 February
                 found.append(date.fromisoformat(day[1]))
         return sorted(found)
 

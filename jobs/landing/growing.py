@@ -1,8 +1,8 @@
 """Reader of runs in progress: reads the latest steps from growing logs, and simulates them as a night does.
 
-A window is the last whole lines of each log, if all logs of the run have grown. What is read of a run does
-not depend on how long it has been going on. A last line without its end is left for later. Packed logs and
-those of other tools are left to the night: they are written when a run ends.
+A window is the last whole lines of each rank log of a run; it is read only if all these logs have grown. A
+window's size does not depend on how long the run has lasted. An unfinished last line is left for a later
+window. Packed logs and logs of other tools are left to the night, because they are written when a run ends.
 """
 
 import os
@@ -36,12 +36,12 @@ from udfs.what_if import SimulationSettings
 _TASKS_OF_A_CORE: Final = 4
 _PIECE: Final = 256 << 10
 _MOST_BYTES: Final = 64 << 20
-"""Most bytes at the end of a log that are read; if they hold fewer lines, these are the window. Lines are 2
+"""Most bytes that are read from the end of a log, even if they hold fewer lines than a window. Lines have 2
 to 20 kB."""
 
 
 class Tails(Store):
-    """Store that shows only the last whole lines of rank logs. bytes_read : total bytes of opened files"""
+    """Store that shows only the last whole lines of rank logs. bytes_read : total bytes of these lines"""
 
     def __init__(self, store: Store, lines: int) -> None:
         self._store, self._lines = store, lines
@@ -66,27 +66,22 @@ def last_lines(file: BinaryIO, lines: int) -> bytes:
         size = min(max(_PIECE, len(found)), start - least)
         start -= size
         file.seek(start)
-        found = _exactly(file, size) + found
+        piece = b""
+        while len(piece) < size and (more := file.read(size - len(piece))):
+            piece += more
+        found = piece + found
     whole = found[: found.rfind(b"\n") + 1].splitlines(keepends=True)
     return b"".join((whole if start == 0 else whole[1:])[-lines:])
-
-
-def _exactly(file: BinaryIO, size: int) -> bytes:
-    """Read `size` bytes, or fewer at the end of the file."""
-    found = b""
-    while len(found) < size and (piece := file.read(size - len(found))):
-        found += piece
-    return found
 
 
 def grown(
     units: Mapping[Unit, Sequence[LandedFile]], known: Mapping[Unit, Mapping[str, int]]
 ) -> dict[Unit, list[LandedFile]]:
-    """Return manifest and rank logs of each run all of whose rank logs have changed size since the last look.
+    """Return the manifest and rank logs of each run of which every rank log has changed its size.
 
-    A step counts once all ranks have logged it: where one log has not grown, no more steps are complete.
+    A step is complete once all ranks have logged it: if one log has not grown, no new step is complete.
 
-    known : bytes of the logs by name, when they were read
+    known : size of each log when it was last read, by unit and name. [B]
     """
     found = {}
     for unit, files in units.items():
@@ -146,7 +141,7 @@ def _window(how: Where, part: UnitPart) -> Window:
 
 
 def _ended(how: Where, ended: Ended) -> Window:
-    """Return a window that only says that its process ended while reading or simulating it."""
+    """Return a window that only states why the process that read or simulated it ended."""
     rows = TABLES[RANK_STEPS].arrow_schema.empty_table()
     row = window_row(ended_unit({}, how.simulation, ended.why), rows) | {"rejects": 0}
     return Window(row, [], 0, 0.0)

@@ -5,10 +5,9 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
@@ -44,12 +43,12 @@ from schemas.unit import Unit
 _IN_LANDING: Final = re.compile(r"log_date=(\d{4}-\d\d-\d\d)/job_id=([^/]+)/run_id=([^/]+)$")
 _OF_DAY: Final = re.compile(r"log_date=\d{4}-\d\d-\d\d")
 _SOME_UNIT: Final = Unit(date.min, "?", "?")
-"""Ids that are not known yet; empty ones would turn every name into a file of the day, which is read."""
+"""Stands for ids that are not known yet; with empty ids every file would pass for a day's health."""
 _LONGEST_LINE: Final = 16_000_000
 _TRIED: Final = 3
-"""Logs, and lines of each, of which one states the ids: a line may break off."""
+"""Most logs, and most lines of each log, in which the ids are looked for: a line may be truncated."""
 _LISTED: Final = 5
-"""Most files that the error names if none is a log."""
+"""Most files of a folder that an error names, if none of them is a log."""
 
 
 class NoRunError(WrongInputError):
@@ -87,14 +86,14 @@ class ReadRun(NamedTuple):
 def runs_in(path: Path) -> list[Run]:
     """Return the runs in or below a folder, or the run of a single file.
 
-    Raises NoRunError if it has none, or if the file is one of several of a run, PermissionError where the
-    folder cannot be listed.
+    Raises NoRunError for a folder without a run, and for a file that is only a part of a run; PermissionError
+    for a folder that cannot be listed.
     """
     if not path.exists():
         raise NoRunError(missing_folder(str(path)))
     root = path if path.is_dir() else path.parent
     store = store_of(str(root))
-    store.folders()  # raises PermissionError where nothing of it would be found
+    store.folders()  # raises PermissionError, while `walk` finds nothing
     if path != root:
         _check_whole(path)
     by_folder: dict[tuple[str, ...], list[LandedFile]] = {}
@@ -178,7 +177,7 @@ def run_of(folder: Path, files: Iterable[Path]) -> Run:
 def read_run(run: Run, bounds: Bounds) -> ReadRun:
     """Read a run with the landing's strict reader."""
     part = whole_unit(run.unit, run.files, bounds)
-    store = store_of("/")  # a link may lead from the run's folder to another below the one that was given
+    store = store_of("/")  # a link in the run's folder may lead to another folder
     return read_staged(lambda staging: read_unit(store, part, bounds, staging))
 
 
@@ -212,24 +211,18 @@ def _run(folder: Path, files: list[LandedFile], others: Iterable[str] = ()) -> R
 
 
 def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:
-    """Return the job id and run id stated in the files, or else the folder's name."""
+    """Return the job id and run id that the manifest states, or else a log, or else the folder's name."""
+    manifests = [file for file in files if file.is_one_of(MANIFEST)]
+    logs = [file for file in files if file.is_one_of(*LOGS) and not file.is_one_of(TRACE)]
     found = {"run_id": "run", "job_id": spelled(folder.name) or "job"}
-    for fields in reversed(list(_named(files))):
-        named = {name: fields.get(name) for name in found}
-        found |= {name: each for name, each in named.items() if is_text(each)}
+    for some in (logs[:_TRIED], manifests):
+        fields = next(filter(None, map(_fields, some)), {})
+        found |= {name: fields[name] for name in found if is_text(fields.get(name))}
     return found["job_id"], found["run_id"]
 
 
-def _named(files: list[LandedFile]) -> Iterator[dict[str, Any]]:
-    """Yield the readable fields of the manifest, then those of the first readable line in the rank logs."""
-    manifests = [file for file in files if file.is_one_of(MANIFEST)]
-    logs = [file for file in files if file.is_one_of(*LOGS) and not file.is_one_of(TRACE)]
-    yield from islice(filter(None, map(_fields, manifests)), 1)
-    yield from islice(filter(None, map(_fields, logs[:_TRIED])), 1)
-
-
 def _fields(file: LandedFile) -> dict[str, Any] | None:
-    """Return the fields of a manifest, or of a log's first line with fields; None if they cannot be read."""
+    """Return the fields of a manifest, or of a log's first JSON object; None if they cannot be read."""
     if file.defect:
         return None
     with suppress(OSError, EOFError, zlib.error):

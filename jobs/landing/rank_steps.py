@@ -18,10 +18,10 @@ _Key = tuple[int, int]
 class RankSteps:
     """Rank-steps of one part of a unit that have been read so far.
 
-    keys : (rank, step) of the rows, with their files
-    repeats : what later files say of them
-    contested : how often two files differ about one, by source_file
-    denied : those of which no row is stored, with the file of the first
+    keys : (rank, step) of the rows -> file of the first
+    repeats : digests of rows whose (rank, step) an earlier file has too
+    contested : number of (rank, step) for which two files have different rows, by source_file of both
+    denied : (rank, step) of which no row is stored, because files contradict each other -> file of the first
     """
 
     def __init__(self, part: UnitPart, before: "RankSteps | None" = None) -> None:
@@ -48,7 +48,7 @@ class RankSteps:
     ) -> tuple[Rows, list[Reject]]:
         """Return the rows of a file to store, one row for each (rank, step), and other rows as rejects.
 
-        text : of the line with a number
+        text : returns the beginning of the line with a given number
         """
         keys = [(scalars[_RANK], scalars[_STEP]) for scalars in rows.scalars]
         found = dict.fromkeys(keys, file.source_file)
@@ -75,7 +75,9 @@ class RankSteps:
         first = self.keys.get(key) or self._part.taken.get(key)
         if first is None:
             self.keys[key] = own
-            other = self._contradicting(key, rows, place, own)
+            others = self._part.suspected.get(key, {})
+            digest = _digest(rows, place) if others else ""
+            other = next((name for name in sorted(others) if name != own and others[name] != digest), None)
             if other is None:
                 return None
             self.denied[key] = own
@@ -89,22 +91,13 @@ class RankSteps:
                 return Reason.CONTESTED_RANK_STEP, f"{detail}: all of them are rejected"
         return Reason.DUPLICATE_RANK_STEP, f"rank {rank}, step {step} is already in {first}"
 
-    def _contradicting(self, key: _Key, rows: Rows, place: int, own: str) -> str | None:
-        """Return the first file that contradicts a row; None if no file does."""
-        others = self._part.suspected.get(key)
-        if not others:
-            return None
-        digest = _digest(rows, place)
-        return next((name for name in sorted(others) if name != own and others[name] != digest), None)
-
 
 def merged(repeats: Repeats, others: Repeats) -> Repeats:
-    """Merge two mappings of repeated rows, by key."""
+    """Merge the digests of repeated rows by (rank, step) and file."""
     return {key: {**repeats.get(key, {}), **others.get(key, {})} for key in (*repeats, *others)}
 
 
 def _digest(rows: Rows, place: int) -> str:
-    """Return the SHA-256 of all values of a row."""
     first = int(rows.lengths[:place].sum())
     found = hashlib.sha256(repr(rows.scalars[place]).encode())
     for values in rows.lists:

@@ -1,6 +1,6 @@
 """Reader of other tools' runs: recognise their files, read them together, and make their row of jobs.
 
-Evidence about the last ranks of collectives is read beside any logs.
+Logs that only show which rank came last to collectives are read too, also beside rank logs.
 """
 
 from collections import Counter
@@ -26,11 +26,11 @@ _Found = TypeVar("_Found")
 NOT_KNOWN: Final = "not a known format"
 EMPTY: Final = "it is empty"
 _MOST_BROKEN: Final = 20
-"""Most files that may break off: for each, the others are read again."""
+"""Most truncated files of a run that are left out; for each of them all other files are read again."""
 
 
 class _PartsError(Exception):
-    """Raised if reading a run's parts fails; holds the reject of the file that was opened last."""
+    """Raised if reading a run's parts fails; `reject` is that of the file that was opened last."""
 
     def __init__(self, reject: Reject) -> None:
         super().__init__(reject.detail)
@@ -47,7 +47,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
-    """Choose the run's format from its files; formats of copies and of logs without ops are last choices."""
+    """Recognise files by their first bytes, and choose the run's format, one of LAST only without others."""
     formats: dict[LandedFile, Format | None] = {}
     unknown: dict[LandedFile, str] = {}
     evidence, others = [], []
@@ -111,7 +111,7 @@ class ForeignUnit:
     """Logs of a unit from another tool, which have to be read together.
 
     given : fields of the user's manifest; None without a valid one
-    found : what the files are
+    found : the unit's logs by kind; known once `read` was called
     """
 
     found: Recognised
@@ -135,7 +135,7 @@ class ForeignUnit:
         return manifest | {"left_out": left_out_of(left_out)}
 
     def _run(self, manifest: Row, chosen: Format, files: list[LandedFile]) -> Row:
-        """Read these files without truncated files; return the row of jobs."""
+        """Read these files, and again without each one that is truncated; return the row of jobs."""
         most, named = len(files), ""
         while True:
             try:
@@ -157,7 +157,6 @@ class ForeignUnit:
             return _unusable(manifest, named + reject.detail)
 
     def _attempt(self, manifest: Row, chosen: Format, files: Sequence[LandedFile]) -> Row:
-        """Read these files once; return the row of jobs."""
         rows = self._rows
         with _no_surprise():
             run = chosen.read(_sources(rows.files, files), self._given or {}, rows.bounds)
@@ -168,7 +167,7 @@ class ForeignUnit:
             rows.take(rest.pop(name), _blocks(parts, known))
         for file in rest.values():
             rows.take(file, ())
-        if run.arrivals is not None:  # without attendances it has counts
+        if run.arrivals is not None:  # even without attendances it counts what was left out
             self._evidence.arrivals = run.arrivals
         facts: Row = {"source_format": run.source_format, "transfers": run.transfers}
         if run.step_times is not None:
@@ -177,16 +176,12 @@ class ForeignUnit:
                 "manifest_detail": "the log has step times and no ops",
                 "step_times": run.step_times,
             }
-        return manifest | facts | {"left_out": run.left_out | self._filled(run)}
-
-    def _filled(self, run: ForeignRun) -> Counter[str]:
-        """Count the fields that the logs state and the user's manifest lacks."""
-        if self._given is None or not self._rows.part.manifests:
-            return Counter()
-        lacking = [name for name in SIZES if name in run.manifest and name not in self._given]
-        return Counter(
-            {f"fields that job.json lacks, taken from the log: {', '.join(lacking)}": len(lacking)}
-        )
+        left_out = run.left_out
+        if self._given is not None and rows.part.manifests:
+            lacking = [name for name in SIZES if name in run.manifest and name not in self._given]
+            what = f"fields that job.json lacks, taken from the log: {', '.join(lacking)}"
+            left_out = left_out | Counter({what: len(lacking)})
+        return manifest | facts | {"left_out": left_out}
 
 
 def _parts_of(run: ForeignRun) -> Iterator[Part]:
@@ -217,12 +212,10 @@ def _unusable(manifest: Row, detail: str) -> Row:
 
 
 def _sources(opener: UnitFiles, files: Sequence[LandedFile]) -> list[SourceFile]:
-    """Wrap files in the type that a format's reader expects."""
     return [SourceFile(file.name, partial(opener.unpacked, file)) for file in files]
 
 
 def _guarded(found: Iterable[_Found]) -> Iterator[_Found]:
-    """Yield a reader's items, and turn any error into FileError."""
     with _no_surprise():
         yield from found
 
@@ -241,9 +234,9 @@ def _no_surprise() -> Iterator[None]:
 def job_of(
     run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str, workers: int = Bounds().workers
 ) -> Row:
-    """Return a run's row of jobs; the user's manifest takes precedence over the files.
+    """Return a run's row of jobs from the user's manifest, and from the files for fields that it lacks.
 
-    Only chunks come from the files: theirs need not be chunks of a virtual pipeline.
+    vpp_size is always that of the files, because their chunks need not be those of a virtual pipeline.
     """
     chunks = {name: run.manifest[name] for name in ("vpp_size",) if name in run.manifest}
     fields = {"job_id": job_id, "run_id": run_id, **run.manifest, **given, **chunks}

@@ -1,4 +1,4 @@
-"""Reader of a landing on Spark's executors, in tasks of whole units; each file is opened once."""
+"""Reader of a landing on Spark's executors, in tasks of several units or of a part of a large unit."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -26,16 +26,17 @@ from jobs.landing.rank_steps import merged
 from jobs.landing.read_unit import read_unit, unread_unit
 from jobs.landing.stores import store_of
 from jobs.runtime.memory import go_first
-from jobs.runtime.one_by_one import Ended, is_again, one_by_one
+from jobs.runtime.one_by_one import is_again, one_by_one
 from jobs.warehouse.file_frames import in_tasks
 from jobs.warehouse.staging import STAGED_TABLES, StagedFile, Staging, swept
 from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
 _TASK_BYTES: Final = 128 << 20
-"""Bytes of JSON that one task reads: 3 million ops, 40 MB of Parquet. A larger unit is split by its files."""
+"""Bytes of JSON that one task reads: about 3 million ops, which take 40 MB as Parquet."""
 
 _LARGE_UNIT: Final = 2 * _TASK_BYTES
+"""Several tasks share the files of a unit with more bytes of JSON."""
 _TASKS_OF_A_CORE: Final = 2
 _DIGESTED_TOGETHER: Final = 200
 _PACKED: Final = 6
@@ -58,7 +59,7 @@ class Where(NamedTuple):
 class LandedUnits(NamedTuple):
     """Accounts of units or parts of units, and the files that stage their rows and rejects.
 
-    jobs : rows of the table jobs, which the accounts no longer hold: Python's objects take ten times as much
+    jobs : rows of the table jobs, removed from the accounts because Python objects take ten times the memory
     """
 
     accounts: list[UnitAccount]
@@ -69,42 +70,34 @@ class LandedUnits(NamedTuple):
 def read_landing(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
     """Read every unit of the landing. Failed or repeated tasks leave no staged files."""
     days = {unit[0] for unit in landing.units}
-    with swept(where.staging, where.run, STAGED_TABLES, days) as kept:
-        found = _read(spark, landing, where)
-        kept.extend(found.staged)
-    return found
-
-
-def _read(spark: SparkSession, landing: Landing, where: Where) -> LandedUnits:
     context = spark.sparkContext
-    tasks = tasks_of(landing.units, context.defaultParallelism * _TASKS_OF_A_CORE, where.bounds)
-    done = in_tasks(context, tasks, partial(_task, where))
-    split = [place for place, task in enumerate(tasks) if not task[0].is_only]
-    parts = {place: tasks[place][0] for place in split}
-    for find in (_overlaps, _suspected):
-        again = find(parts, {place: done[place].accounts[0] for place in split})
-        parts |= again
-        redone = in_tasks(context, [[part] for part in again.values()], partial(_task, where))
-        for place, one in zip(again, redone, strict=True):
-            done[place] = one
-    joined = [account for place in split for account in _with_jobs(done[place])]
-    join_parts(joined)
-    spread_failures(joined)
-    jobs = [jobs_of(joined), *(each.jobs for place, each in enumerate(done) if place not in parts)]
-    accounts = [account for each in done for account in each.accounts]
-    return LandedUnits(accounts, [file for each in done for file in each.staged], pa.concat_tables(jobs))
-
-
-def _with_jobs(part: LandedUnits) -> list[UnitAccount]:
-    """Return the account of a task with one part, with the row of jobs that was transported beside it."""
-    (account,) = part.accounts
-    for row in part.jobs.drop_columns(list(UNIT_KEY)).to_pylist(maps_as_pydicts="strict"):
-        account.job = row
-    return part.accounts
+    with swept(where.staging, where.run, STAGED_TABLES, days) as kept:
+        tasks = tasks_of(landing.units, context.defaultParallelism * _TASKS_OF_A_CORE, where.bounds)
+        done = in_tasks(context, tasks, partial(_task, where))
+        split = [place for place, task in enumerate(tasks) if not task[0].is_only]
+        parts = {place: tasks[place][0] for place in split}
+        for find in (_overlaps, _suspected):
+            again = find(parts, {place: done[place].accounts[0] for place in split})
+            parts |= again
+            redone = in_tasks(context, [[part] for part in again.values()], partial(_task, where))
+            for place, one in zip(again, redone, strict=True):
+                done[place] = one
+        joined = [done[place].accounts[0] for place in split]
+        for place, account in zip(split, joined, strict=True):  # the first part of a unit has its row of jobs
+            for row in done[place].jobs.drop_columns(list(UNIT_KEY)).to_pylist(maps_as_pydicts="strict"):
+                account.job = row
+        join_parts(joined)
+        spread_failures(joined)
+        whole = (each.jobs for place, each in enumerate(done) if place not in parts)
+        jobs = pa.concat_tables([jobs_of(joined), *whole])
+        accounts = [account for each in done for account in each.accounts]
+        staged = [file for each in done for file in each.staged]
+        kept.extend(staged)
+    return LandedUnits(accounts, staged, jobs)
 
 
 def _landed(account: UnitAccount) -> LandedUnits:
-    """Package a part's account for transport to the driver."""
+    """Return a part's account as it is sent to the driver, with its row of jobs in a table."""
     spread_failures([account])
     jobs, account.job = jobs_of([account]), None
     return LandedUnits([account], [], jobs)
@@ -149,7 +142,7 @@ def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bou
 
 
 def _is_large(part: UnitPart) -> bool:
-    """Return whether several tasks read a unit; one task reads a day's health, whose files share checks."""
+    """Return whether several tasks read a unit; never a day's health, because its files share checks."""
     return _bytes(part.logs) > _LARGE_UNIT and not part.unit.is_of_day
 
 
@@ -172,35 +165,32 @@ def _task(where: Where, parts: Sequence[UnitPart]) -> LandedUnits:
     store, staging = store_of(where.landing), Staging(where.staging, where.run)
     go_first()
     if is_again():
-        found = zip(parts, one_by_one(partial(_alone, where), parts), strict=True)
-        done = [_read_or_not(where, staging, part, units) for part, units in found]
+        done = [
+            each
+            if isinstance(each, LandedUnits)
+            else _landed(unread_unit(store, part, where.bounds, staging, each.why))
+            for part, each in zip(parts, one_by_one(partial(_alone, where), parts), strict=True)
+        ]
     else:
         done = [_landed(read_unit(store, part, where.bounds, staging)) for part in parts]
     accounts = [account for each in done for account in each.accounts]
     staged = [file for each in done for file in each.staged]
-    # One chunk, not one a unit: each has buffers of its own for every column, 60 kB in the driver.
+    # One chunk instead of one for each unit: a chunk's buffers for all columns take 60 kB in the driver.
     jobs = pa.concat_tables(each.jobs for each in done).combine_chunks()
     return LandedUnits(accounts, [*staged, *staging.close()], jobs)
 
 
 def _alone(where: Where, part: UnitPart) -> LandedUnits:
-    """Read one part in a separate process."""
+    """Read one part, with a staging of its own, because this function runs in a separate process."""
     staging = Staging(where.staging, where.run)
     found = _landed(read_unit(store_of(where.landing), part, where.bounds, staging))
     return found._replace(staged=staging.close())
 
 
-def _read_or_not(where: Where, staging: Staging, part: UnitPart, found: LandedUnits | Ended) -> LandedUnits:
-    """Return what was read from a part, or the account of a part whose reading killed the process."""
-    if isinstance(found, LandedUnits):
-        return found
-    return _landed(unread_unit(store_of(where.landing), part, where.bounds, staging, found.why))
-
-
 def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
-    """Return parts of split units that share rows with an earlier part, and the shared rows to leave out.
+    """Return the parts of split units that have a (rank, step) of an earlier part, with these in `taken`.
 
-    Files of one unit usually have different ranks; otherwise the first by file and line stays.
+    Files of one unit usually have different ranks; if not, the first row by file and line is stored.
     """
     taken: dict[Unit, Keys] = {}
     again = {}
@@ -214,7 +204,7 @@ def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]
 
 
 def _suspected(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
-    """Return parts of split units that share rows with a later part, and the later part's digests."""
+    """Return the parts of split units whose rows later parts repeat, with these digests in `suspected`."""
     said: dict[Unit, Repeats] = {}
     for place, part in parts.items():
         repeated = {key: files for key, files in accounts[place].repeats.items() if key in part.taken}

@@ -19,7 +19,7 @@ from jobs.landing.formats.manifest import (
 from jobs.landing.formats.published_trace import read_trace
 from jobs.landing.formats.rank_log import RankLogReader
 from jobs.landing.formats.rows import Bounds, FileError, Reject
-from jobs.landing.formats.run_events import Events, read_events
+from jobs.landing.formats.run_events import read_events
 from jobs.landing.health.read_day import read_health
 from jobs.landing.rank_steps import merged
 from jobs.landing.read_foreign import Evidence, ForeignUnit
@@ -34,8 +34,8 @@ Fields = Mapping[str, Any]
 def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) -> UnitAccount:
     """Read a part of a unit and stage its rows and rejects; return the part's account.
 
-    Where several files have the same steps of a rank it is read again: only then it is known of which
-    rows of earlier files later ones say something else.
+    If several files have the same (rank, step), the part is read a second time: the first reading shows which
+    rows of earlier files later files contradict, and the second rejects both.
     """
     rows = UnitRows(part, UnitFiles(store, bounds), staging)
     if part.unit.is_of_day:
@@ -51,7 +51,6 @@ def read_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging) ->
 
 
 def _read(rows: UnitRows) -> dict[str, Any]:
-    """Read manifest and logs; return the row of jobs."""
     part = rows.part
     manifest, given = _manifest(rows)
     if part.is_foreign:
@@ -82,7 +81,7 @@ def unread_unit(store: Store, part: UnitPart, bounds: Bounds, staging: Staging, 
 def _manifest(rows: UnitRows) -> tuple[dict[str, Any], Fields | None]:
     """Read job.json, or else the first meta-*.yaml by name, and digest all manifests.
 
-    returns : a row of jobs, and the fields of a manifest that has some
+    returns : a row of jobs, and the manifest's fields; None instead of fields if it has none
     """
     chosen: dict[str, Any] | None = None
     given: Fields | None = None
@@ -140,29 +139,23 @@ def _lines(files: UnitFiles, file: LandedFile, reader: RankLogReader) -> Iterato
 
 
 def _read_events(rows: UnitRows) -> None:
+    """Read the files of events; refuse one that repeats events of an earlier file, as a packed copy does."""
     known: set[tuple[Any, ...]] = set()
     for file in rows.part.events:
         try:
-            found = _events(rows, file, known)
+            with rows.files.content(file) as content:
+                lines = content.lines(is_packed=not file.is_one_of(EVENTS[0]))
+                found = read_events(lines, rows.part.unit._asdict(), rows.bounds)
         except FileError as error:
             rows.refuse(file, error.reject)
-        else:
-            rows.take_events(file, found)
-
-
-def _events(rows: UnitRows, file: LandedFile, known: set[tuple[Any, ...]]) -> Events:
-    """Read a file of events. Raises FileError if it repeats events of an earlier file, as a packed copy does.
-
-    known : events of earlier files; those of this one are added
-    """
-    with rows.files.content(file) as content:
-        lines = content.lines(is_packed=not file.is_one_of(EVENTS[0]))
-        found = read_events(lines, rows.part.unit._asdict(), rows.bounds)
-    own = {tuple(value for name, value in row.items() if name != "line") for row in found.rows}
-    if again := len(known & own):
-        raise FileError(Reason.TOO_MANY_FILES, f"{again} of its events stand in {EVENTS[0]} too")
-    known |= own
-    return found
+            continue
+        own = {tuple(value for name, value in row.items() if name != "line") for row in found.rows}
+        if again := len(known & own):
+            detail = f"{again} of its events stand in {EVENTS[0]} too"
+            rows.refuse(file, Reject(Reason.TOO_MANY_FILES, detail))
+            continue
+        known |= own
+        rows.take_events(file, found)
 
 
 def _trace(files: UnitFiles, file: LandedFile, known: Fields) -> Iterator[Block]:

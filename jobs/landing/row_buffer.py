@@ -13,14 +13,15 @@ from schemas.unit import Unit
 from schemas.vocabulary import RANK_STEPS, REJECTS
 
 _MOST_BUFFERED: Final = 96 << 20
-"""Most bytes of rows in a task; a larger unit is written in several sorted runs, each sorted as a copy."""
+"""Most bytes of rows and rejects that are buffered; a larger unit is written in several runs, each sorted."""
 _ORDER: Final = ("rank", "tp_rank", "cp_rank", "dp_rank", "step", "pp_rank")
-"""Sort order of a unit's rows, the last key first: the simulation reads a stage as dense arrays."""
+"""Keys of a unit's sort order, the primary one last as in np.lexsort: the simulation reads a stage as dense
+arrays."""
 _REJECTED: Final = pa.schema([each for each in TABLES[REJECTS].arrow_schema if each.name in Reject._fields])
 
 
 class RowBuffer:
-    """Buffer that writes rows and rejects, sorted, to staging; earlier if memory runs short."""
+    """Buffer that writes rows, sorted, and rejects to staging when it is flushed, or when it is full."""
 
     def __init__(self, unit: Unit, staging: Staging) -> None:
         self._unit, self.staging = unit, staging
@@ -49,10 +50,6 @@ class RowBuffer:
             self.add(source_file, rows, ())
         self.rejects += other.rejects
         self._bytes += sum(each.nbytes for _, each in other.rejects)
-
-    def drop(self) -> None:
-        """Drop all rows and rejects, including those that are already written."""
-        self.staging.drop()
 
     def flush(self) -> None:
         """Write all buffered rows and rejects to staging."""

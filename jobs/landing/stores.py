@@ -1,6 +1,6 @@
 """Stores of a landing: a local folder, or any URL that pyarrow or fsspec can open.
 
-A folder is listed by calls of the system: names need not be text, and not every entry is a file.
+A local folder is listed by system calls, because names need not be text and not every entry is a file.
 """
 
 import os
@@ -26,7 +26,7 @@ _KINDS: Final = {
 }
 
 _TO_PASS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Flags for opening a folder on the way to a file: it need not be readable, and is not a link."""
+"""Flags for opening a folder on the way to a file: it need not be readable, and must not be a link."""
 
 _NOWHERE: Final = "a link that leads nowhere"
 
@@ -39,8 +39,8 @@ class Entry(NamedTuple):
     size : [B]
     modified_us : Unix time of its last change [us]
     defect : why it cannot be read as a file; empty if it can
-    owner : number of the user whose file it is; None where the store does not say
-    hard_links : its names in that filesystem, more than one where backups are made so; None likewise
+    owner : user id of its owner; None if the store does not report it
+    hard_links : number of its names in the filesystem, more than one if backups use hard links; None likewise
     """
 
     names: tuple[str, ...]
@@ -56,18 +56,18 @@ class Store:
     """A tree of files, accessed through a pyarrow filesystem.
 
     url : of the root
-    has_objects : whether it is one of STORES, whose objects can also be asked for whole
+    has_objects : whether the URL's scheme is one of STORES, where one request returns a whole object
     """
 
     def __init__(self, filesystem: fs.FileSystem, root: str, url: str, *, has_objects: bool) -> None:
         self._filesystem, self._root, self._url, self._has_objects = filesystem, root, url, has_objects
 
-    def _found(self, what: str | fs.FileSelector) -> Any:  # noqa: ANN401  # one of a path, of a selector a list
+    def _found(self, what: str | fs.FileSelector) -> Any:  # noqa: ANN401  # a FileInfo, or a selector's list
         path = what if isinstance(what, str) else what.base_dir
         with delivering(self._url_of(path)):
             found = self._filesystem.get_file_info(what)
             if found == [] and not self._has_objects:
-                self._filesystem.get_file_info(path)  # fsspec lists nothing where a store does not answer
+                self._filesystem.get_file_info(path)  # raises if no store answers, where fsspec lists nothing
             return found
 
     def _url_of(self, path: str) -> str:
@@ -100,9 +100,9 @@ class Store:
     def open(self, path: str, size: int | None = None) -> BinaryIO:
         """Open a file for random access; small files are read at once.
 
-        size : as listed, where it is known. [B]
-        Raises FileNotFoundError without it; StoreError where the store does not deliver it: that says nothing
-        about the file, which must not be taken for one that cannot be read.
+        size : as listed, if it is known. [B]
+        Raises FileNotFoundError if the file does not exist, StoreError if the store fails. A StoreError says
+        nothing about the file, which must not be rejected as unreadable because of it.
         """
         name = path[len(self._root) :].strip("/")
         is_plain = not {"", ".", ".."} & {*name.split("/")}  # obstore accepts no other names of objects
@@ -114,8 +114,8 @@ class Store:
 class _Folder(Store):
     """A folder on this machine.
 
-    Links are followed if they stay inside, but not to a folder above themselves, and of several to one folder
-    the first alone: else a few links are a listing without end.
+    Links that stay inside are followed, except links to a folder above themselves and all but the first of
+    several links to one folder, because a few such links would make the listing endless.
     """
 
     def __init__(self, root: str) -> None:
@@ -191,9 +191,10 @@ class _Folder(Store):
             yield Entry(names, _text(path), facts.st_size, modified_us, defect, facts.st_uid, facts.st_nlink)
 
     def open(self, path: str, size: int | None = None) -> BinaryIO:  # noqa: ARG002  # of stores
-        """Open a listed file; raise an error if it has become a FIFO or a link since.
+        """Open a listed file. Raises OSError if the file or a folder above it has become a link since.
 
-        So is one below a folder that has become a link: each is opened beneath the one above it.
+        Raises it too for a file that has become a FIFO. Each folder is opened relative to the one above it,
+        so that links on the way are noticed.
         """
         top = self._top.rstrip(b"/") + b"/"
         *folders, name = _bytes(path).removeprefix(top).split(b"/")
@@ -212,7 +213,6 @@ class _Folder(Store):
 
 
 def _opened(name: bytes, flags: int, above: int | None, stack: ExitStack) -> int:
-    """Open a folder relative to another; the stack closes it."""
     found = os.open(name, flags, dir_fd=above)
     stack.callback(os.close, found)
     return found

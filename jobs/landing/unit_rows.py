@@ -43,7 +43,7 @@ class UnitRows:
     def __init__(self, part: UnitPart, files: UnitFiles, staging: Staging) -> None:
         self.part, self.files, self.bounds = part, files, files.bounds
         self._staging = staging
-        self._buffer = RowBuffer(part.unit, staging.another())  # all of it may have to be dropped
+        self._buffer = RowBuffer(part.unit, staging.another())  # its files alone can be dropped
         self._further: list[tuple[str, pa.Table]] = []
         self._steps = RankSteps(part)
         self._manifest: Mapping[str, Any] = {}
@@ -67,7 +67,7 @@ class UnitRows:
         try:
             yield
         except BaseException:
-            self._buffer.drop()
+            self._buffer.staging.drop()
             del self.account.files[accounts:]
             self._rejects, self.account.outside = rejects, outside
             raise
@@ -80,7 +80,7 @@ class UnitRows:
     def take(self, file: LandedFile, blocks: Iterable[Block]) -> bool:
         """Add the rows and rejects of a file that is read to its end; a truncated file becomes one reject.
 
-        returns : whether the file counts, so that a caller can drop what it knows of one that does not
+        returns : whether the file was stored; if not, the caller drops what it has learned from the file
         """
         lines = rows_stored = rejected = 0
         outside: list[Reject] = []
@@ -142,17 +142,17 @@ class UnitRows:
 
     @property
     def repeats(self) -> Repeats:
-        """Return the rows that an earlier file already has, as digests by the later file."""
+        """Return digests of the rows whose (rank, step) an earlier file has, by the later files."""
         return self._steps.repeats
 
     def drop(self) -> None:
-        """Drop all rows and rejects."""
-        self._buffer.drop()
+        """Drop all rows and rejects, including those that are already staged."""
+        self._buffer.staging.drop()
 
     def end(self, job: dict[str, Any]) -> UnitAccount:
         """Write everything to staging; return the account."""
         self._staging.take(self._buffer.staging)
-        self._buffer.staging = self._staging  # one file holds what is left of all units of a task
+        self._buffer.staging = self._staging  # the last rows of all units of a task go into one file
         self._buffer.flush()
         for name, rows in self._further:
             self._buffer.write(name, rows)

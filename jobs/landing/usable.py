@@ -1,7 +1,8 @@
 """Reduction of a manifest to what rows use: GPU types of their hosts, iterations of their steps.
 
-A manifest of one megabyte may name thirty thousand of either, and each unit of a day has one: only what a row
-refers to becomes part of the row of jobs, so that rows, not manifests, say how much memory a night takes.
+A manifest of 1 MB may name 30,000 hosts or steps, and every unit of a day has a manifest. The table jobs
+stores only hosts and steps that rows refer to, so that the memory of a night depends on its rows and not on
+its manifests.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,7 +38,7 @@ class Used:
 def usable(job: Mapping[str, Any], parts: Sequence[Used]) -> dict[str, Any]:
     """Return columns of jobs, reduced to what the rows of all parts use.
 
-    parts : of all parts of the unit
+    parts : hosts and steps that rows of each part of the unit refer to
     """
     found: dict[str, Any] = {}
     if types := job.get("gpu_types"):
@@ -49,7 +50,7 @@ def usable(job: Mapping[str, Any], parts: Sequence[Used]) -> dict[str, Any]:
 
 
 def _types(stated: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
-    """Return GPU types of these hosts, and one other host per missing type, so that mixed jobs stay mixed."""
+    """Return the GPU types of these hosts, and one more host of each other type: mixed jobs stay mixed."""
     found = {host: name for host, name in stated.items() if host in hosts}
     known = set(found.values())
     left = MOST_TYPES

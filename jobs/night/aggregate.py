@@ -51,7 +51,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
         words.JOB_POWER: fleet.power_units(read(words.JOB_POWER), jobs),
         _PARTS: jobs.where("part_of IS NOT NULL").select(*words.UNIT_KEY, "part_of", "role", "gpu_hours"),
     }
-    tables = collected(frames)  # at once: every query of Spark's costs more than the rows
+    tables = collected(frames)  # in one query: starting a query takes Spark longer than these rows
     watts = {gpu_type: Watts(**each.model_dump()) for gpu_type, each in settings.power.watts.items()}
     tables |= power_tables(tables.pop(words.JOB_POWER), watts)
     roles = tables_of_wholes(phase.warehouse, log_dates, tables.pop(_PARTS))
@@ -61,9 +61,9 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
-    """Return the tables of roles; none if no jobs of these days form a whole now, and none did before.
+    """Return the role tables of runs that are parts of a whole; {} without parts and without stored rows.
 
-    parts : units that are part of a whole
+    parts : units whose manifests state `part_of`
     """
     if parts.num_rows or any(warehouse.rows_by_day(TABLES[name], log_dates) for name in words.ROLE_TABLES):
         causes = warehouse.rows(TABLES[words.JOB_CAUSES], log_dates, keys_of(parts))
@@ -74,11 +74,11 @@ def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.
 
 
 def changes_so_far(warehouse: Warehouse, log_dates: Sequence[date], days: int) -> dict[str, pa.Table]:
-    """Return job_changes of these days; no table if every job has too few units and no rows were stored.
+    """Return job_changes of these days; {} if every job has too few units and no rows are stored.
 
-    Units are counted, not days: a day of two runs has two, and no later day may decide what a day has.
+    Units of a job are counted instead of its days, because a day may have several runs of the job.
 
-    days : how many before a day are compared
+    days : number of days before a day with which the day is compared
     """
     dates = [*days_before(log_dates, days), *log_dates]
 
@@ -100,11 +100,11 @@ def beside_culprits(
 ) -> dict[str, pa.Table]:
     """Return the rows of cause_evidence for these days.
 
-    No table if neither these days nor those looked back on have health, and these had no evidence before.
+    {} if no health is stored for these days and the `days` days before, and no evidence for these days.
 
     host_day : rows of these days
-    days : how many before a day are looked back on, for checks that go on, culprits that were slow before,
-        and how often checks fail by chance
+    days : number of earlier days that are read, to find checks that still fail and hosts that were slow
+        before, and to count how often checks fail by chance
     """
     before = days_before(log_dates, days)
     with_health = warehouse.rows_by_day(TABLES[words.HOST_HEALTH], [*before, *log_dates])

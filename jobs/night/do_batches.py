@@ -25,7 +25,6 @@ from jobs.warehouse.tables import Warehouse
 from schemas.vocabulary import Phase
 
 _LOG: Final = logging.getLogger(__name__)
-_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _OF_UNITS: Final = {Phase.INGEST: ingest, Phase.SIMULATE: simulate}
 
 
@@ -34,10 +33,10 @@ def do_batches(
 ) -> dict[str, int]:
     """Run all batches, then publish their days; return the rows per table and the work of each phase.
 
-    The work of a phase is looked up again at its turn: the phase before may have changed nothing.
-    A day that a gate refuses stops no other, not even one of its batch. Raises GateRefusedError with
-    all that was refused, and the counts, when everything else is done; another error that ends the run
-    earlier has that as its cause.
+    What a phase has to do is determined again just before the phase, because the phase before it may have
+    changed nothing. A day that a gate refuses does not stop other days, not even those of its batch. When
+    these are done, raises a GateRefusedError with all refusals and the counts. If another error ends the run
+    earlier, this GateRefusedError is its cause.
     """
     phases = [phase for phase in wants if phase != Phase.PUBLISH]
     units = sum(len(batch.of(phase)) for batch in batches for phase in phases)
@@ -47,7 +46,11 @@ def do_batches(
         try:
             for number, batch in enumerate(batches, start=1):
                 doing.do(batch, phases)
-                _LOG.info(_batch_line(batch, number, len(batches), time.monotonic() - started))
+                took_s = time.monotonic() - started
+                left_s = took_s / number * (len(batches) - number)
+                rest = f"; about {left_s:.0f} s left" if number < len(batches) else ""
+                done = f"{batch.range}, done after {took_s:.1f} s{rest}"
+                _LOG.info("batch %d of %d, %s", number, len(batches), done)
             if Phase.PUBLISH in wants:
                 doing.publish(batches)
         except Exception as error:
@@ -57,13 +60,6 @@ def do_batches(
     if doing.refused:
         raise doing.all_refusals()
     return doing.counts
-
-
-def _batch_line(batch: Batch, number: int, batches: int, seconds: float) -> str:
-    """Return a progress line of a backfill, with the time left at the rate so far."""
-    left = seconds / number * (batches - number)
-    rest = f"; about {left:.0f} s left" if number < batches else ""
-    return f"batch {number} of {batches}, {batch.range}, done after {seconds:.1f} s{rest}"
 
 
 @dataclass
@@ -77,10 +73,13 @@ class _Doing:
     counts: dict[str, int] = field(default_factory=dict)
     refused: list[tuple[Batch, GateRefusedError]] = field(default_factory=list)
 
-    def do(self, batch: Batch, phases: Sequence[str], published: Mapping[str, int] = _NOTHING) -> None:
+    def do(
+        self, batch: Batch, phases: Sequence[str], published: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         """Run a batch; if a gate refuses some of its days, run the other days.
 
-        published : rows per table of phases before: what a later phase publishes again counts once
+        published : rows per table that earlier phases of this batch have published; rows of a table that
+            several phases publish are counted once
         """
         for number, phase in enumerate(phases):
             try:
@@ -130,7 +129,7 @@ def _without_refused(batch: Batch, error: GateRefusedError) -> list[Batch]:
 
 
 def _do(spark: SparkSession, settings: Settings, batch: Batch, phase: str, want: Wanted) -> Mapping[str, int]:
-    """Run one phase on a batch; return the rows per table."""
+    """Run one phase on the units and days of a batch that are due now; return the rows per table."""
     todo = batch.of(phase)
     if not todo:
         return {}
@@ -144,5 +143,5 @@ def _do(spark: SparkSession, settings: Settings, batch: Batch, phase: str, want:
         return {}
     dates = {unit[0] for unit in todo}
     others = {unit for unit in (*now.jobs, *batch.sizes) if unit[0] in dates and unit not in todo}
-    # Whole days are replaced without reading their rows.
+    # Without `units`, whole days are replaced, so that their old rows need not be read.
     return _OF_UNITS[phase](spark, settings, sorted(dates), todo if others else None)

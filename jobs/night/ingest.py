@@ -39,8 +39,8 @@ def run(
 ) -> dict[str, int]:
     """Ingest and publish these days; return the rows per table, the lines read, and the work of the phase.
 
-    units : only these; one that is no longer in the landing loses its rows
-    Raises SettingsError where the ingested tables are those of another warehouse, NoLandingError without one.
+    units : only these; rows of units that are no longer in the landing are removed
+    Raises SettingsError if the ingested tables belong to another warehouse, NoLandingError without a landing.
     """
     if settings.paths.ingested is not None:
         raise SettingsError("paths.ingested: ingested tables of another warehouse are read, never written")
@@ -85,7 +85,6 @@ def _health(
 
 
 def _source_files(units: Sequence[UnitAccount]) -> pa.Table:
-    """Return rows of source_files, with the account of each log."""
     accounts = [file for each in units for file in each.files if file.file.is_log]
     rows = [
         each.file.unit._asdict()

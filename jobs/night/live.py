@@ -1,8 +1,8 @@
 """One round of watching runs in progress: live_slowdown, live_causes, and warnings about causes.
 
-The night's reader, simulator and gates, over the last window of each run. What is written depends on the
-landing and on the rows before alone, in an order in which the next round makes up for one that was ended:
-causes first, then which logs were read, then that it has warned of what changed.
+The last window of each run passes the night's reader, simulator and gates. The rows of a round depend only on
+the landing and on the rows of the last round. They are written in an order that lets the next round complete
+one that was killed: the causes, then the sizes of the logs that were read, then which causes were warned of.
 """
 
 import logging
@@ -43,9 +43,9 @@ _MOST_CULPRITS: Final = 3
 
 @dataclass
 class RoundDone:
-    """Result of a round: its warnings, the runs that were read or skipped, and its cost.
+    """Result of a round: its warnings, its cost, and the numbers of runs read and of runs in progress.
 
-    gpu_hours : that the runs which it read have gone on since they were last read
+    gpu_hours : GPU-hours of the runs in `read`, since each was last read
     """
 
     notices: list[Notice] = field(default_factory=list)
@@ -74,7 +74,7 @@ class RoundDone:
 def run(spark: SparkSession, settings: Settings, summary: str | None = None) -> RoundDone:
     """Do one round, or none if another process is writing the warehouse or its live tables.
 
-    summary : file for what was done and warned of, as JSON
+    summary : file to which the round's figures and warnings are written, as JSON
     """
     warehouse, done = Warehouse.of(spark, settings), RoundDone()
     leave(done.summary, summary)
@@ -118,11 +118,11 @@ def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: s
     _write(warehouse, {LIVE_CAUSES: after, LIVE_SLOWDOWN: slowdowns})
     done.read, done.runs = len(windows), runs_among(landing.units)
     done.cpu_s += _own_cpu_s(warehouse.spark) - started_s
-    _warn(warehouse, causes | after, done, summary)  # also of what a round that was killed has not
+    _warn(warehouse, causes | after, done, summary)  # including the warnings that a killed round has not sent
 
 
 def _carried(unit: Unit, causes: Mapping[Unit, Sequence[Row]]) -> list[Row]:
-    """Return the causes that held at the end of a run's previous day, to compare a new day's first window."""
+    """Return the causes of a run at the end of its previous day, to compare a day's first window with."""
     days = [each for each in causes if each[1:] == unit[1:] and each.log_date < unit.log_date]
     return [row | {"is_warned": True} for row in causes[max(days)] if row["is_now"]] if days else []
 

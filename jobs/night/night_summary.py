@@ -19,18 +19,9 @@ from schemas.vocabulary import Exit
 
 COUNTED: Final = (*words.INGESTED_TABLES, *words.RESULT_TABLES, *words.FLEET_TABLES)
 WARNED: Final = "warning: "
-"""Begins the lines of a summary that warn."""
-_FIRST_QUESTION: Final = "SELECT * FROM fix_first LIMIT 5"
+"""Prefix of those lines of a summary that are warnings."""
 _LEADS: Final = ("changes", "drain", "mitigations")
 """Kinds of sentences at the beginning of a summary."""
-_OF_GATES: Final = ("gate_seconds", "expectations", "released")
-
-
-def _report(root: str, folder: Path | None) -> str | None:
-    """Return the path or URL of the report; None if there is no report."""
-    if folder is None:
-        return f"{root}/{REPORT}/{INDEX_NAME}" if is_url(root) else None
-    return str(folder / INDEX_NAME) if (folder / INDEX_NAME).is_file() else None
 
 
 def night_summary(
@@ -48,7 +39,10 @@ def night_summary(
     """
     found = warehouse.rows(TABLES[words.FLEET_DAY], [log_date]).to_pylist()
     fleet = found[0] if found else None
-    report = _report(warehouse.root, report_folder)
+    report = f"{warehouse.root}/{REPORT}/{INDEX_NAME}" if is_url(warehouse.root) else None
+    if report_folder is not None:
+        index = report_folder / INDEX_NAME
+        report = str(index) if index.is_file() else None
     return {
         "log_date": log_date.isoformat(),
         "units": fleet["jobs"] if fleet else 0,
@@ -64,7 +58,7 @@ def night_summary(
         "warnings": [notice._asdict() for notice in notices],
         "data_docs": docs_path(warehouse.root, log_date, "publish"),
         "report": report if fleet or report_folder else None,
-        "ask_next": f'{command("query", warehouse.root)} "{_FIRST_QUESTION}"',
+        "ask_next": f'{command("query", warehouse.root)} "SELECT * FROM fix_first LIMIT 5"',
     }
 
 
@@ -111,7 +105,7 @@ def _of_phase(phase: Mapping[str, Any]) -> str:
 
 
 def phases_of(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[str, Any]]:
-    """Return the work of each phase in its latest run for this night alone, if phases are run separately.
+    """Return the work of each phase in its latest completed run for this night alone.
 
     runs : rows of pipeline_runs
     """
@@ -120,8 +114,9 @@ def phases_of(runs: Sequence[Mapping[str, Any]], log_date: date) -> list[dict[st
     ]
     done.sort(key=lambda run: run["started_at"])
     # A run of an earlier version did not count the work of its gates.
+    unknown = dict.fromkeys(("gate_seconds", "expectations", "released"))
     latest = {
-        each["stage"]: {"phase": each["stage"], **dict.fromkeys(_OF_GATES), **each}
+        each["stage"]: {"phase": each["stage"], **unknown, **each}
         for run in done
         for each in run["stages"] or ()
     }

@@ -29,13 +29,15 @@ from schemas.vocabulary import Phase
 _LOG: Final = logging.getLogger(__name__)
 
 Run = Callable[[SparkSession, Settings, Sequence[date]], dict[str, int]]
-"""Does a phase on some days, gates and publishes it; returns rows per table, and the phase's work."""
+"""Function of a phase: does the phase on some days, checks its tables by gates and publishes them; returns
+the rows per table, and the work of the phase."""
 
 
 class PhaseRun:
     """One run of a phase on some days or units, from its first read to its publication.
 
-    done : fingerprints of the units that it publishes, by what the phase before had done at its start
+    done : fingerprints of the units that it publishes, built on what the preceding phase had recorded when
+        this run started
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Publish: check the tables of the given days against each other, log a summary, write the reports.
 
-Every phase has gated its tables before they became visible. What only all of them together can show is
-checked here: that the fleet's counts are those of the units that were ingested, and its causes theirs. Every
-way of making tables ends here: a night, a backfill, late data, another version made current.
+Each phase has checked its own tables before they became visible. This phase checks what only several tables
+together can show: that the fleet's counts and causes are those of the ingested units. All runs that make
+tables end with this phase: nights, backfills, late data, and releases of another version.
 """
 
 import logging
@@ -37,7 +37,7 @@ from schemas.vocabulary import CAUSE_DAY, FLEET_DAY, JOB_CAUSES, JOBS, PIPELINE_
 
 _LOG: Final = logging.getLogger(__name__)
 _MOST_DRAINS: Final = 3
-"""Most hosts that the summary names."""
+"""Most hosts to drain that a night's summary names."""
 
 
 def summaries(
@@ -51,7 +51,8 @@ def summaries(
     """Check these days across phases, write reports, and log and return a summary of each night.
 
     with_report : days that get a report; existing reports of other days are written anew
-    work : what the phases of this run counted; None: each was a run of its own, and pipeline_runs has it
+    work : counts of this run's phases; None if each phase was a run of its own, whose counts are in
+        pipeline_runs
     warned : further warnings of the days with a report
     """
     warehouse = Warehouse.of(spark, settings)
@@ -66,7 +67,11 @@ def summaries(
     with publication(warehouse, Phase.PUBLISH, log_dates, [UNIT_FINGERPRINTS]):  # after the reports
         record(warehouse, Phase.PUBLISH, done, log_dates, None)
     notices = night_warnings(warehouse, settings.watch, log_dates)
-    phases = _phases(warehouse, log_dates, with_report, work)
+    if work is None:
+        runs = warehouse.rows(TABLES[PIPELINE_RUNS]).to_pylist()
+        phases = {day: phases_of(runs, day) for day in log_dates}
+    else:  # the counts of days that were run as one batch cannot be split
+        phases = {day: work_of_phases(work) if [*with_report] == [day] else [] for day in log_dates}
     counted = {name: warehouse.rows_by_day(TABLES[name], log_dates) for name in COUNTED}
     found = []
     for day in sorted(log_dates):
@@ -77,22 +82,6 @@ def summaries(
         _write_page(warehouse, replace(checked, log_dates=[day]), summary)
         found.append(summary)
     return found
-
-
-def _phases(
-    warehouse: Warehouse,
-    log_dates: Sequence[date],
-    with_report: Collection[date],
-    work: Mapping[str, int] | None,
-) -> dict[date, list[dict[str, Any]]]:
-    """Return the work of each phase, by day.
-
-    Days run as one batch share their counts, which cannot be split: they get an empty list.
-    """
-    if work is None:
-        runs = warehouse.rows(TABLES[PIPELINE_RUNS]).to_pylist()
-        return {day: phases_of(runs, day) for day in log_dates}
-    return {day: work_of_phases(work) if [*with_report] == [day] else [] for day in log_dates}
 
 
 def lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
@@ -116,7 +105,6 @@ def lead(reader: Reader, settings: Settings, root: str, day: date) -> Summary:
 
 
 def _warnings(page: Page, day: date) -> list[Notice]:
-    """Return the warnings from rules across tables."""
     return [
         Notice(RULE_BROKEN, f"{day}: {check.table}: {check.meaning}: broken by {plural(check.rows, 'row')}")
         for table in page.tables
@@ -126,7 +114,6 @@ def _warnings(page: Page, day: date) -> list[Notice]:
 
 
 def _write_page(warehouse: Warehouse, page: Page, summary: Summary) -> None:
-    """Log the summary of a night and write it to the night's page."""
     texts = [warning["text"] for warning in summary["warnings"]]
     figures = {
         name: value for name, value in summary.items() if name not in {"warnings", "rows", "phases", "stages"}
@@ -134,5 +121,5 @@ def _write_page(warehouse: Warehouse, page: Page, summary: Summary) -> None:
     figures |= {f"rows of {name}": count for name, count in summary["rows"].items()}
     write_docs(warehouse, replace(page, figures=figures, warnings=texts))
     for line in summary_lines(summary):
-        warned = line.removeprefix(WARNED)  # the log says of each line how grave it is
+        warned = line.removeprefix(WARNED)  # the log has levels instead
         _LOG.log(logging.INFO if warned == line else logging.WARNING, warned)

@@ -1,9 +1,9 @@
 """Revise: use other jobs and earlier days to decide between causes that a unit's own steps cannot separate.
 
 job_causes, job_baseline, job_slowdown, worker_slowdown -> job_causes, slower_than_usual of job_slowdown;
-also rank_steps of units whose transfers became slow, which are replayed with those of earlier days. A
-revised row keeps the measured values in `unrevised`. A day is due again when an earlier day that it uses
-has changed results.
+units whose transfers became slow are also replayed from rank_steps, with the transfer times of earlier days.
+A revised row keeps the measured values in `unrevised`. A day is due again if the results of an earlier day
+that it uses have changed.
 """
 
 from collections.abc import Sequence
@@ -45,9 +45,10 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 def _replay(warehouse: Warehouse, settings: Settings, slowdowns: pa.Table) -> Replay:
-    """Make a function that replays units from their ops and skips results of another simulator version.
+    """Return a function that replays units from their ops, and returns the causes that the replays show.
 
-    Of old days ops may have expired: such a unit has no causes to return.
+    It leaves out units whose results are of another simulator version or other settings, and units whose ops
+    have expired.
     """
     now = {"simulator_version": SIMULATOR_VERSION, "simulation_settings": simulation(settings).text}
 

@@ -49,7 +49,7 @@ def run(
 ) -> dict[str, int]:
     """Simulate every unit of these days and publish; return the rows per table, and the work of the phase.
 
-    units : only these; the results of one that is no longer in jobs are removed
+    units : only these; results of units that are no longer in jobs are removed
     """
     phase = PhaseRun(Phase.SIMULATE, spark, settings, log_dates, units)
     warehouse = phase.warehouse
@@ -74,8 +74,8 @@ def simulated(
 ) -> DataFrame:
     """Return the results of stored units, as rows of RESULT_SCHEMA that Spark tasks make.
 
-    Units that share row groups are shuffled first, into a given number of tasks, because adaptive
-    execution would make one of them.
+    Rows of units that share row groups are first shuffled into a fixed number of tasks, because adaptive
+    execution would merge them into one task.
     """
     spark, chosen, schema = warehouse.spark, simulation(settings), from_arrow_schema(RESULT_SCHEMA)
     events = in_order(warehouse.rows(TABLES[RUN_EVENTS], log_dates, units))
@@ -85,7 +85,7 @@ def simulated(
     except (OSError, pa.ArrowException) as error:
         _LOG.warning("rows are shuffled, because workers cannot read the files of rank_steps (%s)", error)
         stored = Stored([], set(log_dates))
-    usual_s = dict(before_s)  # what Spark ships can be pickled
+    usual_s = dict(before_s)  # Spark pickles it, so it must be a plain dict
     todo, parts = stored.units, []
     if stored.mixed_days:
         rank_steps = warehouse.read(TABLES[RANK_STEPS], sorted(stored.mixed_days), units)

@@ -1,6 +1,6 @@
 """The daily run in one session: ingest, simulate, revise, aggregate, publish.
 
-The order of the phases is vocabulary.Phase; RUNS says what does each.
+vocabulary.Phase has the order of the phases, and RUNS the function of each.
 """
 
 from collections.abc import Sequence
@@ -24,17 +24,15 @@ RUNS: Final[dict[str, Run]] = {
     Phase.REVISE: revise.run,
     Phase.AGGREGATE: aggregate.run,
 }
-"""Phases with tables: each gates and publishes its own; if one fails, earlier phases stay published."""
+"""Functions of the phases that make tables. Each checks and publishes its own tables, so that these stay
+published if a later phase fails."""
 
 NOT_COMPLETE: Final = "day_not_marked_complete"
-"""Kind of a notice that a day's producers have not said that its logs are complete."""
+"""Kind of the notice for a day whose producers have not written _SUCCESS."""
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Run every phase on these days, and the last phases on later days that depend on them.
-
-    Returns rows per table.
-    """
+    """Run every phase on these days, and whole-day phases on later days too; return the rows per table."""
     rows: dict[str, int] = {}
     warned = not_complete(settings, log_dates)  # before they are read: logs may arrive meanwhile
     with steps(f"night of {', '.join(map(str, log_dates))}", list(PHASE_NAMES)) as names:

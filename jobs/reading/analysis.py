@@ -1,6 +1,7 @@
 """Analyse one run as a night does, without Spark or a warehouse.
 
-Where that is not possible, say in words why: files from which nothing was read, a missing manifest.
+Also explain in words what keeps a run from being analysed: files from which no line was read, a missing
+manifest.
 """
 
 import json
@@ -36,21 +37,21 @@ from udfs.simulate.unit_batches import SIMULATED_COLUMNS, UnitRows, simulate_uni
 from udfs.what_if import SimulationSettings
 
 SHIPPED: Final = "base"
-"""The project's own settings: limits on files, and the ideal of the simulation."""
+"""Name of the project's own settings; used are the limits on files, and the settings of the simulation."""
 _JOB: Final = "job_days"
 _WATERFALL: Final = "waterfall"
 _DAY_US: Final = 86_400_000_000
 _MOST_FILES: Final = 5
-"""Most files that are named."""
+"""Most files that one warning names."""
 _RANKS: Final = {"dp_size": "dp_rank", "pp_size": "pp_rank", "tp_size": "tp_rank", "cp_size": "cp_rank"}
-"""Sizes, and the column of rank_steps that shows each."""
+"""Name of each size in job.json, and the column of rank_steps whose values have to be less than that size."""
 
 
 class Analysis(NamedTuple):
     """Results of analysing one run.
 
-    tables : as its page takes them
-    results : result tables as the night publishes them, but for what other jobs and days would revise
+    tables : rows for the run's page
+    results : result tables by name, as a night writes them before it revises causes by other jobs and days
     """
 
     unit: Unit
@@ -60,7 +61,7 @@ class Analysis(NamedTuple):
 
 
 def analysis(run: Run) -> Analysis:
-    """Read, simulate and diagnose a run; a defect of its logs becomes its status."""
+    """Read, simulate and diagnose a run; a defect of its logs raises no error, but becomes its status."""
     settings = load_settings(SHIPPED)
     return analysed(run.unit, read_run(run, Bounds(**settings.landing.model_dump())), has_day=run.has_day)
 
@@ -68,7 +69,7 @@ def analysis(run: Run) -> Analysis:
 def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
     """Simulate and diagnose a run that has been read.
 
-    has_day : whether the log date is known; else it is that of recorded_day
+    has_day : whether the log date in `unit` is known; else recorded_day replaces it, if it finds a day
     """
     settings = load_settings(SHIPPED)
     if not has_day:
@@ -81,21 +82,16 @@ def analysed(unit: Unit, read: ReadRun, *, has_day: bool) -> Analysis:
     results = {name: _of_unit(name, table, unit) for name, table in found.items()}
     jobs = pa.Table.from_pylist([unit._asdict() | manifest], TABLES[words.JOBS].arrow_schema)
     tables = _unit_tables(results, jobs, _of_unit(words.REJECTS, read.rejects, unit))
-    return Analysis(unit, read, replace(tables, crop=_cropped(tables, read.rows)), results)
-
-
-def _cropped(tables: UnitTables, rows: pa.Table) -> list[Row]:
-    """Return the recorded rows that the timeline on the run's page is drawn from."""
-    crop = crop_of(tables)
-    if crop is None:
-        return []
-    are_its = pc.field("rank").isin([crop.culprit["rank"], crop.peer["rank"]])
-    are_drawn = are_its & pc.field("step").isin([crop.slow_step, crop.usual_step])
-    return _rows(rows.select(["rank", "step", "op", "start_us", "duration_us"]).filter(are_drawn))
+    if (crop := crop_of(tables)) is not None:
+        is_rank = pc.field("rank").isin([crop.culprit["rank"], crop.peer["rank"]])
+        is_drawn = is_rank & pc.field("step").isin([crop.slow_step, crop.usual_step])
+        drawn = read.rows.select(["rank", "step", "op", "start_us", "duration_us"]).filter(is_drawn)
+        tables = replace(tables, crop=_rows(drawn))
+    return Analysis(unit, read, tables, results)
 
 
 def recorded_day(rows: pa.Table) -> date | None:
-    """Return the UTC date of the first line whose t0_us can be a time since 1970; None if all lack one."""
+    """Return the UTC date of the earliest t0_us that can be a time since 1970; None if no line has one."""
     earliest, latest = (round(each * 1e6) for each in T0_IN_S)
     t0_us = rows["t0_us"]
     is_time = pc.and_(pc.greater_equal(t0_us, earliest), pc.less(t0_us, latest))
@@ -104,7 +100,7 @@ def recorded_day(rows: pa.Table) -> date | None:
 
 
 def _of_unit(name: str, rows: pa.Table, unit: Unit) -> pa.Table:
-    """Return rows of a result table with the unit's key added."""
+    """Return rows of a table in its declared schema, with the unit's key added if the rows lack it."""
     schema = TABLES[name].arrow_schema
     for column, value in zip(words.UNIT_KEY, unit, strict=True):
         if column not in rows.column_names:
@@ -144,7 +140,7 @@ def _rows(table: pa.Table, *order: str) -> list[Row]:
 
 
 def unread_files(read: ReadRun) -> Iterator[str]:
-    """Describe empty logs, and logs of which every line was rejected, with the most frequent reason."""
+    """Describe each log without lines, and each log whose lines were all rejected, with the main reason."""
     rejects: dict[str, list[Row]] = {}
     for row in read.rejects.to_pylist():
         rejects.setdefault(row["source_file"], []).append(row)
@@ -166,7 +162,7 @@ def unread_files(read: ReadRun) -> Iterator[str]:
 
 
 def ignored_files(run: Run, found: Analysis) -> Iterator[str]:
-    """Name the files that are not read, if the lines of some or all workers are missing."""
+    """Name the files that were ignored because of their names, if the run lacks the lines of some workers."""
     if run.ignored and found.tables.job["status"] in (Status.MISSING_WORKERS, Status.NO_OPS):
         more = len(run.ignored) - _MOST_FILES
         named = ", ".join(run.ignored[:_MOST_FILES]) + (f" and {more:,} more" if more > 0 else "")
@@ -174,10 +170,10 @@ def ignored_files(run: Run, found: Analysis) -> Iterator[str]:
 
 
 def other_day(run: Run, found: Analysis) -> Iterator[str]:
-    """Warn if all lines of a run have times of another day than its folder, as a copied run would have."""
+    """Warn if no line of a run has a time on the day of its folder, as in a run copied to a wrong day."""
     day, rows = run.unit.log_date, found.read.rows
     days = pc.divide(rows["t0_us"], _DAY_US)
-    is_there = pc.any(pc.equal(days, (day - date(1970, 1, 1)).days)).as_py()  # None without times of day
+    is_there = pc.any(pc.equal(days, (day - date(1970, 1, 1)).days)).as_py()  # None if no line has a t0_us
     if not run.has_day or is_there is not False or found.tables.job["status"] == Status.IMPLAUSIBLE_TIMES:
         return
     first_us, recorded = pc.min(rows["t0_us"]).as_py(), recorded_day(rows)
@@ -188,10 +184,11 @@ def other_day(run: Run, found: Analysis) -> Iterator[str]:
 
 
 def manifest_template(found: Analysis) -> Iterator[str]:
-    """Yield the lines of a job.json for a unit that lacks a valid one; nothing if its rows show no sizes.
+    """Yield a sentence and a job.json that fits a run's lines, if the run has none or its layout is wrong.
 
-    Sizes are as stated, or as the lines suggest, those rejected for the layout among them (_layout). Nothing,
-    too, if all sizes are stated so already: another field is wrong then.
+    Each size is the one that the run's job.json states or the one that its lines suggest, see _layout. Lines
+    that were rejected because their ranks do not fit the layout count, too. Yields nothing if the
+    run has neither, or if job.json states these sizes already, because then another of its fields is wrong.
     """
     unit, rows, job = found.unit, found.read.rows, found.read.account.job or {}
     texts = found.read.rejects.filter(pc.field("reason") == Reason.RANK_OUT_OF_RANGE)["text"]
@@ -213,11 +210,15 @@ def manifest_template(found: Analysis) -> Iterator[str]:
 
 
 def _layout(seen: dict[str, int], job: Row, ranks: pa.ChunkedArray) -> dict[str, int]:
-    """Return sizes of a layout whose product is the stated world size, if one is stated.
+    """Return sizes of a layout, by name, whose product is the stated world size if that is possible.
 
-    A stated size counts where no line contradicts it. Those that make the world size with the fewest sizes as
-    seen instead are right; else the one that is not stated is what the others leave of it. Without a world
-    size one rank of several may be recorded: tp_size then leaves a place for each rank.
+    A stated size is used unless it is less than its value in `seen`. If the product is not the world size, as
+    few stated sizes as possible are replaced by those in `seen`. If that does not help and one size is not
+    stated, this size is the world size divided by the others. Else, if tp_size is not known, only one rank of
+    each tensor-parallel group may have been recorded: tp_size is chosen so that every rank has a place.
+
+    seen : for each size, the smallest value that fits the ranks in the lines
+    job  : the stated sizes
     """
     stated = {size: job[size] for size in seen if (job.get(size) or 0) >= seen[size]}
     world_size = job.get("world_size") or 0
@@ -239,15 +240,16 @@ def _layout(seen: dict[str, int], job: Row, ranks: pa.ChunkedArray) -> dict[str,
 
 
 def _named(texts: pa.ChunkedArray, rank: str) -> pa.ChunkedArray:
-    """Return the numbers of one kind of rank, such as dp ranks, that rejected lines name."""
+    """Return the numbers of one kind of rank, such as dp_rank, in the texts of rejected lines."""
     found = pc.extract_regex(texts, rf'"{rank}"\s*:\s*(?P<number>\d{{1,9}})\b')
     return pc.struct_field(found, "number").cast(pa.int64())
 
 
 def _one_more(*numbers: pa.ChunkedArray) -> int:
-    """Return the largest number plus one, or 1 if there are no numbers.
+    """Return the largest number plus one: the size of a dimension with these ranks; 1 without numbers.
 
-    A number of a single line counts beside the one below it, or where no other does; else it is a slip.
+    A number that occurs in only one line counts as an error, unless the number minus one occurs too, or all
+    numbers would be errors.
     """
     found = np.concatenate([each.drop_null().to_numpy() for each in numbers])
     values, lines = np.unique(found, return_counts=True)

@@ -1,4 +1,4 @@
-"""Comparison of job days before and after a date: differences with confidence intervals, and verdicts."""
+"""Comparison of a value of job days, such as waste, before and after a date, with intervals and verdicts."""
 
 import math
 from collections import defaultdict
@@ -14,9 +14,9 @@ from udfs.kernel.student import ROUNDING, student_quantile
 Row = Mapping[str, Any]
 
 LEAST: Final = 3
-"""Fewest numbers on each side for an answer: two always lie on a line."""
+"""Fewest numbers on each side for an interval: two numbers say too little about how much they vary."""
 UNITS: Final = "units"
-"""Trials that are each one run on one day: a day with two runs of the job counts twice."""
+"""Name of trials that are units: a day on which a job had two runs counts as two trials."""
 BETTER: Final = "better"
 WORSE: Final = "worse"
 UNKNOWN: Final = "not enough evidence"
@@ -26,7 +26,7 @@ UNKNOWN: Final = "not enough evidence"
 class Difference:
     """Mean after minus mean before, with its confidence interval, in the unit of the values.
 
-    low, high : null with too little evidence, or if nothing varies
+    low, high : ends of the interval; None with fewer than LEAST numbers on a side, or if no number varies
     """
 
     before: float | None
@@ -52,8 +52,8 @@ def compare(
 ) -> Difference:
     """Return a confidence interval for the difference of two means: Welch's t, or Student's t for pairs.
 
-    The numbers of a side are taken as independent draws; variances may differ. Where none of them varies the
-    interval is empty: two constants say nothing of how far others would lie apart.
+    The numbers of a side are taken as independent draws; the variances of the sides may differ. If the
+    numbers of neither side vary, there is no interval: from constants one cannot estimate a variance.
     """
     means = [float(np.mean(side)) if len(side) else None for side in (before, after)]
     bare = Difference(means[0], means[1], len(before), len(after))
@@ -64,14 +64,12 @@ def compare(
     error = math.sqrt(sum(variances))
     if error <= ROUNDING * max(map(abs, [*before, *after])):
         return bare
-    # Degrees of freedom after Welch and Satterthwaite, or Student's.
+    # Degrees of freedom by Welch and Satterthwaite; for pairs, the formula gives Student's, n - 1.
     freedom = error**4 / sum(
         variance**2 / (len(each) - 1) for variance, each in zip(variances, varying, strict=True)
     )
-    effect, reach = (
-        float(np.mean(after) - np.mean(before)),
-        student_quantile((1 + confidence) / 2, freedom) * error,
-    )
+    effect = float(np.mean(after) - np.mean(before))
+    reach = student_quantile((1 + confidence) / 2, freedom) * error
     return replace(bare, low=effect - reach, high=effect + reach)
 
 
@@ -79,7 +77,8 @@ def compare(
 class Comparison:
     """One row of the answer: what is compared, the difference, and the GPU-hours after the date.
 
-    trials : what was taken as independent: UNITS of a single job, else jobs, each by the mean of its units
+    trials : what counts as one independent number: UNITS if there is a single job, else "jobs", where the
+             number of a job is the mean of its units
     """
 
     compared: str
@@ -89,7 +88,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict: better, worse, or not enough evidence, with the reason."""
+        """Return BETTER if values are clearly lower after the date, WORSE if higher; else UNKNOWN and why."""
         found = self.difference
         if found.is_clear:
             return BETTER if (found.effect or 0.0) < 0 else WORSE
@@ -106,21 +105,23 @@ class Comparison:
 def comparisons(
     days: Sequence[Row], fixed_on: date, confidence: float, *, are_hosts: bool = False
 ) -> list[Comparison]:
-    """Compare waste before and after a date: chosen days, jobs with days on both sides, all other days.
+    """Compare values before and after the date of a fix, on the days that it was meant for and on all others.
 
-    With a label, days after without it and days before with it are left out. The others show
-    what changed without it.
+    If the chosen days are of several jobs, a second row compares jobs with days on both sides. The row of the
+    others shows what changed without the fix. If the fix has a label, chosen days before the date with the
+    label, and chosen days after it without the label, are left out.
 
-    days : job_id, log_date, value (the lower the better), gpu_hours, is_chosen (one of those that the fix was
-           meant for), has_label (carries the label of the fix; None where no label is asked about)
-    are_hosts : days of one host are chosen, the others are of the other hosts of its jobs. Jobs differ in
-                level, and it may serve others after than before: each has a row of its own
+    days : job_id, log_date, value (the lower the better), gpu_hours, is_chosen (the fix was meant for this
+           day), has_label (the day carries the label of the fix; None if the fix has no label)
+    are_hosts : chosen days are those of one host, other days those of the other hosts in its jobs. Then each
+                job has its own row of other hosts, as jobs differ and the host may change jobs at the date
     """
     before, after, other_before, other_after = _sides(days, fixed_on)
     hours = [day["gpu_hours"] for day in after if day["gpu_hours"] is not None]
     gpu_hours = sum(hours) if hours else None
     if len({day["job_id"] for day in days if day["is_chosen"]}) == 1:
-        by_unit = compare(_values(before), _values(after), confidence)
+        values_before, values_after = ([day["value"] for day in side] for side in (before, after))
+        by_unit = compare(values_before, values_after, confidence)
         found = [Comparison("chosen", UNITS, by_unit, gpu_hours)]
     else:
         first, second = _means(before), _means(after)
@@ -132,27 +133,20 @@ def comparisons(
             Comparison("chosen, same jobs", "jobs", compare(*pairs, confidence, is_paired=True)),
         ]
     if are_hosts:
-        return [*found, *_by_job(other_before, other_after, confidence)]
+        were, are = _values_of_jobs(other_before), _values_of_jobs(other_after)
+        for job in sorted({*were, *are}):
+            of_job = compare(were.get(job, []), are.get(job, []), confidence)
+            found.append(Comparison(f"other hosts of {job}", UNITS, of_job))
+        return found
     first, second = _means(other_before), _means(other_after)
     control = compare(list(first.values()), list(second.values()), confidence)
     return [*found, Comparison("all others", "jobs", control)]
 
 
-def _by_job(before: Sequence[Row], after: Sequence[Row], confidence: float) -> list[Comparison]:
-    """Compare, for each job, the waste of its other hosts before and after the date."""
-    first, second = _values_of_jobs(before), _values_of_jobs(after)
-    return [
-        Comparison(
-            f"other hosts of {job}", UNITS, compare(first.get(job, []), second.get(job, []), confidence)
-        )
-        for job in sorted({*first, *second})
-    ]
-
-
 def _sides(days: Sequence[Row], fixed_on: date) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
-    """Return the chosen days before and after, then all other days before and after.
+    """Return the chosen days before the date and after it, then the other days before and after.
 
-    Where all days are chosen the others are those without the label.
+    If all days are chosen, the other days are those without the label.
     """
     sides: tuple[list[Row], list[Row], list[Row], list[Row]] = [], [], [], []
     are_all_chosen = all(day["is_chosen"] for day in days)
@@ -163,10 +157,6 @@ def _sides(days: Sequence[Row], fixed_on: date) -> tuple[list[Row], list[Row], l
         if has_label is False if are_all_chosen else not day["is_chosen"]:
             sides[2 + is_after].append(day)
     return sides
-
-
-def _values(days: Sequence[Row]) -> list[float]:
-    return [day["value"] for day in days]
 
 
 def _values_of_jobs(days: Sequence[Row]) -> dict[str, list[float]]:

@@ -1,7 +1,9 @@
-"""SQL statements that make the tables and views of a publication known to catalogs of other engines.
+"""SQL statements that register the tables and views of a publication in catalogs of other engines.
 
-Delta's tables are registered once, under names of their own; each publication then makes the views anew, of
-the versions that belong together. DuckDB reads the files of those versions by itself.
+Each Delta table is registered once, with the prefix delta_ in its name. After each publication, views with
+the
+plain names are replaced: they read the versions that were published together. For DuckDB, views name the
+Parquet files of these versions instead.
 """
 
 from collections.abc import Collection, Iterator
@@ -28,27 +30,31 @@ TRINO: Final = "trino"
 GLUE: Final = "glue"
 CATALOGS: Final = (SPARK, UNITY, GLUE, TRINO, DUCKDB)
 _SQL_OF: Final = {SPARK: SPARK, UNITY: SPARK, TRINO: "trino", GLUE: "athena"}
-"""Dialect of each catalog's views."""
+"""SQL dialect of each catalog, as sqlglot names it."""
 _NAMED: Final = "delta_"
-"""Prefix of the names of Delta's tables, at their newest version; views have the plain names."""
+"""Prefix of the Delta tables' names in the catalog; the views have the names without it."""
 _SAID: Final = {
-    GLUE: "Athena reads each table at its newest version: while a night publishes, tables may be from two "
-    "states.",
+    GLUE: "Athena reads each table at its newest version: while a night publishes, some tables may be newer "
+    "than others.",
     TRINO: "register_table is needed once: it fails if the table is already known.",
 }
+"""Comments among the statements for a catalog."""
 
 
 def statements(database: Database, catalog: str, schema: str) -> Iterator[str]:
     """Return the SQL statements for a catalog, with comments.
 
-    schema : where they go, with its catalog before it where there are several
-    raises : QuestionError where the catalog could not reach the tables
+    schema : where tables and views are created, as SCHEMA or CATALOG.SCHEMA
+    raises : QuestionError if the catalog cannot reach the tables
     """
     if catalog == GLUE and not is_url(database.root):
         raise QuestionError(f"{database.root} is a folder of this machine: Glue's tables must be in s3://")
     yield f"-- {database.root}: run this again after each night, for views as of its publication."
     if catalog == DUCKDB:
-        yield from _of_duckdb(database)
+        yield from SETTINGS
+        yield WHOLE.replace("CREATE", "CREATE OR REPLACE", 1)
+        yield from (f"CREATE OR REPLACE VIEW {name} AS {database.files_of(name)}" for name in TABLES)
+        yield from (f"CREATE OR REPLACE VIEW {name} AS {in_duckdb(view.sql)}" for name, view in VIEWS.items())
         return
     yield f"CREATE SCHEMA IF NOT EXISTS {schema}"
     if catalog != GLUE:
@@ -56,24 +62,18 @@ def statements(database: Database, catalog: str, schema: str) -> Iterator[str]:
     if catalog in _SAID:
         yield f"-- {_SAID[catalog]}"
     there = [name for name in TABLES if database.home(name).is_there(name)]
-    yield from (_table(database, catalog, schema, name) for name in there)
+    yield from (_registered(database, catalog, schema, name) for name in there)
+    travels = "FOR VERSION AS OF" if catalog == TRINO else "VERSION AS OF"
     for table in TABLES.values():
-        rows = _version(database, catalog, table.name) if table.name in there else _none(table, catalog)
+        rows = f"SELECT * FROM {_NAMED}{table.name}" if table.name in there else _no_rows(table, catalog)
+        if table.name in there and catalog != GLUE:
+            version = database.home(table.name).version_of(table.name)
+            rows += "" if version is None else f" {travels} {version}"
         yield f"CREATE OR REPLACE VIEW {table.name} AS {rows}"
     yield from _views(catalog)
 
 
-def _of_duckdb(database: Database) -> Iterator[str]:
-    yield from SETTINGS
-    yield WHOLE.replace("CREATE", "CREATE OR REPLACE", 1)
-    for name in TABLES:
-        yield f"CREATE OR REPLACE VIEW {name} AS {database.files_of(name)}"
-    for view in VIEWS.values():
-        yield f"CREATE OR REPLACE VIEW {view.name} AS {in_duckdb(view.sql)}"
-
-
-def _table(database: Database, catalog: str, schema: str, name: str) -> str:
-    """Return the SQL statement that makes a Delta table known to a catalog."""
+def _registered(database: Database, catalog: str, schema: str, name: str) -> str:
     place, table = f"{database.home(name).root}/{name}", f"{_NAMED}{name}"
     if catalog == SPARK and place.startswith("s3://"):
         place = f"s3a{place.removeprefix('s3')}"
@@ -88,26 +88,17 @@ def _table(database: Database, catalog: str, schema: str, name: str) -> str:
     return f"CREATE TABLE IF NOT EXISTS {table} USING delta LOCATION {quoted(place)}"
 
 
-def _version(database: Database, catalog: str, name: str) -> str:
-    version = None if catalog == GLUE else database.home(name).version_of(name)
-    travels = {TRINO: "FOR VERSION AS OF"}.get(catalog, "VERSION AS OF")
-    return f"SELECT * FROM {_NAMED}{name}" + ("" if version is None else f" {travels} {version}")
-
-
-def _none(table: Table, catalog: str) -> str:
-    """Return SQL of a relation without rows, with the column types of a table that does not exist yet."""
-    columns = (
-        f"CAST(NULL AS {_type(type_name(each.type), catalog)}) AS {each.name}" for each in table.columns
-    )
+def _no_rows(table: Table, catalog: str) -> str:
+    """Return SQL of a relation without rows, with the columns of a table that does not exist yet."""
+    columns = []
+    for each in table.columns:
+        kind = exp.DataType.build(type_name(each.type), dialect=SPARK).sql(_SQL_OF[catalog])
+        columns.append(f"CAST(NULL AS {kind}) AS {each.name}")
     return f"SELECT {', '.join(columns)} WHERE false"
 
 
-def _type(name: str, catalog: str) -> str:
-    return exp.DataType.build(name, dialect=SPARK).sql(_SQL_OF[catalog])
-
-
 def _views(catalog: str) -> Iterator[str]:
-    """Return the views of the warehouse in the catalog's SQL; name the views that cannot be transpiled."""
+    """Yield statements that create the views in the catalog's SQL; comments name views that are left out."""
     left_out: set[str] = set()
     for view in VIEWS.values():
         try:
@@ -119,7 +110,10 @@ def _views(catalog: str) -> Iterator[str]:
 
 
 def _transpiled(view: SqlFile, dialect: str, left_out: Collection[str]) -> str:
-    """Return a view's SQL in another dialect; raise SqlglotError if it or a view that it reads has none."""
+    """Return a view's SQL in another dialect. Raises SqlglotError if that is impossible.
+
+    left_out : names of views that could not be translated, so that no view that reads one of them can be.
+    """
     if needs := {*view.sources}.intersection(left_out):
         raise SqlglotError(f"it reads {min(needs)}")
     if dialect == SPARK:

@@ -1,6 +1,6 @@
-"""DuckDB's access to a warehouse: its tables as of one publication, and no other files.
+"""Access by DuckDB to the tables of a warehouse, as of one publication, and to no other files.
 
-It lies in a folder of this machine, or in a store that deltalake reaches.
+The warehouse is a folder of this machine, or is in an object store that deltalake can read.
 """
 
 from collections.abc import Collection
@@ -23,18 +23,17 @@ from schemas.views import VIEWS, mentioned
 from schemas.vocabulary import INGESTED_TABLES
 
 IN_ORDER: Final = "SET threads = 1"
-"""With this setting, sums of floating point numbers add the rows in one order: the same rows give the same
-bits."""
+"""With one thread, DuckDB adds floating point numbers in the order of rows: equal rows give equal bits."""
 _AT_A_TIME: Final = 8
-"""Tables that are opened at a time."""
+"""Most tables that are opened in parallel."""
 _MOST_NAMED: Final = 5
-"""Most warehouses in a folder that are named."""
+"""Most warehouses that an error names."""
 
 
 class Database:
     """Tables under one root, as of the latest publication.
 
-    ingested : root of another warehouse to read the ingested tables from; left out, this one
+    ingested : root of another warehouse, to read the ingested tables from there instead
     """
 
     def __init__(self, root: str, ingested: str | None = None) -> None:
@@ -44,17 +43,23 @@ class Database:
         self._stored: dict[str, Stored | None] = {}
 
     def check_exists(self, to_do: str = NO_TABLES) -> None:
-        """Raise QuestionError, with what to do, if the warehouse has no tables."""
+        """Raise QuestionError if the warehouse has no tables.
+
+        The message names warehouses above, below or beside the root, and ends with `to_do` if there are none.
+        """
         if Path(self.root).is_file():
             raise QuestionError(
                 f"{self.root} is a file, not the folder of a warehouse; an exported file is for DuckDB itself"
             )
         if not any(self.home(name).is_there(name) for name in TABLES):
-            meant = _below(Path(self.root)) or self._around() or _beside(Path(self.root))
+            root = Path(self.root)
+            near = close_match(root.name, [each.name for each in _warehouses(root.parent)])
+            beside = f"{near.removesuffix('?')} in {root.parent}?" if near else ""
+            meant = _below(root) or self._around() or beside
             raise QuestionError(f"no tables in {self.root}: {meant or to_do}")
 
     def _around(self) -> str:
-        """Name the warehouse of which this root is a part; empty for a root outside of warehouses."""
+        """Return a clause that names the warehouse in which the root lies; empty if it lies in none."""
         above, _, name = self.root.rpartition("/")
         if is_url(self.root):
             is_table = name in TABLES and DeltaTables(above).is_there(name)
@@ -67,15 +72,15 @@ class Database:
         return f"it {'is a table of' if is_table else 'lies in'} the warehouse {outer}"
 
     def stated(self) -> tuple[bytes | None, ...]:
-        """Return the record of the latest publication, by which a caller sees whether a newer one exists."""
+        """Return the latest publication's record, of the root and of `ingested`; each night changes them."""
         return self._own.stated(), self._ingested.stated()
 
     def home(self, name: str) -> DeltaTables:
-        """Return the set of tables to which this table belongs: this root's own, or the ingested ones."""
+        """Return the Delta tables in which to find a table: those of the root, or those of `ingested`."""
         return self._ingested if name in INGESTED_TABLES else self._own
 
     def files_of(self, name: str) -> str:
-        """Return SQL for the rows of a table, by its files. Raises QuestionError if these are in a store."""
+        """Return SQL that reads a table from its files. Raises QuestionError if the files are in a store."""
         if is_url(self.home(name).root):
             raise QuestionError(
                 f"{self.root} is in a store: straggler export FILE.duckdb writes one file of it"
@@ -86,10 +91,11 @@ class Database:
     def connection(
         self, names: Collection[str] = (*TABLES, *VIEWS), *, in_order: bool = False
     ) -> duckdb.DuckDBPyConnection:
-        """Return a connection that can read these tables and views, but no other files.
+        """Return a connection that can read these tables and views, and no other files.
 
-        names : a view needs what it reads. A table that is not there yet is empty.
-        in_order : the same rows give the same bits, see IN_ORDER
+        names : names of tables and views, also of those that a view reads. A table that was never written is
+            empty.
+        in_order : as in DuckDbReader
         """
         connection = duckdb.connect(":memory:", config=ALONE)
         for statement in (*SETTINGS, *([IN_ORDER] if in_order else []), WHOLE):
@@ -106,7 +112,7 @@ class Database:
         return connection
 
     def write(self, target: Path, names: Collection[str]) -> None:
-        """Write tables and views to a new DuckDB file, with the meanings of tables and columns."""
+        """Write tables and views to a new DuckDB file, with the meanings of all columns by COMMENT ON."""
         config = {**ALONE, "storage_compatibility_version": "v1.4.0"}  # clients of that version read it too
         with duckdb.connect(str(target), config=config) as connection:
             connection.execute(WHOLE)
@@ -123,13 +129,14 @@ class Database:
     def _open(self, names: Collection[str]) -> None:
         """Open tables in parallel, because each table in a store takes several requests one after another."""
         if unknown := [name for name in names if name not in self._stored]:
-            self.home(unknown[0]).is_there(unknown[0])  # reads once which versions are published
+            # The first request of a warehouse reads which versions are published: once, not in each thread.
+            self.home(unknown[0]).is_there(unknown[0])
             with ThreadPoolExecutor(_AT_A_TIME) as beside:
                 opened = beside.map(lambda name: self.home(name).stored(name), unknown)
                 self._stored.update(zip(unknown, opened, strict=True))
 
     def _rows(self, name: str, connection: duckdb.DuckDBPyConnection) -> str:
-        """Return SQL for the rows of a table; columns that a file lacks are null."""
+        """Return SQL for the rows of a table; a column is null in rows of files without this column."""
         self._open([name])
         table, stored = TABLES[name], self._stored[name]
         empty = f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {each}' for each, kind in sql_types(table))}"
@@ -141,7 +148,7 @@ class Database:
 
 
 def create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str]) -> None:
-    """Create these views of the warehouse in the database."""
+    """Create the views with these names, in a database that has the tables which they read."""
     for view in VIEWS.values():
         if view.name in names:
             connection.execute(f"CREATE VIEW {view.name} AS {in_duckdb(view.sql)}")
@@ -149,17 +156,17 @@ def create_views(connection: duckdb.DuckDBPyConnection, names: Collection[str]) 
 
 @cache
 def in_duckdb(sql: str) -> str:
-    """Return a view's SQL for DuckDB; cached, because every connection needs it."""
+    """Return DuckDB's SQL for a view in Spark SQL; cached, because each new connection needs it again."""
     return question(sql).for_duckdb
 
 
 def needed(names: Collection[str]) -> set[str]:
-    """Return these tables and views, and all tables and views that they read."""
+    """Return the names of these tables and views, and of all that they read directly or by other views."""
     return mentioned(" ".join(names)) if names else set()
 
 
 def _below(root: Path) -> str:
-    """Name the warehouses in a folder; empty if there are none."""
+    """Return a clause that names the warehouses in a folder; empty if there are none."""
     found = [each.name for each in _warehouses(root)]
     if len(found) > _MOST_NAMED:
         return f"{len(found)} folders in it are warehouses, such as {', '.join(found[:_MOST_NAMED])}"
@@ -168,14 +175,8 @@ def _below(root: Path) -> str:
     return f"the folder {found[0]} in it is a warehouse" if found else ""
 
 
-def _beside(root: Path) -> str:
-    """Suggest a warehouse beside this folder; empty if no warehouse has a similar name."""
-    near = close_match(root.name, [each.name for each in _warehouses(root.parent)])
-    return f"{near.removesuffix('?')} in {root.parent}?" if near else ""
-
-
 def _warehouses(folder: Path) -> list[Path]:
-    """Return the names of folders in a folder that hold tables."""
+    """Return the folders in a folder that hold tables; none if it cannot be listed."""
     try:
         return sorted(each for each in folder.iterdir() if each.is_dir() and _has_tables(each))
     except OSError:
@@ -183,9 +184,8 @@ def _warehouses(folder: Path) -> list[Path]:
 
 
 def _has_tables(folder: Path) -> bool:
-    """Return whether a folder holds tables of a warehouse; a folder `jobs` alone may be anything."""
     for name in TABLES:
-        with suppress(OSError):  # of a folder that another user has
+        with suppress(OSError):  # of a folder that this user may not read
             if (folder / name / "_delta_log").is_dir():
                 return True
     return False

@@ -1,9 +1,10 @@
-"""Difference of two runs' step times, split into parts that add up. All figures are seconds per step.
+"""Difference of two runs' step times, B minus A, split into parts of several kinds; in seconds per step.
 
-All is in seconds for each step. The parts of one kind add up to the difference; what is left has a name.
+The parts of one kind, such as all causes, add up to the difference; each kind has a part for the remainder.
 
-The interval answers: had both runs gone the same course with other noise, how far apart might they be? Where
-a run turned slow, or how far it drifted, is its course, and given (udfs.noise); others may turn elsewhere.
+The interval of the difference covers the noise of steps around the course of each run: the run's level, with
+its changes and drift, as udfs.noise estimates it. That a rerun may take another course is not in the
+interval.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +24,9 @@ CHANCE: Final = "may be chance"
 TOO_FEW: Final = "too few steps to tell"
 
 CONFIDENCE: Final = 0.99
-"""Of 100 equal pairs one may look different: a check in CI runs often."""
+"""Confidence of an interval: high, because a check in CI that runs often should rarely fail by chance."""
 SMALLEST: Final = 0.01
-"""A smaller difference, as a part of A's step time, counts as none: healthy GPUs differ by this much."""
+"""Difference up to which the verdict is SAME, as a fraction of A's step time: healthy GPUs differ by this."""
 
 OF_STEP: Final = "step time"
 OF_CAUSE: Final = "cause"
@@ -39,11 +40,11 @@ LAUNCHES: Final = "launch delays, outside the replay"
 ORDER: Final = "order and number of ops"
 SEVERAL: Final = "several types at once"
 NOT_EXPOSED: Final = "all but exposed communication"
-"""Names of the remaining difference after the parts of a kind are subtracted."""
+"""Names of the parts that are remainders: one for causes, two for ops, two for exposed communication."""
 
 
 _Row = tuple[str, str, float | None, float | None, float]
-"""Kind and name of a part, its time on either side, and the difference."""
+"""Kind and name of a part, its time on sides A and B (None where unknown), and B minus A. [s]"""
 _Rows = Iterator[_Row]
 
 
@@ -51,9 +52,10 @@ _Rows = Iterator[_Row]
 class Part:
     """One part of the difference of two runs' step times.
 
-    a_s, b_s      : what it takes on either side; None where only the difference has parts. [s]
-    share         : of the difference; None if that is 0.
-    low_s, high_s : of the difference; None with too few steps. [s]
+    a_s, b_s      : time of the part in a step of A and of B; None for op types, stages and hosts, of which
+                    only the difference is known. [s]
+    share         : difference_s as a fraction of the whole difference; None if the verdict on that is SAME.
+    low_s, high_s : ends of the interval of difference_s; None with too few steps. [s]
     """
 
     of: str
@@ -71,8 +73,8 @@ class Part:
 class Found:
     """Result of comparing two runs: B minus A.
 
-    reach_s : half of the interval of the difference, by the noise of steps about the course of each run; None
-              with too few steps; 0 where there is no noise. [s]
+    reach_s : half the width of the interval of the difference; None with too few steps; 0 if neither run's
+              steps have noise. [s]
     """
 
     a: Side
@@ -82,7 +84,7 @@ class Found:
 
     @property
     def difference_s(self) -> float:
-        """Return how much longer a step of B takes. [s]"""
+        """Return how much longer a mean step of B takes than one of A. [s]"""
         return self.b.step_s - self.a.step_s
 
     @property
@@ -92,11 +94,14 @@ class Found:
 
     @property
     def verdict(self) -> str:
-        """Return SLOWER or FASTER, or SAME, CHANCE or TOO_FEW if no difference is shown."""
+        """Return whether B is SLOWER or FASTER than A; or SAME, CHANCE or TOO_FEW if neither is shown."""
         return _verdict(self.difference_s, self.reach_s, self.a.step_s)
 
     def exceeds(self, limit: float) -> bool:
-        """Return whether B is slower than A by more than this fraction of A's step time, beyond chance."""
+        """Return whether B is slower than A by more than `limit`, a fraction of A's step time, beyond chance.
+
+        With too few steps for an interval, chance is not considered.
+        """
         return self.relative > limit and (self.reach_s is None or self.difference_s > self.reach_s)
 
 
@@ -113,33 +118,33 @@ def _verdict(difference_s: float, reach_s: float | None, of_s: float) -> str:
 def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
     """Compare two sides; return the difference of their step times and its parts.
 
-    by_ops : of their recorded ops; None where these are not known on both sides.
+    by_ops : the difference by op type, stage and host; None if one of the sides has no recorded ops.
     """
     reach_s = _reach_s(a, b, confidence)
     bare = Found(a, b, reach_s, ())
     rows: list[_Row] = [(OF_STEP, OF_STEP, a.step_s, b.step_s, bare.difference_s)]
     if a.is_replayed and b.is_replayed:
         rows += [*_by_cause(a, b), *_by_ops(a, b, by_ops), *_by_exposed(a, b)]
-
-    def part(of: str, name: str, a_s: float | None, b_s: float | None, difference_s: float) -> Part:
-        return Part(
+    parts = [
+        Part(
             of=of,
             part=name,
             a_s=a_s,
             b_s=b_s,
             difference_s=difference_s,
             share=difference_s / bare.difference_s if bare.difference_s and bare.verdict != SAME else None,
-            # Parts that vary by chance make the whole vary: its interval is wide enough for each.
+            # The noise of a part is also in the whole, so the whole's interval is wide enough for a part.
             low_s=None if reach_s is None else difference_s - reach_s,
             high_s=None if reach_s is None else difference_s + reach_s,
             verdict=_verdict(difference_s, reach_s, a.step_s),
         )
-
-    return Found(a, b, reach_s, [part(*row) for row in rows])
+        for of, name, a_s, b_s, difference_s in rows
+    ]
+    return Found(a, b, reach_s, parts)
 
 
 def _reach_s(a: Side, b: Side, confidence: float) -> float | None:
-    """Return half the width of Welch's interval of the difference, from the noise of both means. [s]"""
+    """Return half the width of Welch's interval of the difference of means; None with too few steps. [s]"""
     noises = [side.noise() for side in (a, b)]
     known = [each for each in noises if each is not None]
     if len(known) < len(noises):
@@ -152,8 +157,8 @@ def _reach_s(a: Side, b: Side, confidence: float) -> float | None:
 
 
 def _by_cause(a: Side, b: Side) -> _Rows:
-    """Yield the parts by cause; the remainder is step time in which nothing is lost."""
-    # A cause that holds on one side alone is measured on both: else the difference were all that it loses.
+    """Yield the time lost to each cause on both sides; the remainder is the step time without any loss."""
+    # A cause that holds on one side counts on both, else its whole loss there would seem to be a difference.
     named = a.named() | b.named()
     before, after = a.lost_s(named), b.lost_s(named)
     yield from _both(OF_CAUSE, before, after, CAUSES)
@@ -161,13 +166,12 @@ def _by_cause(a: Side, b: Side) -> _Rows:
 
 
 def _by_exposed(a: Side, b: Side) -> _Rows:
-    """Yield parts by op type of exposed communication; time that several types delay together is one part."""
+    """Yield exposed communication by op type; remainders are SEVERAL and NOT_EXPOSED."""
     before, after = a.exposed_s(), b.exposed_s()
     if not (before or after):
         return
-    together = [each.pop(ALL_OP_TYPES, 0.0) for each in (before, after)]
+    a_s, b_s = (each.pop(ALL_OP_TYPES, 0.0) for each in (before, after))
     yield from _both(OF_EXPOSED, before, after, COUNTED_OP_TYPES)
-    a_s, b_s = together
     yield _left(OF_EXPOSED, SEVERAL, a_s - fsum(before.values()), b_s - fsum(after.values()))
     yield _left(OF_EXPOSED, NOT_EXPOSED, a.step_s - a_s, b.step_s - b_s)
 
@@ -184,7 +188,7 @@ def _both(of: str, before: Mapping[str, float], after: Mapping[str, float], name
 
 
 def _by_ops(a: Side, b: Side, by_ops: Divided | None) -> _Rows:
-    """Yield the parts by op type, stage and host; the remainder is launch delay and unexplained time."""
+    """Yield the difference by op type, stage and host; remainders are LAUNCHES and ORDER."""
     if by_ops is None:
         return
     difference_s, replayed_s = b.step_s - a.step_s, b.replayed_s - a.replayed_s

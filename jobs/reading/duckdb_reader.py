@@ -23,22 +23,22 @@ _NO_COLUMN: Final = re.compile(r'(?:column|column named|key) "([^"]+)"(?: not fo
 _UNGROUPED: Final = re.compile(r'column "([^"]+)" must appear in the GROUP BY')
 _QUOTED: Final = re.compile(r'"([^"]+)"')
 _UNLIKE_SPARK: Final = re.compile(r"Function with name|No function matches|candidate function|explicit cast")
-"""Errors about functions and conversions, of which Spark has others; what else is wrong is wrong there."""
+"""DuckDB's messages on functions and conversions, in which Spark differs; other errors occur in Spark too."""
 _DAY_AS_NUMBER: Final = re.compile(
     r"cast \(\w+ -> (?:DATE|TIMESTAMP)|of type (?:DATE|TIMESTAMP)[\w ]* and type (?:INT|BIGINT)"
 )
-"""Errors about a number in the place of a day, as in log_date = 20260105."""
+"""DuckDB's messages on a number in the place of a day, as in log_date = 20260105."""
 _DAY_HINT: Final = ": a day is written as DATE '2026-01-05'"
 _VALUE: Final = re.compile(r"[\"']([^\"']*)[\"']")
 _NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
 class DuckDbReader:
-    """Engine that answers questions from one warehouse, as of the publication that was latest at the start.
+    """Engine for questions to one warehouse, as of the publication that was latest at its creation.
 
     Tables stay open from one question to the next.
 
-    in_order : the same rows give the same bits, for what is written from the answers; one thread answers
+    in_order : answer with one thread, so that equal rows always give equal bits, as reproducible pages need
     """
 
     def __init__(self, database: Database, *, in_order: bool = False) -> None:
@@ -60,7 +60,7 @@ class DuckDbReader:
     def ask(self, sql: str, limit: int = 0) -> Result:
         """Answer a question with at most `limit` rows (0: all). Times become text, in UTC.
 
-        Raises QuestionError where it cannot be asked, AnswerError where it fails on the data.
+        Raises QuestionError for an invalid question, AnswerError if the computation of the answer fails.
         """
         asked = question(sql)
         with self._opened(asked) as connection:
@@ -77,12 +77,14 @@ class DuckDbReader:
         asked = question(sql)
         with self._opened(asked) as connection:
             found = _interruptible(connection, lambda: connection.sql(asked.for_duckdb).to_arrow_table())
-        return found.cast(pa.schema([each.with_type(_of_sum(each.type)) for each in found.schema]))
+        wide = pa.decimal128(38, 0)  # as DuckDB's sums of integers, of 128 bits; Spark's have 64
+        kinds = [each.with_type(pa.int64()) if each.type == wide else each for each in found.schema]
+        return found.cast(pa.schema(kinds))
 
     def prepare(self, questions: Collection[str]) -> None:
         """Open the tables and views that these questions read, in one connection instead of several.
 
-        Raises QuestionError as `ask` does, AnswerError where one of them cannot be opened.
+        Raises QuestionError for an invalid question, AnswerError if a table cannot be opened.
         """
         reads = {name for sql in questions for name in question(sql).reads}
         try:
@@ -116,7 +118,7 @@ class DuckDbReader:
             raise AnswerError(first_line(error)) from error
 
     def _connected(self, names: Collection[str]) -> duckdb.DuckDBPyConnection:
-        """Return a connection with these tables and views, and all that were opened before."""
+        """Return a connection with these tables and views, and with those that earlier questions opened."""
         if self._connection is None or not self._open.issuperset(names):
             self._open.update(names)
             if self._connection is not None:
@@ -162,20 +164,14 @@ def _interruptible(connection: duckdb.DuckDBPyConnection, ask: Callable[[], Foun
             raise
 
 
-def _of_sum(kind: pa.DataType) -> pa.DataType:
-    """Return Spark's type for integer sums, for which DuckDB's type has 128 bits."""
-    return pa.int64() if pa.types.is_decimal(kind) and (kind.precision, kind.scale) == (38, 0) else kind
-
-
 def _plain(value: object) -> object:
-    """Convert times and durations to text."""
+    """Convert times and durations to text, also in lists and structs."""
     if isinstance(value, datetime | list | dict):
         return times_as_text(value)
     return str(value) if isinstance(value, timedelta) else value
 
 
 def _advice(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, asked: Question) -> str:
-    """Explain a DuckDB error; for an unknown column suggest the closest one."""
     if ungrouped := _UNGROUPED.search(str(error)):
         name = ungrouped[1]
         return f"{name} must be in GROUP BY, or within an aggregate such as max({name})"

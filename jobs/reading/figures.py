@@ -1,4 +1,4 @@
-"""Charts of one unit for notebooks: Vega-Lite in `spec`, drawn as SVG or PNG on this machine."""
+"""Vega-Lite charts of one unit for notebooks, drawn as SVG or PNG on this machine."""
 
 import json
 import os
@@ -18,12 +18,12 @@ from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, STEP_SLOWDOWN, WORKER_S
 
 CHARTS: Final = ("workers", "steps", "causes", "waterfall")
 WATERFALL: Final = "waterfall"
-"""The view that the chart of this name draws."""
+"""Name of a chart, and of the view whose rows the chart shows."""
 _SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 _HOTTEST: Final = 30
-"""Where the scale of a map ends, as on the pages of the report. [%]"""
+"""Largest value on the colour scale of the map of workers, as on the pages of the report. [%]"""
 _CHAIN: Final = ("#0072b2", "#d55e00")
-"""Colours of totals and of differences, as on the pages of the report."""
+"""Colours of totals and of differences in the waterfall, as on the pages of the report."""
 _DRAW: Final = (
     "import json, sys, vl_convert as v; spec = json.load(sys.stdin); "
     "is_png = sys.argv[1] == '.png'; "
@@ -40,9 +40,10 @@ class FigureError(RuntimeError):
 
 
 def _converted(spec: bytes, how: str) -> "subprocess.CompletedProcess[bytes]":
-    """Run the chart converter in a separate process.
+    """Run the chart converter in a separate process, and return the process when it has ended.
 
-    It panics where standard input is closed, as under a daemon, and hangs in a fork.
+    In this process, the converter would panic if standard input is closed, and hang if this process is a
+    fork.
     """
     command = [sys.executable, "-X", "utf8", "-c", _DRAW, how]
     return subprocess.run(command, input=spec, capture_output=True, check=False)  # noqa: S603  # our own
@@ -50,7 +51,7 @@ def _converted(spec: bytes, how: str) -> "subprocess.CompletedProcess[bytes]":
 
 @dataclass(frozen=True, repr=False)
 class Figure:
-    """A Vega-Lite chart; a notebook shows it as SVG, without network."""
+    """A Vega-Lite chart, which a notebook shows as SVG; drawing needs no network."""
 
     title: str
     spec: Mapping[str, Any]
@@ -60,9 +61,9 @@ class Figure:
         return self._drawn(".svg").decode()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the chart as .png or .svg, by the file name; return the path.
+        """Write the chart as PNG or SVG, by the ending of the file name; return the path.
 
-        Raises ValueError for another ending, FigureError where the converter fails.
+        Raises ValueError for other endings, FigureError if the converter fails.
         """
         target = Path(path)
         if target.suffix not in _FORMATS:
@@ -75,7 +76,7 @@ class Figure:
             raise FigureError(missing(ModuleNotFoundError(name="vl_convert")))
         spec = json.dumps(dict(self.spec)).encode()
         drawn = _converted(spec, how)
-        if drawn.returncode < 0:  # V8 ends its process by a signal where memory is short for a moment
+        if drawn.returncode < 0:  # a signal: V8 aborts if memory is short for a moment; try once more
             drawn = _converted(spec, how)
         if drawn.returncode:
             said = drawn.stderr.decode(errors="replace").strip()
@@ -92,11 +93,11 @@ class Figure:
 class Figures:
     """Charts of one unit: workers, steps, causes, waterfall; a chart is drawn when it is shown or saved.
 
-    Each raises FigureError for a unit without results to draw.
+    Each chart raises FigureError if the unit has no rows for it.
     """
 
     def __init__(self, key: Unit, rows: Callable[[str], Rows]) -> None:
-        """Take a function that returns the unit's rows of a table or view by name, in any order."""
+        """Make the charts of a unit; `rows` returns its rows of a table or view, given the name."""
         self._key, self._job_id, self._rows = key, key.job_id, rows
 
     def __repr__(self) -> str:
@@ -138,7 +139,7 @@ class Figures:
             for place, row in enumerate(found)
         ]
         encoding = {
-            # A line for each burst of steps that follow each other: over what lies between, none is known.
+            # Only consecutive steps are joined, because steps between two bursts were not recorded.
             "detail": {"field": "burst"},
             "x": _field("step", "ordinal", "step", axis={"labelOverlap": True}),
             "y": _field("slowdown", "quantitative", "slowdown of the step", scale={"zero": False}),

@@ -11,7 +11,7 @@ from jobs.warehouse.reader import Reader
 from schemas.vocabulary import JOB_SLOWDOWN, Status
 
 FIX_FIRST: Final = "fix_first"
-"""The view, and the named query over a period."""
+"""Name of a view, and of the named query that answers the same question over a period."""
 
 
 def reads_fix_first(sql: str) -> bool:

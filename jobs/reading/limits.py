@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import Final, Generic, NoReturn, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from jobs.runtime.arguments import INTERRUPTED, called
 from jobs.runtime.memory import data_bytes, limit_data, memory_bytes
@@ -21,19 +21,18 @@ from schemas.vocabulary import Exit
 Found = TypeVar("Found")
 
 _SHARE: Final = 4
-"""A question may take this part of the machine's memory."""
+"""A question may take the machine's memory divided by this number."""
 _LEAST: Final = 2**28
 """A question gets at least this much memory: with less, loading a library ends the process. [B]"""
 _GRACE_S: Final = 1.0
-"""Time that an engine may take to stop: some of its steps check for an interrupt only at their end."""
+"""Time that an engine may take to stop: some of its steps check for an interrupt only at their end. [s]"""
 _AGAIN_S: Final = 0.1
-"""Time between two interrupts: one that comes before the engine has begun is without effect."""
-_GB: Final = 1e9
+"""Time between two interrupts, which are repeated as one before the engine begins has no effect. [s]"""
 _HEAP: Final = "spark.driver.memory"
 _HEAP_SIZE: Final = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
 _UNITS: Final = {"k": 2**10, "": 2**20, "m": 2**20, "g": 2**30, "t": 2**40}
 _LEAST_HEAP: Final = 2**29
-"""Spark does not start with less. [B]"""
+"""Least heap of Spark's JVM: with less, Spark does not start. [B]"""
 
 
 class Stoppable(Protocol):
@@ -46,9 +45,9 @@ class Stoppable(Protocol):
 def within_limits(engine: Stoppable, ask: Callable[[], Found], seconds: float) -> Found:
     """Run `ask` within limits of time and memory; return its result or raise its error.
 
-    seconds : the longest it may take; 0: as long as it likes, with as much memory. [s]
-    raises : AnswerError where it takes longer, or too much memory. An engine that does not stop ends this
-             process instead, with that message.
+    seconds : most time for `ask`; 0 for no limit of time and memory. [s]
+    raises : AnswerError if `ask` takes longer, or too much memory. If the engine cannot be stopped, this
+             process ends instead, and prints the same message.
     """
     return _Limits(engine, seconds).run(ask)
 
@@ -56,7 +55,7 @@ def within_limits(engine: Stoppable, ask: Callable[[], Found], seconds: float) -
 def batches_within_limits(engine: Stoppable, batches: Iterator[Found], seconds: float) -> Iterator[Found]:
     """Yield the batches of one answer, all together within the limits of `within_limits`.
 
-    Only the engine's time counts, not that of whoever takes the batches: a pager may wait for its reader.
+    Only the time in which the engine computes counts, not the time in which a pager waits for its user.
     """
     limits = _Limits(engine, seconds)
     while found := limits.run(lambda: list(islice(batches, 1))):
@@ -64,7 +63,7 @@ def batches_within_limits(engine: Stoppable, batches: Iterator[Found], seconds: 
 
 
 class _Limits:
-    """Limits of one question, which one or several calls answer."""
+    """Limits of one question, for all calls of `run` together that compute its answer."""
 
     def __init__(self, engine: Stoppable, seconds: float) -> None:
         self._engine, self._seconds = engine, seconds
@@ -85,25 +84,21 @@ class _Limits:
                     _leave(INTERRUPTED, Exit.INTERRUPTED)
                 raise
             if not asked.is_done.is_set():
-                self._end_late(asked)
+                what = "only a part of the answer" if self._taken_s else "no answer"
+                message = f"{what} within {self._seconds:g} s (--timeout 0: no limit)"
+                if not _stopped(self._engine, asked):
+                    _leave(f"error: {message}", Exit.FAILED)
+                raise AnswerError(message)
         self._taken_s += time.monotonic() - started_s
         is_said = isinstance(asked.error, OutOfMemoryError)
         if not is_said and (isinstance(asked.error, MemoryError) or "memory" in str(asked.error).lower()):
-            allowed = f"a question may take {self._most / _GB:.1f} GB (--timeout 0 lifts that too)"
+            allowed = f"a question may take {self._most / 1e9:.1f} GB (--timeout 0 lifts that too)"
             raise OutOfMemoryError(f"out of memory: {allowed}") from None
         return asked.result()
 
-    def _end_late(self, asked: "_Asked[Found]") -> NoReturn:
-        """Stop the engine and raise AnswerError; an engine that does not stop ends the process."""
-        what = "only a part of the answer" if self._taken_s else "no answer"
-        message = f"{what} within {self._seconds:g} s (--timeout 0: no limit)"
-        if not _stopped(self._engine, asked):
-            _leave(f"error: {message}", Exit.FAILED)
-        raise AnswerError(message)
-
     @contextmanager
     def _memory_limited(self) -> Iterator[None]:
-        """Limit the memory that this process takes in addition to its memory at the beginning."""
+        """Limit this process to its memory when the question began, plus what a question may take."""
         if not self._seconds:
             yield
             return
@@ -118,7 +113,7 @@ class _Limits:
 def with_limited_heap(settings: Settings, seconds: float) -> Settings:
     """Return settings in which Spark's JVM gets no more memory than a question may use.
 
-    seconds : as within_limits has it: 0 leaves the settings as they are
+    seconds : time limit of the question; 0 (no limits) leaves the settings as they are. [s]
     """
     stated = _HEAP_SIZE.fullmatch(settings.spark.conf.get(_HEAP, "1g"))
     most = max(memory_bytes() // _SHARE, _LEAST_HEAP)
@@ -139,7 +134,8 @@ def _stopped(engine: Stoppable, asked: "_Asked[Found]") -> bool:
 class _Asked(threading.Thread, Generic[Found]):
     """Daemon thread that runs a question, and that does not keep the process from ending.
 
-    is_done : set at its end; a thread whose join is interrupted seems to have ended (CPython's bpo-45274).
+    is_done : set when the question has ended. Thread.join cannot say this: after an interrupted join, a
+              thread seems to have ended (CPython's bpo-45274).
     """
 
     def __init__(self, ask: Callable[[], Found]) -> None:
@@ -151,7 +147,7 @@ class _Asked(threading.Thread, Generic[Found]):
     def run(self) -> None:
         try:
             self._found = self._ask()
-        except BaseException as error:  # noqa: BLE001 - raised again where the answer is wanted
+        except BaseException as error:  # noqa: BLE001 - raised again by `result`
             self.error = error
         finally:
             self.is_done.set()

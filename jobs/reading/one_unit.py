@@ -25,6 +25,9 @@ from udfs.timeline.timelines import KINDS, StepTimelines, culprits_and_neighbour
 from udfs.what_if import SimulationSettings
 
 _SHARE: Final = "share_of_steps"
+_OF_CAUSE: Final = (
+    "cause", "is_cause", "lost_fraction", "time_saved_fraction", "lost_gpu_hours", "flag_reason"
+)  # fmt: skip
 _CULPRIT_WORDS: Final = (
     "where", "effect", "course", "host", "stage", "dp_rank", "rank", _SHARE, "workers"
 )  # fmt: skip
@@ -42,7 +45,11 @@ class Timeline:
         return f"<Timeline of {self._unit.job_id}, step {self.step}: {times}; save() writes it for Perfetto>"
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Save the trace of the workers that lose most, as `straggler timeline` does, and return its path."""
+        """Write the trace that `straggler timeline` writes, of the slowest workers and their neighbours.
+
+        path : by default a name from `file_name`, in the current folder
+        Returns the path.
+        """
         target = Path(path) if path is not None else Path(file_name(self._unit, self.step))
         write_trace(target, self._unit, self._found, culprits_and_neighbours(self._found), self._ideal)
         return target
@@ -63,28 +70,17 @@ class OneUnit(ABC):
 
     @abstractmethod
     def _stored(self) -> StoredCauses | None:
-        """Return the unit's stored results, which answer for causes without a replay; None if not stored."""
+        """Return the unit's stored results, which what_if uses instead of replaying causes; None without."""
 
     @property
     def causes(self) -> Rows:
-        """Return why the unit is slow: the time lost to each cause, and saved by fixing it alone."""
-        columns = [
-            "cause",
-            "is_cause",
-            "lost_fraction",
-            "time_saved_fraction",
-            "lost_gpu_hours",
-            "flag_reason",
-        ]
-        return Rows(
-            self.table(JOB_CAUSES)
-            .arrow.select(columns)
-            .sort_by([("time_saved_fraction", "descending"), ("cause", "ascending")])
-        )
+        """Return one row per cause: the time lost to it, and the time that fixing it alone saves."""
+        rows = self.table(JOB_CAUSES).arrow.select(_OF_CAUSE)
+        return Rows(rows.sort_by([("time_saved_fraction", "descending"), ("cause", "ascending")]))
 
     @property
     def culprits(self) -> Rows:
-        """Return culprits in words: one row per culprit of each cause that holds, sorted by cause."""
+        """Return one row per culprit of each cause that holds, in words, sorted by cause."""
         workers, (job,) = self._dicts(WORKER_SLOWDOWN), self._dicts(JOB_SLOWDOWN)
         rows = []
         for row in sorted(self._dicts(JOB_CAUSES), key=lambda row: str(row["cause"])):
@@ -114,11 +110,13 @@ class OneUnit(ABC):
         set: float | None = None,  # noqa: A002  # as on the command line
         factor: float | None = None,
     ) -> Rows:
-        """Replay the unit with each fix: without a cause, or with some ops ideal or `set` times as long.
+        """Replay the unit with each fix, and return a row per fix, as `straggler what-if` prints them.
 
-        A row for each, as `straggler what-if --fix --set` prints them; `factor` is another name of `set`.
-        Raises PredicateError for what is neither, QuestionError for a predicate that no op matches, and
-        what replay_scenarios raises.
+        fixes : names of causes to remove, or predicates over ops, such as "host = 'node-13'"
+        set : ops that match a predicate take this many times their recorded time; without it, their ideal
+              time. `factor` is another name of `set`.
+        Raises PredicateError for a text that is neither, QuestionError for a predicate that no op matches,
+        and the errors of replay_scenarios.
         """
         rows, manifest = self._recorded()
         understood = [read_fix(each) for each in fixes]
@@ -127,11 +125,12 @@ class OneUnit(ABC):
         return _rows_of(Answer, [answer for each in found for answer in each.answers])
 
     def mitigate(self, *layers: int) -> Rows:
-        """Replay the unit with each mitigation: layers moved, sequences balanced, gc planned, and others.
+        """Replay the unit with each mitigation, such as moved layers or planned garbage collection.
 
-        layers : of the model, or of each of its chunks; none are moved without.
-        A row for each that has an answer, as `straggler mitigate` prints them. Raises LayersError for layers
-        that do not fit, and what replay_scenarios raises.
+        Returns a row for each mitigation that could be replayed, as `straggler mitigate` prints them.
+
+        layers : number of layers of the model, or of each of its chunks; without it, no layers are moved
+        Raises LayersError if `layers` do not fit the unit, and the errors of replay_scenarios.
         """
         rows, manifest = self._recorded()
         how = SimulationSettings(**load_settings().simulation.model_dump())
@@ -150,5 +149,5 @@ class OneUnit(ABC):
 
 
 def _rows_of(kind: type[Answer | Mitigation], answers: Sequence[Answer | Mitigation]) -> Rows:
-    """Return one row per answer, with the columns of its kind; the columns alone if there is no answer."""
+    """Return answers as rows with the fields of `kind` as columns; without answers, columns without rows."""
     return Rows(pa.table({each.name: [getattr(one, each.name) for one in answers] for each in fields(kind)}))

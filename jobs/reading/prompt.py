@@ -14,15 +14,13 @@ from schemas.tables import TABLES
 
 HISTORY: Final = Path("~/.straggler_history")
 _HISTORY_LINES: Final = 1000
-_FIRST: Final = "sql> "
-_NEXT: Final = "...> "
 _WORDS: Final = (
     *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "AND", "DESC"),
     *("count(*)", "round(", "sum(", "avg(", "median(", "SHOW TABLES", "DESCRIBE"),
 )
 _WELCOME: Final = (
-    "Write SQL, end with a semicolon. Tab completes tables and columns; SHOW TABLES lists, DESCRIBE shows "
-    "columns. Ctrl-D ends."
+    "Write SQL and end it with a semicolon. Tab completes names; SHOW TABLES lists tables and views, "
+    "DESCRIBE NAME lists columns. Ctrl-D ends the prompt."
 )
 
 
@@ -50,7 +48,7 @@ def columns_of(reader: Reader) -> dict[str, Sequence[str]]:
 def completions(text: str, line: str, columns: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the names that begin with `text`: columns of tables named in the line, or else all names.
 
-    After FROM, JOIN and DESCRIBE only tables and views.
+    After FROM, JOIN or DESCRIBE, only names of tables and views are returned.
     """
     before = line.removesuffix(text).split()
     if before and before[-1].upper() in {"FROM", "JOIN", "DESCRIBE"}:
@@ -66,7 +64,7 @@ def _questions() -> Iterator[str]:
     typed: list[str] = []
     while True:
         try:
-            line = input(_NEXT if typed else _FIRST)
+            line = input("...> " if typed else "sql> ")
         except KeyboardInterrupt:
             typed.clear()
             complain("")
@@ -84,9 +82,8 @@ def _questions() -> Iterator[str]:
 
 @contextmanager
 def _line_editing(complete: Callable[[str], list[str]]) -> Iterator[None]:
-    """Enable editing, completion and history of input lines."""
     history = HISTORY.expanduser()
-    with suppress(OSError):  # there is none yet
+    with suppress(OSError):  # at the first start there is no file
         readline.read_history_file(history)
     readline.set_history_length(_HISTORY_LINES)
     readline.set_completer_delims(" \t\n,()=<>+-*/")
@@ -96,5 +93,5 @@ def _line_editing(complete: Callable[[str], list[str]]) -> Iterator[None]:
         yield
     finally:
         readline.set_completer(None)
-        with suppress(OSError):  # a home that cannot be written has no history
+        with suppress(OSError):  # in a home folder that cannot be written, no history is kept
             readline.write_history_file(history)

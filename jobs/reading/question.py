@@ -1,6 +1,6 @@
 """A question: one SELECT in Spark SQL over tables and views, checked and transpiled for its engine.
 
-What an engine gets is never the text that was given: it is parsed, checked and written anew.
+An engine never gets the text that a user typed, but SQL that is generated from the parsed and checked text.
 """
 
 import logging
@@ -32,18 +32,18 @@ _REFUSED: Final = {
     *("reflect", "try_reflect", "java_method", "identifier"),
     *("from_protobuf", "to_protobuf", "from_avro", "to_avro", "schema_of_avro"),
 }
-"""Functions that call Java methods by name, or that open a file with a schema."""
+"""Functions that call Java methods by name, take the name of a table from a text, or open a schema's file."""
 _WORDS: Final = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN")
 _LIKE: Final = 0.75
-"""Least similarity of a misspelt word of SQL: FORM for FROM has it."""
+"""Least similarity, by difflib, at which a word may be a misspelt keyword of SQL; FORM and FROM have it."""
 _FEW: Final = 5
-"""Up to this many tables that have a missing column are named."""
+"""Most tables that an error names as having a column; if more have it, the error names none."""
 _SETTINGS: Final = re.compile(r"\.? (?:Use TRY\(|If necessary set \").*")
-"""An engine's advice to change a setting, which no question can."""
+"""Advice in an engine's error to change a setting, which a question cannot do."""
 _EXPLODES: Final = (exp.Explode, exp.Inline, exp.Stack, exp.Subquery)
-"""Functions that LATERAL may call; a table function could read anything."""
+"""Expressions that may follow LATERAL; a table function in this place could read any file."""
 
-logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it does not understand is an error here
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # this module raises errors instead of its warnings
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Question:
 
     @property
     def texts(self) -> set[str]:
-        """Return the quoted texts of the question."""
+        """Return the string literals of the question."""
         return {each.name for each in self.tree.find_all(exp.Literal) if each.is_string}
 
     @property
@@ -80,7 +80,7 @@ class Question:
     def for_duckdb(self) -> str:
         """Return the question's SQL for DuckDB. Raises QuestionError if it cannot be transpiled."""
         if not self.is_select:
-            return "SHOW TABLES FROM memory"  # tables passed to the connection are temporary ones
+            return "SHOW TABLES FROM memory"  # without Arrow tables of the connection, which are temporary
         try:
             return to_duckdb(self.tree)
         except SqlglotError as error:
@@ -89,7 +89,7 @@ class Question:
             raise QuestionError(_TOO_DEEP) from None
 
 
-@lru_cache(maxsize=64)  # a page's questions are first prepared, then asked
+@lru_cache(maxsize=64)  # a page parses each of its questions twice: for Reader.prepare and for Reader.rows
 def question(sql: str) -> Question:
     """Parse and check a question. Raises QuestionError unless it only reads existing tables and views."""
     if _SHOW_TABLES.fullmatch(sql):
@@ -99,7 +99,7 @@ def question(sql: str) -> Question:
         hint.pop()
     _check(tree)
     asked = Question(tree)
-    _check(_read(asked.for_spark))  # what an engine gets is looked at too, not only what was typed
+    _check(_read(asked.for_spark))  # the generated SQL is checked like the typed text
     return asked
 
 
@@ -117,16 +117,14 @@ def _read(sql: str) -> exp.Expr:
 
 
 def _check(tree: exp.Expr) -> None:
-    """Raise QuestionError for a statement that does more than read the warehouse."""
     if next(tree.find_all(*_CHANGES), None) is not None:
         raise QuestionError(_ONLY)
     for call in tree.find_all(exp.Anonymous):
         if call.name.lower() in _REFUSED:
             raise QuestionError(f"{call.name}: this function is not allowed")
     for most in tree.find_all(exp.ArgMax, exp.ArgMin):
-        if (
-            most.args.get("count") is not None
-        ):  # another meaning in DuckDB, and sqlglot leaves it out for Spark
+        # DuckDB's third argument is the number of values, and sqlglot leaves it out for Spark.
+        if most.args.get("count") is not None:
             raise QuestionError(f"{most.key.replace('arg', '')}_by takes two arguments here")
     for lateral in tree.find_all(exp.Lateral):
         if not isinstance(lateral.this, _EXPLODES):
@@ -147,7 +145,7 @@ def _named_around(table: exp.Table) -> set[str]:
     names: list[exp.Expr] = []
     inner: exp.Expr = table
     while (outer := inner.parent) is not None:
-        if isinstance(outer, exp.With):  # a name is known after its own definition
+        if isinstance(outer, exp.With):  # in a WITH clause, a query sees the names that are defined before it
             names += outer.expressions[: None if outer.recursive else outer.expressions.index(inner)]
         elif (clause := outer.args.get("with_")) is not None and clause is not inner:
             names += clause.expressions
@@ -156,11 +154,10 @@ def _named_around(table: exp.Table) -> set[str]:
 
 
 def _first(error: SqlglotError) -> str:
-    """Describe the first SQL error and its position on one line."""
     for each in getattr(error, "errors", ()):
         at = f"line {each['line']}, column {each['col']}, at {each['highlight']!r}"
         said = each["description"]
-        said = "not SQL: something is missing" if "<class" in said else said  # sqlglot's names of its parts
+        said = "not SQL: something is missing" if "<class" in said else said  # without names of classes
         return f"{said}: {at}{_misspelt(each['start_context'] + each['highlight'])}"
     return str(error).splitlines()[0]
 
@@ -175,10 +172,10 @@ def _misspelt(text: str) -> str:
 
 
 def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:
-    """Suggest the closest column, or the few tables that have the unknown column.
+    """Return an error for an unknown column, which names the tables that have it, or else the closest column.
 
     reads : tables and views that the question names
-    columns : those that it could have named
+    columns : names of their columns
     """
     owners = [table.name for table in TABLES.values() if name.lower() in table.column_names]
     if 0 < len(owners) <= _FEW and not set(owners) <= set(reads):
@@ -188,5 +185,5 @@ def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an engine's error message, without advice that no question can follow."""
+    """Return the first line of an engine's error message, without advice to change settings."""
     return _SETTINGS.sub("", next(iter(str(error).strip().splitlines()), ""))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from polars import DataFrame as PolarsFrame
 
 _SHOWN: Final = 20
-"""Most rows that are shown; of more, the first ones and their number."""
+"""Most rows that a notebook shows of an answer."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,14 +25,6 @@ class Rows:
     """Rows of a table or an answer; `arrow` is the Arrow table."""
 
     arrow: pa.Table
-
-    def df(self) -> "DataFrame":
-        """Return the rows as a pandas DataFrame, named as in DuckDB."""
-        return self.pandas()
-
-    def pl(self) -> "PolarsFrame":
-        """Return the rows as a polars DataFrame, named as in DuckDB."""
-        return self.polars()
 
     def pandas(self) -> "DataFrame":
         """Return the rows as a pandas DataFrame."""
@@ -53,6 +45,8 @@ class Rows:
         if not isinstance(found, DataFrame):
             raise TypeError("polars returned no DataFrame")
         return found
+
+    df, pl = pandas, polars  # the names that DuckDB's answers have for these
 
     def __len__(self) -> int:
         return int(self.arrow.num_rows)

@@ -19,7 +19,7 @@ from udfs.scenario.op_columns import TEXT_COLUMNS
 from udfs.scenario.op_predicate import OpPredicate, parse_predicate
 
 _FEW: Final = 12
-"""Most hosts or op types that are all listed if none is close."""
+"""Most hosts or op types of a unit that an error lists; of more, it gives the number."""
 _TEXT: Final = re.compile(r"'((?:[^']|'')*)'")
 
 Fix = OpPredicate | str
@@ -27,7 +27,7 @@ Fix = OpPredicate | str
 
 
 def read_fix(text: str) -> Fix:
-    """Parse a cause or a predicate. Raises PredicateError with a message of one line."""
+    """Return the name of a cause unchanged, or parse a predicate. Raises PredicateError for other texts."""
     if text in FIXABLE_CAUSES:
         return text
     try:
@@ -35,7 +35,7 @@ def read_fix(text: str) -> Fix:
     except PredicateError:
         if not text.replace("-", "_").isidentifier():
             raise
-        # One word: a cause was meant, no condition.
+        # A text of a single word was meant as a cause, not as a condition.
         message = f"{text} is neither a cause nor a condition: {suggestion(text, FIXABLE_CAUSES)}"
         raise PredicateError(message) from None
 
@@ -51,9 +51,10 @@ def replay_fixes(
     """Replay a unit with each cause fixed, and with the ops of each predicate made ideal or scaled.
 
     rank_steps, manifest, factor : as udfs.custom_scenario.replay_scenarios takes them
-    stored : the unit's rows in the warehouse, which causes are answered from, as history revised them
-    Raises QuestionError for a factor beside a cause and for a predicate that chooses no op, and what
-    replay_scenarios raises.
+    stored : the unit's results in the warehouse; they answer for causes, because a night may have revised
+             them by other days and jobs. None: replay the causes
+    Raises QuestionError for a factor beside a cause and for a predicate that no op matches, and the errors of
+    replay_scenarios.
     """
     causes = [each for each in fixes if isinstance(each, str)]
     predicates = [each for each in fixes if not isinstance(each, str)]
@@ -88,5 +89,5 @@ def _has(predicate: OpPredicate, rank_steps: pa.Table) -> Iterator[str]:
                 if text not in known and (name == "op_type") == (text in OP_TYPES):
                     others = ", ".join(known) or "none" if len(known) <= _FEW else f"{len(known):,} others"
                     yield f"no {name} {text}: {close_match(text, known) or f'it has {others}'}"
-        elif numbers := [each for each in found if each >= 0]:  # below: ops for which it means nothing
+        elif numbers := [each for each in found if each >= 0]:  # -1: ops that have no such number
             yield f"its {name} is {numbers[0]} to {numbers[-1]}"

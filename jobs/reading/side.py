@@ -18,16 +18,16 @@ from udfs.noise import Noise, noise_of
 Row = Mapping[str, Any]
 
 MANY_DAYS: Final = 5
-"""From this number of days on, a day is one block: its steps resemble each other more than days do."""
+"""Fewest days for which noise is measured between days, because steps of one day resemble each other."""
 
 
 class Day(NamedTuple):
     """One day of a run: its unit's step times and results.
 
-    job        : its row of job_slowdown.
+    job        : the unit's row of job_slowdown.
     actual_s   : recorded step times. [s]
-    replayed_s : T of these steps; None where the unit was not replayed. [s]
-    causes, exposed : its rows of job_causes and exposed_communication.
+    replayed_s : replayed times of the same steps; None if the unit was not replayed. [s]
+    causes, exposed : the unit's rows of job_causes and exposed_communication.
     """
 
     unit: Unit
@@ -52,7 +52,7 @@ class Side:
 
     @property
     def is_by_day(self) -> bool:
-        """Return whether each day counts as one block, which it does from MANY_DAYS days on."""
+        """Return whether noise is measured between days instead of between blocks of steps."""
         return len(self.days) >= MANY_DAYS
 
     @property
@@ -71,12 +71,12 @@ class Side:
         return self.mean([float(np.mean(day.replayed_s)) for day in self.days if day.replayed_s is not None])
 
     def mean(self, of_days: Sequence[float]) -> float:
-        """Return the mean over all steps of a value that is constant within a day."""
+        """Return the mean over all steps, given each day's mean over its steps."""
         counts = [len(day.actual_s) for day in self.days]
         return fsum(count * each for count, each in zip(counts, of_days, strict=True)) / sum(counts)
 
     def named(self) -> set[str]:
-        """Return the causes to compare: those that hold on some day, or have as much time attributed."""
+        """Return the causes that hold on some day, or have at least LEAST_SAVED of its time attributed."""
         return {
             row["cause"]
             for day in self.days
@@ -85,7 +85,7 @@ class Side:
         }
 
     def lost_s(self, named: Collection[str]) -> dict[str, float]:
-        """Return the time lost to each cause, per step; other causes count as `unexplained`. [s]"""
+        """Return the time lost per step to each cause; causes not in `named` count as unexplained. [s]"""
         by_day = []
         for day in self.days:
             rows = [{**row, "is_cause": row["cause"] in named} for row in day.causes]
@@ -98,7 +98,7 @@ class Side:
         }
 
     def exposed_s(self) -> dict[str, float]:
-        """Return exposed communication per step, for each op type and for ALL_OP_TYPES together. [s]"""
+        """Return exposed communication per step, by op type, and of all together as ALL_OP_TYPES. [s]"""
         by_day = [
             {row["op_type"]: row["exposed_s"] for row in day.exposed if row["scope"] != Scope.STAGE}
             for day in self.days
@@ -107,7 +107,7 @@ class Side:
         return {name: self.mean([of_day.get(name, 0.0) for of_day in by_day]) for name in names}
 
     def noise(self) -> Noise | None:
-        """Return the noise of the mean step time around its changes of level; None with too few steps. [s]"""
+        """Return the noise of the mean step time, without changes of level; None with too few steps. [s]"""
         if self.is_by_day:
             of_days = np.array([day.actual_s.mean() for day in self.days])
             return noise_of(of_days, len(of_days))

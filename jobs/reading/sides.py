@@ -32,8 +32,7 @@ from udfs.two_runs import Divided, ReadRun, divided, read_run
 from udfs.what_if import SimulationSettings
 
 MOST_OPS: Final = 20_000_000
-"""Most recorded ops, of both sides, whose times are compared one by one; more would not fit into memory."""
-_KEY: Final = ", ".join(UNIT_KEY)
+"""Most recorded ops of both sides together that are compared one by one; more may not fit into memory."""
 _TABLES: Final = (JOB_SLOWDOWN, STEP_SLOWDOWN, JOB_CAUSES, EXPOSED_COMMUNICATION)
 
 ReadOps = Callable[[], ReadRun]
@@ -48,9 +47,9 @@ class Sources(NamedTuple):
 
 
 def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
-    """Return two sides, of the units that a text names: `days` days before a day, and as many from it on.
+    """Return a job's or run's units on the `days` days before a date, and on as many days from it on.
 
-    Raises ValueError if the text itself names days.
+    text : JOB or JOB/RUN. Raises ValueError if it names days.
     """
     of = asked(text)
     if of.first is not None:
@@ -65,29 +64,26 @@ def folder_side(text: str) -> Sources:
     found = analysis(run)
     rows = {name: found.results[name].to_pylist(maps_as_pydicts="strict") for name in _TABLES}
     day = day_of(found.unit, rows, found.read.account.job or {})
-    return _sources(text, [day], [partial(_ops_of_folder, found, has_day=run.has_day)], ())
+    return _sources(text, [day], [lambda: read_run(*simulated(found, has_day=run.has_day))], ())
 
 
 def simulated(found: Analysis, *, has_day: bool) -> tuple[pa.Table, dict[str, Any], SimulationSettings]:
-    """Return rows of rank_steps, the manifest (with a known log date) and settings, as simulated."""
+    """Return a run's rows of rank_steps, its manifest with its log date if known, and the settings."""
     manifest = dict(found.read.account.job or {}) | {"log_date": found.unit.log_date if has_day else None}
     how = SimulationSettings(**load_settings(SHIPPED).simulation.model_dump())
     return found.read.rows.select(SIMULATED_COLUMNS), manifest, how
 
 
-def _ops_of_folder(found: Analysis, *, has_day: bool) -> ReadRun:
-    return read_run(*simulated(found, has_day=has_day))
-
-
 def warehouse_side(reader: Reader, of: Asked, how: SimulationSettings) -> Sources:
-    """Read the stored results of the named units.
+    """Return a side, made of the stored results of the units that `of` names.
 
     Raises NoSuchUnitError if there is no such unit, QuestionError if none was simulated.
     """
     units = _units(reader, of)
     are_meant = on_units([unit.log_date for unit in units], units)
     found = {name: rows_by_unit(reader.rows(f"SELECT * FROM {name} WHERE {are_meant}")) for name in _TABLES}
-    manifests = rows_by_unit(reader.rows(f"SELECT {_KEY}, step_times FROM {JOBS} WHERE {are_meant}"))
+    columns = ", ".join((*UNIT_KEY, "step_times"))
+    manifests = rows_by_unit(reader.rows(f"SELECT {columns} FROM {JOBS} WHERE {are_meant}"))
     kept = [unit for unit in units if unit in found[JOB_SLOWDOWN]]
     if not kept:
         raise QuestionError(f"{of.text}: no results: straggler simulate --log-date {units[0].log_date}")
@@ -126,12 +122,14 @@ def _units(reader: Reader, of: Asked) -> list[Unit]:
     ]
     if not fitting:
         listed = ", ".join(f"run {unit.run_id} on {unit.log_date}" for unit in units[-5:])
-        raise NoSuchUnitError(f"{of.text}: job {of.job_id} has no {_meant(of)}; its last are {listed}")
+        raise NoSuchUnitError(
+            f"{of.text}: job {of.job_id} has no {_meant(of)}; the last that it has are {listed}"
+        )
     return fitting
 
 
 def _meant(of: Asked) -> str:
-    """Describe in words the run and days that were asked for."""
+    """Return the run and days of a request as a noun, such as "run r1 on 2026-01-05"."""
     run = f"run {of.run_id}" if of.run_id else "run"
     if of.first is None or of.last is None:
         return run
@@ -148,7 +146,7 @@ def day_of(unit: Unit, rows: Mapping[str, Sequence[Row]], manifest: Mapping[str,
     (job,) = rows[JOB_SLOWDOWN]
     steps = sorted(rows[STEP_SLOWDOWN], key=lambda row: row["step"])
     if not steps:
-        # The first line of a console log holds what the job needs to begin.
+        # The first line of a console log is left out: its time includes the start of the job.
         printed = [line["step_s"] for line in manifest.get("step_times") or ()]
         return Day(unit, job, np.array(printed[1:] if len(printed) > 1 else printed, dtype=np.float64))
     actual_s, replayed_s = (
@@ -162,7 +160,7 @@ def _note(side: str, unit: Unit, what: str) -> str:
 
 
 def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps], not_simulated: Sequence[str]) -> Sources:
-    """Keep the days with steps, and a note on each other day. Raises AnswerError if no day has steps."""
+    """Return the days with steps, and a note on each other day. Raises AnswerError if no day has steps."""
     left_out = [
         *not_simulated,
         *(
@@ -179,12 +177,12 @@ def _sources(text: str, days: Sequence[Day], ops: Sequence[ReadOps], not_simulat
 
 
 def by_ops(a: Sources, b: Sources) -> tuple[Divided | None, str]:
-    """Compare the recorded ops of both sides, or return why they cannot be compared."""
+    """Return the difference by op types, stages and hosts, and ""; or None and why ops cannot be compared."""
     sides = (a.side, b.side)
     not_replayed = [
         _note(side.name, day.unit, f"was not replayed: {Status(day.job['status']).words}")
         for side in sides
-        for day in [each for each in side.days if each.replayed_s is None][:1]  # one of many will do
+        for day in [each for each in side.days if each.replayed_s is None][:1]  # one is enough
     ]
     if not_replayed:
         return None, "; ".join(not_replayed)

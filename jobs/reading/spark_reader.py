@@ -1,4 +1,4 @@
-"""Reader that answers questions with Spark, for warehouses in a store or too large for one machine."""
+"""Reader that answers questions with Spark, for answers that are too large for DuckDB on one machine."""
 
 import logging
 from collections.abc import Collection, Iterator
@@ -38,23 +38,24 @@ from schemas.views import mentioned
 
 _GONE: Final = "SparkContext was shut down"
 _OUT_OF_MEMORY: Final = ("OutOfMemoryError", _GONE)
-"""Texts in errors that mean it. Spark ends its JVM if a task runs out of memory, even if other tasks run."""
+"""Texts in errors that show a lack of memory: if a task runs out of memory, Spark ends the whole JVM."""
 
 _ASKING: Final = "asking Spark"
 
 
 class SparkReader:
-    """Engine that answers questions from one warehouse, as of the publication that was latest at the start.
+    """Engine for questions to one warehouse, as of the publication that was latest at its creation.
 
-    Its views are those of the session: another reader in the same session takes their names.
+    Its temporary views belong to the session, so that another reader in the same session replaces them.
     """
 
     def __init__(self, spark: SparkSession, warehouse: Warehouse) -> None:
         self._spark, self._warehouse = spark, warehouse
         self._registered: set[str] = set()
-        spark.conf.set("spark.sql.variable.substitute", "false")  # else ${env:NAME} is read before the SQL
+        # Else Spark would replace ${env:NAME} in a question by that environment variable.
+        spark.conf.set("spark.sql.variable.substitute", "false")
         self._heap = spark.sparkContext.getConf().get("spark.driver.memory", "1g")
-        # The error is one line; Spark's logger would add pages of JSON.
+        # A user gets one line of an error; Spark's logger would print pages of JSON beside it.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
     @property
@@ -68,7 +69,7 @@ class SparkReader:
             return collected(frame, limit)
 
     def batches(self, sql: str, limit: int = 0) -> Iterator[Result]:
-        """Answer like `ask`, in batches; this process holds one partition of the answer at a time."""
+        """Answer like `ask`, in batches; this process has one partition of the answer in memory at a time."""
         with self._asked(sql) as frame:
             with working(_ASKING):
                 found = batches_of(frame, limit)
@@ -82,7 +83,7 @@ class SparkReader:
             return frame.toArrow()
 
     def prepare(self, questions: Collection[str]) -> None:
-        """Do nothing, because views are registered once, for the first question that names any."""
+        """Do nothing, because each question registers the tables and views that it reads."""
 
     def stop(self) -> None:
         """Cancel the question that another thread is asking."""
@@ -106,9 +107,9 @@ class SparkReader:
     def _failure(self, error: Exception) -> AnswerError:
         try:
             said = str(error)
-        except (Py4JError, ConnectionError):  # it asks the JVM, which has ended
+        except (Py4JError, ConnectionError):  # the text of the error is in the JVM, which has ended
             said = _GONE
-        # A stream of rows that breaks off is the end of the JVM, too.
+        # An EOFError also means that the JVM has ended, while it was sending rows.
         is_gone = has_ended(error) or isinstance(error, EOFError)
         if is_gone or any(sign in said for sign in _OUT_OF_MEMORY):
             return OutOfMemoryError(
@@ -142,7 +143,7 @@ def spark_reader(settings: Settings, name: str) -> Iterator[SparkReader]:
 
 @contextmanager
 def reader_beside(warehouse: Warehouse) -> Iterator[Reader]:
-    """Yield a DuckDB reader, with reproducible sums, for pages written beside a Spark session."""
+    """Yield a DuckDB reader of a warehouse that a Spark session has open; its sums are reproducible."""
     ingested = None if warehouse.ingested is warehouse else warehouse.ingested.root
     with closing(DuckDbReader(Database(warehouse.root, ingested), in_order=True)) as reader:
         yield reader
@@ -169,7 +170,7 @@ def batches_of(frame: DataFrame, limit: int = 0) -> Iterator[Result]:
 
 def _as_plain(frame: DataFrame) -> tuple[DataFrame, Result]:
     """Return a DataFrame whose timestamps are text, and the columns of its answer."""
-    names = [f"column_{place}" for place in range(len(frame.columns))]  # names may repeat
+    names = [f"column_{place}" for place in range(len(frame.columns))]  # several columns may have one name
     plain = frame.toDF(*names)
     fields = plain.schema.fields
     wanted = [
@@ -181,19 +182,18 @@ def _as_plain(frame: DataFrame) -> tuple[DataFrame, Result]:
 
 
 def _values(row: Row) -> tuple[object, ...]:
-    return tuple(map(_plain, row.asDict(recursive=True).values()))
+    # Spark returns times in structs and lists in this process's local time.
+    return tuple(
+        times_as_text(value, are_local=True) if isinstance(value, list | dict) else value
+        for value in row.asDict(recursive=True).values()
+    )
 
 
 def _first_cause(error: Exception) -> Exception:
-    """Return the error itself, or the error of another Java thread that caused it, as with partitions."""
+    """Return the innermost cause of a Java error, such as the error of a task; any other error as it is."""
     if not isinstance(error, Py4JJavaError):
         return error
     thrown = error.java_exception
     while (cause := thrown.getCause()) is not None:
         thrown = cause
     return AnswerError(thrown.getMessage() or thrown.toString())
-
-
-def _plain(value: object) -> object:
-    """Convert times in structs and lists to text; Spark returns them in this process's local time."""
-    return times_as_text(value, are_local=True) if isinstance(value, list | dict) else value

@@ -1,4 +1,4 @@
-"""Writer of a step's timelines as a file for Perfetto or chrome://tracing."""
+"""Writer of the timelines of one step, recorded, replayed and ideal, as a trace file for Perfetto."""
 
 import gzip
 import json
@@ -45,7 +45,7 @@ def write_trace(target: Path, unit: Unit, found: StepTimelines, workers: Sequenc
 
 @contextmanager
 def _opened(target: Path) -> Iterator[TextIO]:
-    """Open a file for writing; gzip it, without name and time in the header, if requested."""
+    """Open a text file for writing; gzip it if its name ends in .gz, without name and time in the header."""
     with target.open("wb") as file:
         if target.suffix == ".gz":
             with gzip.GzipFile("", "wb", _COMPRESSION, file, mtime=0) as packed, TextIOWrapper(packed) as out:

@@ -1,4 +1,4 @@
-"""Units of the warehouse as texts name them; finds one unit and reads its rows."""
+"""Units of the warehouse: texts that name them, such as JOB/RUN@DAY, and the rows of one unit."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -19,7 +19,6 @@ from schemas.vocabulary import JOB_CAUSES, JOB_SLOWDOWN, JOBS, RANK_STEPS, UNIT_
 from udfs.errors import NoSuchStepError, NothingToReplayError, TraceError
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA
 
-_KEY: Final = ", ".join(UNIT_KEY)
 _ON_DAYS: Final = re.compile(r"(?P<of>.+)@(?P<first>[^@.]+)(?:\.\.(?P<last>[^@.]+))?")
 
 
@@ -32,10 +31,10 @@ class NotReplayedError(AnswerError):
 
 
 class Asked(NamedTuple):
-    """Units of the warehouse that a text names.
+    """The job, run and days that a text names.
 
-    run_id      : None: all runs of the job.
-    first, last : days, both included; None: all.
+    run_id      : None for all runs of the job.
+    first, last : first and last day, both included; None for all days.
     """
 
     text: str
@@ -57,10 +56,10 @@ def asked(text: str) -> Asked:
 
 
 def find_unit(reader: Reader, job_id: str, run_id: str | None = None, day: date | None = None) -> Unit:
-    """Find the unit that the arguments name: on the latest matching day, unless a day is given.
+    """Return the unit that the arguments name, on the latest day that matches if no day is given.
 
-    job_id : or JOB/RUN, either with @DAY
-    Raises NoSuchUnitError if none fits, or if several runs fit and none is named.
+    job_id : a job, or a text such as JOB/RUN, JOB@DAY or JOB/RUN@DAY
+    Raises NoSuchUnitError if no unit matches, or if several runs match on that day.
     """
     units = units_of(reader, job_id)
     if not units and (of := asked_one(job_id, run_id, day)).job_id != job_id:
@@ -85,7 +84,8 @@ def find_unit(reader: Reader, job_id: str, run_id: str | None = None, day: date 
 
 def units_of(reader: Reader, job_id: str) -> list[Unit]:
     """Return the units of a job, sorted by day."""
-    rows = reader.rows(f"SELECT DISTINCT {_KEY} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
+    key = ", ".join(UNIT_KEY)
+    rows = reader.rows(f"SELECT DISTINCT {key} FROM {JOBS} WHERE job_id = {sql_strings([job_id])}")
     return sorted(Unit(**row) for row in rows.to_pylist())
 
 
@@ -96,9 +96,10 @@ def job_ids(reader: Reader) -> list[str]:
 
 
 def asked_one(text: str, run_id: str | None = None, day: date | None = None) -> Asked:
-    """Parse a text that names one unit; its run and day may be given separately.
+    """Parse a text that names one unit; its run and day may be given as arguments instead.
 
-    Raises NoSuchUnitError for several days, for another run or day in the text, and where asked raises.
+    Raises NoSuchUnitError for several days, for a run or day that differs from the argument, and for texts
+    that `asked` cannot parse.
     """
     try:
         of = asked(text)
@@ -122,7 +123,7 @@ def _listed(units: Collection[Unit]) -> str:
 def read_unit(reader: Reader, unit: Unit) -> tuple[pa.Table, dict[str, Any]]:
     """Return the unit's rows of rank_steps, with the columns that the simulation uses, and its manifest.
 
-    Raises NothingToReplayError where the manifest is of no use.
+    Raises NothingToReplayError if the unit has no valid manifest.
     """
     is_unit = on_units([unit.log_date], [unit])
     (manifest,) = reader.rows(f"SELECT * FROM {JOBS} WHERE {is_unit}").to_pylist(maps_as_pydicts="strict")
@@ -155,8 +156,8 @@ def unit_to_replay(
 ) -> Iterator[tuple[Unit, pa.Table, dict[str, Any]]]:
     """Yield the unit that a command's arguments name, its rows of rank_steps and its manifest.
 
-    Raises NoSuchUnitError as find_unit does, QuestionError where it lacks the step that is asked for,
-    NotReplayedError where the unit cannot be replayed.
+    Raises NoSuchUnitError as find_unit does, QuestionError if the unit lacks the step in the arguments, and
+    NotReplayedError if the unit cannot be replayed.
     """
     unit = find_unit(reader, args.job_id, args.run_id, args.log_date)
     try:

@@ -1,4 +1,4 @@
-"""Usual recorded step of a run, with the ops of some workers, as pages draw it."""
+"""The recorded step of a run that took about the median time, with the ops that a page draws of it."""
 
 from typing import Final
 
@@ -9,17 +9,18 @@ from schemas.vocabulary import NOT_STATED, OP_TYPES
 from udfs.two_runs import ReadRun
 
 MOST_LANES: Final = 16
-"""Workers of a step that are drawn: all of a small job, else the stages of one dp rank."""
+"""Most workers of a step that are drawn: all of a small job, else those of one dp rank."""
 _LOOKED_AT: Final = 4
-"""Number of steps by which the dp rank that computes longest is chosen."""
+"""Number of first steps in which compute times are summed, to find the dp rank that computes longest."""
 _COMPUTES: Final = ("forward-compute", "backward-compute")
 
 
 def usual_step(run: ReadRun, name: str, dp_rank: int | None) -> Step:
-    """Read the step whose duration is closest to the run's median step.
+    """Return the recorded step whose duration is closest to the run's median step.
 
-    name    : of the unit.
-    dp_rank : drawn of a job with more than MOST_LANES workers; None: the one that computes longest.
+    name    : of the run, for the title of the step.
+    dp_rank : which dp rank to draw if the run has more than MOST_LANES workers; None for the one that
+              computes longest.
     """
     rows, actual_s = run.rows, run.recorded.actual_s
     at = int(np.argmin(np.abs(actual_s - np.median(actual_s))))
@@ -44,7 +45,7 @@ def usual_step(run: ReadRun, name: str, dp_rank: int | None) -> Step:
 
 
 def slowest(run: ReadRun) -> int:
-    """Return the dp rank of the worker that computes longest in the run."""
+    """Return the dp rank of the worker that computes longest, in the first steps of the run."""
     rows = run.rows
     computing_us = np.zeros(rows.worker_row.shape)  # of each worker, shape (stage, dp_rank)
     for stage, dp_rank in np.ndindex(computing_us.shape):

@@ -1,4 +1,4 @@
-"""List of a unit's causes for a terminal: the time lost to each cause, and what its fix alone saves."""
+"""A unit's causes as a table for a terminal: the time lost to each, and the time that its fix alone saves."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -10,18 +10,20 @@ from schemas.causes import OF_CAUSE
 from schemas.vocabulary import CAUSE_UNEXPLAINED
 
 ALL_LOST: Final = "all that is lost"
-"""Names the last row, the sum of those above."""
+"""First cell of the last row, which is the sum of the rows above it."""
 _MOST_CULPRITS: Final = 3
-"""Most culprits of a cause that are listed; the page and the tables have all."""
-_ADDS_UP: Final = "Causes: what is lost to each, which adds up, and what its fix alone saves, which does not:"
+"""Most culprits in the cell of a cause; the job's page and job_causes have more."""
+_ADDS_UP: Final = (
+    "Causes: the time lost to each, which adds up, and the time that its fix alone saves, which does not:"
+)
 _SAVES: Final = "Causes, and the time that each fix alone saves, which does not add up:"
 
 
 class CauseList(NamedTuple):
-    """A heading, and its rows; there are no rows if no cause holds.
+    """A heading and a table of causes, which has no rows if no cause holds.
 
-    is_number : of each column
-    workers : those of each culprit that is a group, by its name
+    is_number : whether a column has numbers, for each column
+    workers : workers of each culprit that is a group of workers, by the culprit's name
     """
 
     heading: str
@@ -34,7 +36,7 @@ class CauseList(NamedTuple):
 def cause_list(tables: UnitTables) -> CauseList:
     """List the causes that hold, sorted by the time that their fix saves, largest first.
 
-    Where it is known what the unit lost, the last rows are what is unexplained, and all that is lost.
+    If it is known what the unit lost, the last two rows are the unexplained loss and the sum of all losses.
     """
     causes = sorted(tables.causes, key=lambda row: -row["time_saved_fraction"])
     held = [row for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
@@ -49,23 +51,29 @@ def cause_list(tables: UnitTables) -> CauseList:
     if is_known:
         left = [row for row in causes if row["cause"] == CAUSE_UNEXPLAINED]
         rows += [{"cause": name} for name in (*(OF_CAUSE[row["cause"]].words for row in left), ALL_LOST)]
-        column, amounts = _lost([*held, *left], tables.job)
+        losing = [*held, *left]
+        if tables.job["gpu_hours"] is None:
+            shares = [100 * row["lost_fraction"] for row in losing]
+            cells = wording.adding_up(shares, 100 * tables.job["lost_fraction"], decimals=1)
+            column, amounts = "lost_of_time", [f"{each} %" for each in cells]
+        else:
+            hours = [row["lost_gpu_hours"] for row in losing]
+            column, amounts = "lost_gpu_hours", wording.adding_up(hours, tables.job["lost_gpu_hours"])
         rows = [{"cause": row["cause"], column: each, **row} for row, each in zip(rows, amounts, strict=True)]
     columns = [*rows[0]] if rows else []
     listed = [[row.get(name, "") for name in columns] for row in rows]
-    are_numbers = [name not in _TEXTS for name in columns]
+    are_numbers = [name not in {"cause", "culprits", "what to do"} for name in columns]
     return CauseList(_ADDS_UP if is_known else _SAVES, columns, listed, are_numbers, workers)
-
-
-_TEXTS: Final = ("cause", "culprits", "what to do")
 
 
 def _fix(
     row: Row, words: Mapping[str, Any], culprits: Sequence[Mapping[str, object]], *, with_hours: bool
 ) -> dict[str, str]:
-    """Return the cells of a cause, without those for the time lost to it.
+    """Return the cells of a cause by column, except for the time lost to it.
 
-    words : of it. culprits : those that are listed. with_hours : whether the unit states its GPU-hours
+    words      : the cause as cause_words.described returns it
+    culprits   : those to list, in words
+    with_hours : whether the unit states its GPU-hours
     """
     named = "; ".join(f"{each['where']}, {each['course']}, {each['effect']}" for each in culprits)
     more = len(row["culprits"]) - len(culprits)
@@ -77,13 +85,3 @@ def _fix(
         "culprits": named + (f"; {more} more" if more else ""),
         "what to do": str(words["advice"]) + (f"; uncertain: {words['flag']}" if words["flag"] else ""),
     }
-
-
-def _lost(causes: Sequence[Row], job: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Return the column of time lost to each cause and to all of them, with its unit, and its cells."""
-    if job["gpu_hours"] is not None:
-        hours = [row["lost_gpu_hours"] for row in causes]
-        return "lost_gpu_hours", wording.adding_up(hours, job["lost_gpu_hours"])
-    shares = [100 * row["lost_fraction"] for row in causes]
-    cells = wording.adding_up(shares, 100 * job["lost_fraction"], decimals=1)
-    return "lost_of_time", [f"{each} %" for each in cells]

@@ -1,4 +1,4 @@
-"""Causes of one unit in words: time lost and saved, culprits, failed checks, mitigations, changes."""
+"""Causes of one unit in words: time lost and saved, culprits, failed health checks, mitigations, changes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -17,10 +17,9 @@ from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_EVIDENCE, MITIGATIONS
 
 _SHOWN: Final = 8
-"""Most culprits that are listed."""
-_PAUSE: Final = "pause"
+"""Most culprits of a cause that a page lists."""
 _TOGETHER: Final = 0.5
-"""Pauses coincide if a step that one of them strikes strikes more than this part of the culprits."""
+"""Pauses coincide if more than this part of the culprits pause, in the mean of steps in which any pauses."""
 
 
 def short(row: Row) -> dict[str, object]:
@@ -31,8 +30,9 @@ def short(row: Row) -> dict[str, object]:
 def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> dict[str, object]:
     """Return all facts that the page shows about a cause that holds.
 
-    host_pages : where the page of a host lies, from the job's page.
-    tables     : of the unit: whether pauses coincide shows in the steps of its workers.
+    row        : the unit's row of job_causes for this cause.
+    host_pages : link from the job's page to the page of a host, by host.
+    tables     : all rows of the unit.
     """
     cause = row["cause"]
     culprits = row["culprits"]
@@ -66,7 +66,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
 
 
 def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
-    """Return since which day the run has had this culprit on consecutive days; None if since this day."""
+    """Return the first of the consecutive days, up to this one, with this culprit; None if it is this day."""
     own = tables.job["log_date"]
     for row in tables.history:
         if row["cause"] == cause and row["culprit"] == identity(culprit) and row["first_day"] < own:
@@ -76,12 +76,12 @@ def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
 
 
 def _advice(row: Row, workers: Sequence[Row]) -> str:
-    """Return what to do about a cause; for pauses, also whether culprits pause in different steps."""
+    """Return what to do about a cause; for pauses, it depends on whether culprits pause in the same steps."""
     usual = OF_CAUSE[row["cause"]].advice
     named = [worker for each in row["culprits"] for worker in (members(each) or (each,))]
     places = {(each["dp_rank"], each["pp_rank"]) for each in named}
     slowdowns = [each["step_slowdowns"] for each in workers if (each["dp_rank"], each["pp_rank"]) in places]
-    if row["cause"] != _PAUSE or len(slowdowns) < 2 or None in slowdowns:
+    if row["cause"] != "pause" or len(slowdowns) < 2 or None in slowdowns:
         return usual
     excess = np.array(slowdowns) - 1.0
     is_struck = excess > excess.max(axis=1, keepdims=True) / 2
@@ -90,7 +90,7 @@ def _advice(row: Row, workers: Sequence[Row]) -> str:
 
 
 def _links(row: Row) -> list[str]:
-    """Return links whose transfers are slow at both ends: culprits on neighbouring stages of a replica."""
+    """Return pairs of hosts whose link is slow at both ends: culprits on neighbouring stages of a replica."""
     if row["cause"] != "communication":
         return []
     hosts = {
@@ -111,7 +111,7 @@ def _effect(cause: str, value: float) -> str:
 
 
 def _evidence(row: Row) -> str:
-    """Return the numbers behind a cause on one line, leaving out those that are null."""
+    """Return the evidence for a cause in words, such as the largest effect and the number of peers."""
     cause, found = row["cause"], dict(row["evidence"])
     parts = []
     if "effect" in found:
@@ -131,18 +131,18 @@ def _evidence(row: Row) -> str:
         if "{share}" in indicator and found["indicator"] > 1:
             parts.append(wording.BEYOND_ALL)
     if row["flag_reason"] == JUDGED_BY_HISTORY:
-        parts.append(f"this day alone would have said {wording.percent(found['revised_from'])}")
+        parts.append(f"this day's logs alone would have given {wording.percent(found['revised_from'])}")
     return "; ".join(parts) or "the replay alone"
 
 
 MOST_MITIGATIONS: Final = 3
-"""Most units whose best mitigation a night's summary names."""
+"""Most units of which the summary of a night names the best mitigation."""
 ANCHOR: Final = "mitigations"
-"""Anchor of the section of a job's page that has all of them."""
+"""Anchor of the section of a job's page that lists all mitigations."""
 
 
 def mitigations_of(log_date: date) -> str:
-    """Return the query for the best mitigation of each unit of a day, largest GPU-hours first."""
+    """Return SQL for the best mitigation of each unit of a day, most GPU-hours saved first."""
     return f"""
         SELECT * FROM (
             SELECT *, row_number() OVER (
@@ -156,7 +156,7 @@ def mitigations_of(log_date: date) -> str:
 
 
 def mitigation_texts(rows: Sequence[Mapping[str, Any]], warehouse: str) -> list[str]:
-    """Return sentences on the best mitigation of units, each with the command that shows details."""
+    """Return a sentence on the best mitigation of each unit, with the command that shows details."""
     return [
         f"mitigate {row['job_id']}: {best_text(row)}: "
         + mitigate_command(Unit(row["log_date"], row["job_id"], row["run_id"]), warehouse)
@@ -165,21 +165,21 @@ def mitigation_texts(rows: Sequence[Mapping[str, Any]], warehouse: str) -> list[
 
 
 def best(rows: Sequence[Mapping[str, Any]], cause: str) -> Mapping[str, Any] | None:
-    """Return the mitigation of a cause that saves most time; None if no mitigation saves time."""
+    """Return the row of the mitigation of a cause that saves most time; None if no mitigation saves time."""
     of_cause = [row for row in rows if row["cause"] == cause and row["time_saved_fraction"] > 0]
     return max(of_cause, key=lambda row: float(row["time_saved_fraction"]), default=None)
 
 
 def best_text(row: Mapping[str, Any]) -> str:
-    """Return what to do, and how much it saves, as one clause."""
+    """Return a clause on what a mitigation changes and how much it saves."""
     saved = loss.of_unit(row["time_saved_fraction"], row["gpu_hours_saved"])
     return f"{row['mitigation']} ({row['plan']}) saves {saved}"
 
 
 def latest_change(rows: Sequence[Row]) -> str:
-    """Return since when step times, or else losses, are at another level; empty if nothing has changed.
+    """Return a clause on the latest change of level of step times, or else of losses; empty without a change.
 
-    rows : of job_changes, of one job and day
+    rows : of job_changes, for one job as seen on one day
     """
     for of in (OF_STEP, OF_LOST):
         found = [row for row in rows if row["of"] == of]
@@ -190,9 +190,9 @@ def latest_change(rows: Sequence[Row]) -> str:
 
 
 def change_words(row: Row, whose: str = "") -> str:
-    """Return a change of job_changes in words.
+    """Return a row of job_changes in words.
 
-    whose : " of JOB", where the step is not known to be of one job
+    whose : " of JOB" if the text around it does not name the job, else empty
     """
     more = row["change"] > 0
     if row["of"] == OF_STEP:
@@ -207,31 +207,29 @@ def change_words(row: Row, whose: str = "") -> str:
 
 
 _SHOWN_CHECKS: Final = 3
-"""Most checks that are listed for a culprit, the least likely by chance first."""
-_DAY: Final = "%Y-%m-%d %H:%M UTC"
+"""Most failed checks that a page lists for a culprit; those that chance explains least come first."""
 
 
 def explanations(tables: UnitTables, cause: str, number: int) -> list[str]:
-    """Return one sentence for each check that explains a culprit of a unit.
+    """Return one sentence for each failed health check that explains a culprit of a unit.
 
-    number : its place among the culprits of the cause
+    number : index of the culprit in the cause's list of culprits
     """
     rows = [
         row
         for row in tables.further.get(CAUSE_EVIDENCE, ())
         if row["explains"] and (row["cause"], row["culprit"]) == (cause, number)
     ]
-    return [_sentence(row) for row in sorted(rows, key=lambda row: row["chance"])[:_SHOWN_CHECKS]]
-
-
-def _sentence(row: Row) -> str:
-    device = "" if row["device"] == NO_DEVICE else f" {row['device']}"
-    begin = f"{wording.minute(row['first_at']):{_DAY}}"
-    since = f"since before {begin}" if row["began_before"] else f"since {begin}"
-    slow, other = (
-        f"{row[f'{name}_host_days_with']} of {row[f'{name}_host_days']}" for name in ("slow", "other")
-    )
-    return (
-        f"{row['host']}, {row['component']}{device}: {row['check_name']} ({row['severity']}) {since}; fails "
-        f"on {slow} host-days that are slow and {other} that are not"
-    )
+    texts = []
+    for row in sorted(rows, key=lambda row: row["chance"])[:_SHOWN_CHECKS]:
+        device = "" if row["device"] == NO_DEVICE else f" {row['device']}"
+        begin = f"{wording.minute(row['first_at']):%Y-%m-%d %H:%M UTC}"
+        since = f"since before {begin}" if row["began_before"] else f"since {begin}"
+        slow, other = (
+            f"{row[f'{name}_host_days_with']} of {row[f'{name}_host_days']}" for name in ("slow", "other")
+        )
+        texts.append(
+            f"{row['host']}, {row['component']}{device}: {row['check_name']} ({row['severity']}) {since}; "
+            f"fails on {slow} host-days that are slow and {other} that are not"
+        )
+    return texts

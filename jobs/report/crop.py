@@ -1,6 +1,6 @@
-"""Part of the recorded timeline for a page: a culprit and a peer, in a slow step and a usual step.
+"""Part of the recorded timeline for a page: the ops of a culprit and of a peer, in a slow and a usual step.
 
-Reads four rows of rank_steps per unit, so that the headline can be checked without another tool.
+It needs four rows of rank_steps per unit, and lets readers of a page check a cause without another tool.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,12 @@ from schemas.unit import Unit
 from schemas.vocabulary import CAUSE_UNEXPLAINED, OP_TYPES, RANK_STEPS, UNIT_KEY
 
 _MOST_OPS: Final = 60
-"""Most ops of the culprit's slow step in the crop; the other lanes are cut at the same time."""
+"""Most ops that are drawn of the culprit's slow step; the other lanes show an equal length of time."""
 _WIDTH: Final = 1000.0
 _KINDS: Final = {"forward-compute": "forward", "backward-compute": "backward", "data-load": "load"}
-"""Ops that are drawn in a colour of their own, beside transfers: report.css says which."""
+"""Class in report.css, and so the colour, of op types other than transfers."""
 _WAITS: Final = ("send", "recv")
-"""Suffixes of transfers that include the wait for the other end."""
-_OF_TRANSFERS: Final = "communication"
+"""Suffixes of the op types that are transfers; their times include waits for the other end."""
 
 
 class Crop(NamedTuple):
@@ -34,11 +33,11 @@ class Crop(NamedTuple):
 
 
 def crop_of(tables: UnitTables) -> Crop | None:
-    """Choose a culprit of the costliest cause, its fastest peer, and their most different steps.
+    """Choose a culprit of the costliest cause, its fastest peer, and the culprit's slowest and fastest steps.
 
-    A peer is of the culprit's stage, unless all of that are slow.
+    A peer is a worker of the culprit's stage that is no culprit, or of another stage if there is none.
 
-    None where no cause names a worker that has a peer, or steps have no slowdowns by worker.
+    Returns None if no cause names a worker that has a peer, or if no slowdowns by worker and step are stored.
     """
     named = [row for row in tables.causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
     for row in sorted(named, key=lambda each: -each["time_saved_fraction"]):
@@ -57,12 +56,12 @@ def crop_of(tables: UnitTables) -> Crop | None:
         if peers and len(by_step) > 1:
             peer = min(peers, key=lambda each: (each["slowdown"], each["rank"]))
             slow, usual = (choose(by_step, key=lambda step: (by_step[step], -step)) for choose in (max, min))
-            return Crop(culprit, peer, slow, usual, row["cause"] == _OF_TRANSFERS)
+            return Crop(culprit, peer, slow, usual, has_transfers=row["cause"] == "communication")
     return None
 
 
 def _of_stage(culprit: Row, tables: UnitTables) -> list[Row]:
-    """Return the workers of a culprit that is a whole stage or replica."""
+    """Return the workers of a culprit that is a stage or replica, as rows of worker_slowdown."""
     names = [name for name in ("dp_rank", "pp_rank") if culprit[name] is not None]
     return [each for each in tables.workers if names and all(each[name] == culprit[name] for name in names)]
 
@@ -71,15 +70,12 @@ def crop_question(crops: Mapping[Unit, Crop]) -> str:
     """Return SQL that reads the recorded rows of these crops, of which there must be at least one."""
     days = on_days([unit.log_date for unit in crops])
     units = " OR ".join(
-        f"({on_units([unit.log_date], [unit])} AND {_lines(crop)})" for unit, crop in crops.items()
+        f"({on_units([unit.log_date], [unit])} AND rank IN ({crop.culprit['rank']}, {crop.peer['rank']}) "
+        f"AND step IN ({crop.slow_step}, {crop.usual_step}))"
+        for unit, crop in crops.items()
     )
     columns = ", ".join((*UNIT_KEY, "rank", "step", "op", "start_us", "duration_us"))
     return f"SELECT {columns} FROM {RANK_STEPS} WHERE {days} AND ({units})"
-
-
-def _lines(crop: Crop) -> str:
-    ranks, steps = (crop.culprit["rank"], crop.peer["rank"]), (crop.slow_step, crop.usual_step)
-    return f"rank IN ({ranks[0]}, {ranks[1]}) AND step IN ({steps[0]}, {steps[1]})"
 
 
 def crop_picture(tables: UnitTables) -> dict[str, Any] | None:
@@ -103,8 +99,8 @@ def crop_picture(tables: UnitTables) -> dict[str, Any] | None:
     return {
         "lanes": lanes,
         "says": (
-            f"{_name(crop.culprit)} beside {_name(crop.peer)}, in the step in which it is slowest and in the "
-            f"one in which it is least slow, as recorded; {seconds(end_us / 1e6)} from each first op on."
+            f"{_name(crop.culprit)} beside {_name(crop.peer)}, as recorded in the steps in which the former "
+            f"is slowest and least slow; each lane shows {seconds(end_us / 1e6)} from its first op on."
         ),
         "has_transfers": crop.has_transfers,
     }
@@ -116,7 +112,10 @@ def _name(worker: Row) -> str:
 
 
 def _ops(line: Row, crop: Crop) -> list[tuple[str, float, float]]:
-    """Return ops sorted by start, with times since the first start; transfers only if the crop shows them."""
+    """Return type, start and length of ops, sorted by start; starts count from the first op of the line. [us]
+
+    Transfers are left out unless the crop shows them.
+    """
     begin = min(line["start_us"], default=0.0)
     found = [
         (OP_TYPES[code], start - begin, length)
@@ -140,5 +139,5 @@ def _drawn(ops: Sequence[tuple[str, float, float]], end_us: float) -> list[dict[
 
 
 def kind_of(name: str) -> str:
-    """Return how ops of a type are drawn."""
+    """Return the class in report.css with which ops of a type are drawn."""
     return _KINDS.get(name, "transfer" if name.endswith(_WAITS) else "other")

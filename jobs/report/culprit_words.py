@@ -1,4 +1,4 @@
-"""Descriptions of culprits: which ops are slow, since when, and by how much."""
+"""Culprits in words: which of their ops are slow, in which steps, and by how much."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
@@ -15,10 +15,9 @@ _PEER: Final = {
     "backward-send": ("backward transfers to", -1),
     "backward-recv": ("backward transfers from", 1),
 }
-"""Transfers between stages: in words, and on which stage after its own the other end is."""
-_COMMUNICATION: Final = "communication"
+"""Transfers between stages: in words, and the other end's stage minus the own stage."""
 _UNEVEN_STAGES: Final = "stage_imbalance"
-"""Its work goes to the other stages, so that its usual time contains its own."""
+"""Cause whose effects are relative to the mean of all stages, those of its culprits included."""
 _DIRECTIONS: Final[dict[str | None, str]] = {
     None: "computes",  # an earlier version did not say
     DIRECTION_BOTH: "forwards and backwards",
@@ -26,9 +25,9 @@ _DIRECTIONS: Final[dict[str | None, str]] = {
 }
 _ALWAYS: Final = CULPRIT_COURSES[0]
 _LONGER: Final = {"launch_delay": "late"}
-"""What the seconds of a culprit are; not what the step loses, which can be less."""
+"""What the seconds of a culprit's effect mean, by cause; the step may lose less. The default is "longer"."""
 _ENTERED: Final = ("params-all-gather", "grads-reduce-scatter", "separate-grads-all-reduce")
-"""Collectives: a worker is slow in one if it enters it late, by a share of the step."""
+"""Collectives that a slow worker enters late; the effect is the delay as a fraction of the step."""
 
 
 def culprit_words(
@@ -41,10 +40,10 @@ def culprit_words(
 ) -> dict[str, object]:
     """Return all facts that a page or command shows about a culprit.
 
-    steps      : of the unit.
-    host_pages : where the page of a host lies.
-    first_day  : the first of the days in a row on which the run named it; None where this is the first.
-    workers    : of the unit, with their hosts: one of them is the other end of a slow link.
+    steps      : number of the unit's recorded steps.
+    host_pages : link to the page of a host, by host.
+    first_day  : first of the consecutive days on which the run had this culprit; None if it is this day.
+    workers    : rows of worker_slowdown of the unit, to find the host at the other end of a slow link.
     """
     host = culprit["slow_host"] or culprit["host"]
     return {
@@ -68,9 +67,9 @@ def named_culprits(causes: Sequence[Row]) -> list[tuple[Row, Row]]:
 
 
 def steps_at_onset(causes: Sequence[Row], steps: Sequence[int]) -> tuple[int, int] | None:
-    """Return the last step before the costliest culprit became slow, and the first step after that.
+    """Return the last step before the costliest culprit became slow, and its first slow step.
 
-    steps : of the unit, in their order.
+    Returns None if all culprits are slow from the first recorded step on. steps : numbers of these steps.
     """
     turned = [
         (row["time_saved_fraction"], place, each["first_step"])
@@ -90,12 +89,12 @@ def is_worker(culprit: Row) -> bool:
 
 
 def members(culprit: Row) -> Sequence[Row]:
-    """Return the workers of a culprit; empty for one worker, or if an earlier version wrote the culprit."""
+    """Return the workers of a culprit that is a group; empty for one worker, and for rows of old versions."""
     return culprit["workers"] or ()
 
 
 def identity(culprit: Row) -> str | None:
-    """Return the name under which the view culprit_history follows a culprit over days."""
+    """Return the name of a culprit in the view culprit_history: its host or rack, else stage and dp rank."""
     name: str | None = culprit["slow_host"] or culprit["slow_rack"] or culprit["host"]
     parts = [
         f"{what} {culprit[key]}"
@@ -106,7 +105,7 @@ def identity(culprit: Row) -> str | None:
 
 
 def where(culprit: Row) -> str:
-    """Return the name of a culprit: host, rack, stage or replica, with coordinates of a single worker."""
+    """Return the name of a culprit: host, rack, stage or dp rank; for one worker, stage and dp rank too."""
     stage, dp_rank = culprit["pp_rank"], culprit["dp_rank"]
     if is_worker(culprit):
         place = f"stage {stage}, dp rank {dp_rank}"
@@ -121,7 +120,7 @@ def where(culprit: Row) -> str:
 
 
 def effect(cause: str, culprit: Row, workers: Sequence[Row] = ()) -> str:
-    """Describe how much slower a culprit is, and in which ops; for a link, its direction and other end."""
+    """Describe how much slower a culprit is, and in which ops; for a slow link, also towards which stage."""
     size, direction = culprit["effect"], culprit["direction"]
     if cause in IN_SECONDS:
         when = "per step" if culprit["course"] == _ALWAYS else "in each such step"
@@ -135,9 +134,8 @@ def effect(cause: str, culprit: Row, workers: Sequence[Row] = ()) -> str:
 
 
 def _link(cause: str, culprit: Row, workers: Sequence[Row]) -> str:
-    """Describe which transfers of a culprit are slow, and the workers at their other end, if known."""
     direction, stage, dp_rank = culprit["direction"], culprit["pp_rank"], culprit["dp_rank"]
-    if direction == DIRECTION_BOTH and cause == _COMMUNICATION:
+    if direction == DIRECTION_BOTH and cause == "communication":
         return " in transfers there and back, both together"
     if direction not in OP_TYPES:
         return ""
@@ -156,7 +154,7 @@ def _link(cause: str, culprit: Row, workers: Sequence[Row]) -> str:
 
 
 def course(culprit: Row, steps: int) -> str:
-    """Describe since when, or how often, a culprit is slow."""
+    """Describe since or until which step, or in how many of the unit's `steps`, a culprit is slow."""
     first, last = (_when(culprit, name) for name in ("first", "last"))
     often = f"in {max(round(culprit['share_of_steps'] * steps), 1)} of {wording.counted(steps, 'step')}"
     if culprit["first_step"] is not None and culprit["first_step"] == culprit["last_step"]:

@@ -1,4 +1,4 @@
-"""The page of a comparison of two runs: the answer, its parts, and a step of each at the same scale."""
+"""The page that compares two runs, A and B: the difference, its parts, and a step of each at one scale."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -8,15 +8,15 @@ from jobs.report.crop import kind_of
 
 _WIDTH: Final = 1000.0
 _LEAST_WIDTH: Final = 0.3
-"""Least part of the width, in thousandths, for an op to be drawn: a smaller one could not be seen."""
+"""Least width of an op that is drawn, in units of _WIDTH: a narrower one could not be seen."""
 
 
 class Step(NamedTuple):
-    """One recorded step of a run: ops of some workers.
+    """One recorded step of a run, with the ops of some workers.
 
-    name   : which step, of which unit.
-    step_s : its recorded time. [s]
-    lanes  : by (stage, dp rank) the name of the worker's host and its ops: type, start and length. [s]
+    name   : name of the run and number of the step, as the page shows it.
+    step_s : recorded time of the step. [s]
+    lanes  : by (stage, dp rank), the worker's host, and type, start and length of each op. [s]
     """
 
     name: str
@@ -29,11 +29,13 @@ def diff_page(
 ) -> bytes:
     """Render the page as one HTML file.
 
-    says  : the answer in one sentence.
-    parts : rows of the table, of one kind after another.
-    steps : one of A and one of B; none where recorded ops are not known.
+    says  : the difference, in one sentence.
+    notes : sentences on what was left out, without full stops.
+    parts : rows of the tables, with the fields of jobs.reading.difference.Part.
+    steps : one of A and one of B; empty if recorded ops are not known.
     """
-    whole_s = max((_end_s(step) for step in steps), default=0.0)
+    lanes = [ops for step in steps for _, ops in step.lanes.values()]
+    whole_s = max((start_s + length_s for ops in lanes for _, start_s, length_s in ops), default=0.0)
     drawn = [
         {
             "title": f"{letter}: {step.name}, {wording.seconds(step.step_s)}",
@@ -55,21 +57,14 @@ def diff_page(
     return templates.single_file(page, templates.shared_files(templates.DICTIONARY_SCRIPT))
 
 
-def _end_s(step: Step) -> float:
-    return max(
-        (start_s + length_s for _, ops in step.lanes.values() for _, start_s, length_s in ops), default=0.0
-    )
-
-
 def _drawn(op: tuple[str, float, float], whole_s: float) -> dict[str, Any] | None:
     name, start_s, length_s = op
     width = _WIDTH * length_s / whole_s if whole_s else 0.0
     if width < _LEAST_WIDTH:
         return None
-    x = round(_WIDTH * start_s / whole_s, 1)
     return {
         "kind": kind_of(name),
-        "x": x,
+        "x": round(_WIDTH * start_s / whole_s, 1),
         "width": round(width, 1),
         "text": f"{name}, {wording.seconds(length_s)}",
     }

@@ -1,4 +1,4 @@
-"""Files of the report: one folder per publication, and a page that lists them.
+"""Files of the report: one folder per day's publication, and a page that lists all publications.
 
 <report>/index.html · <report>/2026-01-05/index.html · <report>/2026-01-05/jobs/NAME.html, hosts/NAME.html
 """
@@ -24,7 +24,7 @@ from jobs.runtime.extras import missing
 _LOG: Final = logging.getLogger(__name__)
 _LOCK: Final = ".lock"
 _GLOBALS: Final = "window.vegaEmbed = vegaEmbed;"
-"""Functions of the chart library that the pages call."""
+"""JavaScript that makes a function of the bundled chart library visible to the pages' scripts."""
 
 _IS_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -41,34 +41,33 @@ def existing_days(root: Path) -> list[date]:
 
 
 def replace_publication(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
-    """Replace a day's publication by these pages atomically; return its folder.
+    """Replace a day's publication by these pages, and list it; return its folder.
 
-    pages : path within the publication -> contents
-    Written beside and renamed: a reader finds the old pages or the new ones, for a moment none. One
-    process at a time: a report may be asked for while a night writes its own.
+    pages : contents by path within the publication
+    The new folder is written beside the old one, which is then renamed away: readers find the old pages or
+    the new ones, never a mixture, but none for a moment. A lock keeps other processes from writing meanwhile.
     """
+    target, made, old = (root / f"{before}{day}" for before in ("", ".new-", ".old-"))
     root.mkdir(parents=True, exist_ok=True)
     with (root / _LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return _replace(root, day, pages)
-
-
-def _replace(root: Path, day: date, pages: Mapping[str, bytes]) -> Path:
-    target, made, old = (root / f"{before}{day}" for before in ("", ".new-", ".old-"))
-    for leftover in (made, old):
-        shutil.rmtree(leftover, ignore_errors=True)
-    for name, content in {**shared(chart_library(root)), **pages}.items():
-        _write(made / name, content)
-    if target.exists():
-        target.rename(old)
-    made.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
-    list_publications(root)
+        for leftover in (made, old):
+            shutil.rmtree(leftover, ignore_errors=True)
+        for name, content in {**shared(chart_library(root)), **pages}.items():
+            _write(made / name, content)
+        if target.exists():
+            target.rename(old)
+        made.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+        list_publications(root)
     return target
 
 
 def add_page(root: Path, path: str, content: bytes) -> Path:
-    """Write one job page into its day's publication, which is created if needed; return the page."""
+    """Write one job page into its day's publication, which is created if needed; return the page's path.
+
+    path : of the page, relative to `root`
+    """
     page = root / path
     for name, each in shared(chart_library(root)).items():
         _write(page.parents[1] / name, each)
@@ -85,16 +84,16 @@ def list_publications(root: Path) -> None:
 
 
 def list_of(publications: Mapping[str, str]) -> bytes:
-    """Return the page that lists publications, latest day first, each with its summary."""
+    """Return the page that lists publications; `publications` has the first sentence of each, by day."""
     root = next(iter(publications), ".")
     values = {"root": root, "title": "Fleet reports", "publications": [*publications.items()]}
     return templates.page("index.html", values)
 
 
 def shared(library: bytes) -> dict[str, bytes]:
-    """Return style, script and chart library of a publication, and the dictionary of all columns.
+    """Return the files that all pages of a publication share, by name: style, scripts and data dictionary.
 
-    library : as chart_library makes it
+    library : contents of the chart library, from chart_library
     """
     return {
         **templates.shared_files(),
@@ -106,34 +105,35 @@ def shared(library: bytes) -> dict[str, bytes]:
 def alone(page: bytes, library: bytes) -> bytes:
     """Return a page as one self-contained file.
 
-    library : as chart_library makes it
+    library : contents of the chart library, from chart_library
     """
     return templates.single_file(page, {**templates.shared_files(), templates.LIBRARY_NAME: library})
 
 
 def cache_folder() -> Path:
-    """Return the folder that caches the chart library for pages outside a report."""
+    """Return the folder in which the chart library is cached for pages that are in no report."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "straggler"
 
 
 def chart_library(root: Path) -> bytes:
-    """Return Vega, Vega-Lite and Vega-Embed as one script, which is cached because building it takes seconds.
+    """Return Vega, Vega-Lite and Vega-Embed as one script; building it takes seconds, so `root` caches it.
 
-    Where they are not installed, a script that says so in the place of each chart.
+    If they are neither installed nor cached, return a script that says in place of each chart what to
+    install.
     """
     if find_spec("vl_convert") is None:
         for kept in sorted(root.glob(f".*-{templates.LIBRARY_NAME}"), reverse=True):
-            return kept.read_bytes()  # an install that has it wrote here: its pages, and these, keep it
+            return kept.read_bytes()  # another installation, which has the library, wrote to this report
         _LOG.warning("pages have no charts: %s", missing(ModuleNotFoundError(name="vl_convert")))
         return templates.shared_files("no-charts.js")[templates.SCRIPT_NAME]
     cached = root / f".{version('vl-convert-python')}-{templates.LIBRARY_NAME}"
     try:
         return cached.read_bytes()
-    except OSError:  # not there yet, or nothing can be
+    except OSError:  # not cached yet, or the folder cannot be read
         import vl_convert  # noqa: PLC0415  # optional: see jobs.runtime.extras
 
         library = vl_convert.javascript_bundle(_GLOBALS).encode()
-    with suppress(OSError):  # made again where it cannot be stored
+    with suppress(OSError):  # in a folder that cannot be written, it is built each time
         _write(cached, library)
     return library
 

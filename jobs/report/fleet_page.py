@@ -1,6 +1,6 @@
-"""The fleet's page, rendered from the rows of read.py; page/fleet.js sums the filtered rows in the browser.
+"""The fleet's page, rendered from the rows of read.py; in the browser, page/fleet.js filters and sums rows.
 
-Its first look is three tiles: what stragglers cost, what to fix first, and what the figures cover.
+At its top are three tiles: what stragglers cost, what to fix first, and how much the figures cover.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,16 +19,16 @@ from schemas.causes import OF_CAUSE
 from schemas.vocabulary import CAUSE_UNEXPLAINED, NOT_STATED, STRAGGLING_SLOWDOWN, UNIT_KEY, Status
 
 _LONGEST_DETAIL: Final = 200
-"""Characters of a status_detail that the page shows."""
+"""Most characters of a status_detail that the page shows."""
 _MOST_NAMED: Final = 8
-"""Most jobs that the comparison of weeks names."""
+"""Most jobs that the comparison of weeks names as newly or no longer straggling."""
 _WEEK: Final = 7
 _SPARKLINE: Final = (140.0, 36.0)
-"""Width and height of the chart, in the units of the drawing."""
+"""Width and height of the chart of losses by day, in units of its SVG."""
 _MOST_DRAINS: Final = 10
 """Most hosts in the table of drains."""
 _MOST_JOBS: Final = 4
-"""Most jobs that are named for the fix that saves most."""
+"""Most jobs that the tile on the first fix names."""
 
 
 def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
@@ -62,19 +62,20 @@ def fleet_page(tables: FleetTables, publication: Publication) -> bytes:
 
 
 def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
-    """Return all data that the page's script needs."""
+    """Return the data that the page embeds as JSON for its script."""
     measure = loss.measure_of(tables)
     places = {unit: place for place, unit in enumerate(keys_of(tables.units))}
     unit = pa.array([places[each] for each in keys_of(tables.parts)], pa.int64())
     parts = {name: tables.parts[name] for name in ("cause", "host", "is_flagged")}
-    lost = measure.lost
-    figures = {
-        "lost": lost,
-        "half": f"{lost}_half_width",
-        "shared": f"{lost}_shared",
-        "freedom": "interval_freedom",
+    parts |= {
+        "unit": unit,
+        "lost": tables.parts[measure.lost],
+        "half": tables.parts[f"{measure.lost}_half_width"],
+        "shared": tables.parts[f"{measure.lost}_shared"],
+        "freedom": tables.parts["interval_freedom"],
     }
-    parts |= {"unit": unit} | {name: tables.parts[column] for name, column in figures.items()}
+    op_types = tables.op_types.filter(tables.op_types["analysed_gpu_hours_share"].is_valid())
+    waste = pa.table({"op_type": op_types["op_type"], "value": op_types["analysed_gpu_hours_share"]})
     return {
         "day": publication.day.isoformat(),
         "first_day": publication.first_day.isoformat(),
@@ -87,7 +88,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
         "runs": templates.columns(_runs(tables.runs, publication, _latest(tables.units))),
         "left_out": _left_out(tables),
         "slower": _slower(tables.slower, publication),
-        "op_types": templates.columns(_op_types(tables.op_types)),
+        "op_types": templates.columns(waste),
         "hosts": [
             {**wording.host_record(row), "page": publication.hosts.get(row["host"])}
             for row in tables.hosts.to_pylist()
@@ -96,7 +97,7 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> pa.Table:
-    """Return rows of units for the page, with figures to be summed and the path of any job page."""
+    """Return the units' rows for the script: figures to be summed, and paths of the job pages that exist."""
     keys = keys_of(units)
     texts = {
         "page": [publication.page_of(job_page_path(*unit)) for unit in keys],
@@ -105,14 +106,14 @@ def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> 
     }
     key = {name: units[name] for name in UNIT_KEY}
     figures: dict[str, Any] = {"lost": units[measure.lost], "of": units[measure.of]}
-    figures["is_counted"] = units["analysed_s"].is_valid()  # without stated GPU-hours too
+    figures["is_counted"] = units["analysed_s"].is_valid()  # also units that do not state GPU-hours
     return pa.table(key | figures | {name: pa.array(each, pa.string()) for name, each in texts.items()})
 
 
 def _runs(
     runs: pa.Table, publication: Publication, latest: dict[tuple[str, str], dict[str, Any]]
 ) -> pa.Table:
-    """Return the analysed runs, each with the job page of its latest day."""
+    """Return the analysed runs, with the path of the job page of each run's latest day if it exists."""
     analysed = runs.filter(runs["is_analysed"]).select(
         ["job_id", "run_id", "slowdown", "waste_fraction", "world_size"]
     )
@@ -145,7 +146,7 @@ def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
 
 
 def _slower(slower: pa.Table, publication: Publication) -> list[dict[str, Any]]:
-    """Return units that are slower than on earlier days and whose loss is unknown, slowest first."""
+    """Return the units that were not analysed but are slower than on earlier days, slowest first."""
     return [
         {
             "log_date": unit.log_date.isoformat(),
@@ -163,13 +164,8 @@ def _slower(slower: pa.Table, publication: Publication) -> list[dict[str, Any]]:
     ]
 
 
-def _op_types(op_types: pa.Table) -> pa.Table:
-    stated = op_types.filter(op_types["analysed_gpu_hours_share"].is_valid())
-    return pa.table({"op_type": stated["op_type"], "value": stated["analysed_gpu_hours_share"]})
-
-
 def _weeks(tables: FleetTables) -> dict[str, Any]:
-    """Return the last seven days beside the seven before, with jobs that began or stopped straggling."""
+    """Return the figures of the last seven days and of the seven before; empty if the latter are unknown."""
     weeks = {week["weeks_ago"]: week for week in tables.weeks.to_pylist()}
     if len(weeks) < 2:  # nothing to compare with
         return {}
@@ -185,18 +181,13 @@ def _weeks(tables: FleetTables) -> dict[str, Any]:
     )
     return {
         "rows": [(name, as_text(now[key]), as_text(before[key])) for name, key, as_text in shown],
-        "newly": _listed(sorted(slow - was_slow)),
-        "no_longer": _listed(gone),
+        "newly": wording.listed(sorted(slow - was_slow), _MOST_NAMED) or "none",
+        "no_longer": wording.listed(gone, _MOST_NAMED) or "none",
     }
 
 
-def _listed(names: Sequence[str], most: int = _MOST_NAMED) -> str:
-    more = [f"{len(names) - most} more"] if len(names) > most else []
-    return ", ".join([*names[:most], *more]) or "none"
-
-
 def headline(tables: FleetTables, publication: Publication) -> str:
-    """Return a sentence on the loss over the whole period."""
+    """Return a sentence on the loss over the whole period, or on why it is not known."""
     return f"{publication.period}: {_of_period(tables)}"
 
 
@@ -209,7 +200,7 @@ def _of_period(tables: FleetTables) -> str:
     measure = loss.measure_of(tables)
     share = wording.percent(loss.share(totals, measure))
     if totals[measure.lost] is None:
-        return "What stragglers cost is not known: an earlier version simulated these days."
+        return "What stragglers cost is not known, because an earlier version simulated these days."
     if measure is loss.TIME:
         return f"Stragglers cost {share} of the time; no analysed run states its GPU-hours."
     lost, of = wording.hours(totals[measure.lost]), wording.hours(totals[measure.of])
@@ -217,7 +208,7 @@ def _of_period(tables: FleetTables) -> str:
 
 
 def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
-    """Return the contents of the page's three tiles."""
+    """Return the contents of the page's three tiles, by their names in fleet.html."""
     (totals,) = tables.totals.to_pylist()
     measure = loss.measure_of(tables)
     days = tables.days.to_pylist()[-_WEEK:]
@@ -246,7 +237,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _first(tables: FleetTables, publication: Publication, measure: loss.Measure) -> dict[str, Any] | None:
-    """Return what to fix first; None if no cause holds."""
+    """Return the contents of the tile on the fix that saves most; None if no cause holds."""
     (totals,) = tables.totals.to_pylist()
     rows = tables.fixes.slice(0, 1).to_pylist()
     if not rows or rows[0]["cause"] == CAUSE_UNEXPLAINED:
@@ -259,7 +250,7 @@ def _first(tables: FleetTables, publication: Publication, measure: loss.Measure)
         "advice": cause.advice,
         "host": row["host"],
         "page": publication.hosts.get(row["host"]),
-        "jobs": _listed(row["job_ids"], _MOST_JOBS),
+        "jobs": wording.listed(row["job_ids"], _MOST_JOBS) or "none",
         "verdict": verdicts.get(row["host"], ""),
         "explained_by": row["explained_by"],
         "last_day": row["last_day"],
@@ -269,7 +260,7 @@ def _first(tables: FleetTables, publication: Publication, measure: loss.Measure)
 
 
 def _change(weeks: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence on the fraction lost in the last seven days and in the seven days before."""
+    """Return a clause on the fractions lost in the last and the previous seven days; empty if unknown."""
     shares = {week["weeks_ago"]: week["lost_share"] for week in weeks}
     if shares.get(0) is None:
         return ""
@@ -280,9 +271,12 @@ def _change(weeks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _sparkline(shares: Sequence[float | None]) -> dict[str, Any] | None:
-    """Return the points of a line over days, starting from 0; None with fewer than two days."""
+    """Return a line over days as points of an SVG, and in words; None with fewer than two known days.
+
+    shares : lost fraction of each day; None if unknown. The axis begins at 0
+    """
     known = [(place, share) for place, share in enumerate(shares) if share is not None]
-    if len(known) < 2:  # a line has two ends
+    if len(known) < 2:
         return None
     width, height = _SPARKLINE
     most = max(share for _, share in known) or 1.0

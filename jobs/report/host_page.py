@@ -1,4 +1,4 @@
-"""The page of one host: what it costs, which jobs it slows, whether by chance, and what a repair changed."""
+"""The page of one host: the losses to it, whether they may be chance, its jobs, and how to check a repair."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,20 +11,20 @@ from schemas.causes import OF_CAUSE
 from schemas.unit import Unit
 
 MOST_HOSTS: Final = 200
-"""Most hosts that have a page: those to which most is lost, then those that chance explains least."""
+"""Most hosts that have a page: first those with most losses, then those least likely slow by chance."""
 
 
 def hosts_with_pages(fixes: Sequence[Row], hosts: Sequence[Row]) -> list[str]:
     """Return the hosts that get a page.
 
-    fixes, hosts : rows of the tables of the fleet's page, in their order.
+    fixes, hosts : rows of the tables `fixes` and `hosts` of FleetTables, in their order.
     """
     named = [row["host"] for row in (*fixes, *hosts) if row["host"] is not None]
     return [*dict.fromkeys(named)][:MOST_HOSTS]
 
 
 def host_pages(tables: FleetTables, publication: Publication) -> dict[str, bytes]:
-    """Render the pages of all hosts of a publication, by path in its folder."""
+    """Render the pages of all hosts of a publication; return them by their path in its folder."""
     served: defaultdict[str, list[Row]] = defaultdict(list)
     for row in tables.host_units.to_pylist():
         served[row["host"]].append(row)
@@ -54,7 +54,7 @@ def host_pages(tables: FleetTables, publication: Publication) -> dict[str, bytes
 
 
 def _served(units: Sequence[Row], publication: Publication) -> list[dict[str, Any]]:
-    """Return the units that the host served, latest first, with the time that each unit lost to it."""
+    """Return the units that ran on a host, latest first, with the time that each unit lost to the host."""
     found = []
     for row in reversed(units):
         unit = Unit.of(row)

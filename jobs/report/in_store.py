@@ -1,4 +1,4 @@
-"""Write a report to a store through a local folder that mirrors the store's file names."""
+"""Writer of a report to an object store, by a local folder that mirrors the names of the store's files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +11,10 @@ from jobs.runtime import objects
 
 @contextmanager
 def mirrored(root: str) -> Iterator[Path]:
-    """Yield a local folder that mirrors a report's file names; changes in it are uploaded afterwards.
+    """Yield a local folder with the file names of a report in a store; afterwards upload changed files.
 
-    Pages come before the lists that lead to them. Files that a new publication lacks are removed last.
+    Files from the store are empty in the folder, except for headlines. Pages are uploaded before the lists
+    that link to them. Files that were deleted in the folder are removed from the store at the end.
     """
     with TemporaryDirectory(prefix="straggler-report-") as made:
         folder = Path(made)
@@ -28,10 +29,7 @@ def mirrored(root: str) -> Iterator[Path]:
         found = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
         for name in sorted(found, key=lambda name: (-name.count("/"), name)):
             content = (folder / name).read_bytes()
-            if content and content != kept.get(name) and not _is_hidden(name):
+            is_hidden = any(part.startswith(".") for part in name.split("/"))
+            if content and content != kept.get(name) and not is_hidden:
                 objects.write(root, name, content)
         objects.remove(root, sorted({*there} - {*found}))
-
-
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith(".") for part in name.split("/"))

@@ -1,4 +1,4 @@
-"""Chart data of a job's page, a description of its map of workers by steps, and its power section."""
+"""Data of the charts on a job's page, descriptions of the pattern in its maps, and the section on power."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -28,28 +28,28 @@ SCATTERED: Final = "scattered"
 UNEVEN: Final = "uneven"
 
 _QUIET: Final = 0.01
-"""Root mean square of the excess below which nothing stands out: 1 % of a step."""
+"""Root mean square, over workers and steps, of slowdown - 1 below which the pattern is EVEN."""
 _HOT: Final = 0.05
-"""Excess from which on a worker counts as hot in a step."""
+"""Least slowdown - 1 at which a worker counts as hot in a step."""
 _MOST: Final = 0.8
-"""Part of the squared excess that a pattern must explain."""
+"""Least part of the sum of squares of slowdown - 1 that a pattern must explain."""
 _ALIKE: Final = 0.75
-"""Part of another's squared excess from which on a worker is about as hot."""
+"""A worker is about as hot as another if its sum of squares is at least this part of the other's."""
 _FEW: Final = 0.25
-"""At most this part of the workers counts as a few."""
+"""Largest part of the workers that counts as a few."""
 
 _MOST_ROWS: Final = 128
-"""Most workers in the map by steps; if there are more, the slowest."""
+"""Most workers in the map of workers by steps; of more, the slowest are drawn."""
 
 
 def by_step(workers: Sequence[Row]) -> Floats | None:
-    """Return the slowdown by each worker alone, shape (worker, step); None if it was not stored."""
+    """Return the slowdown by each worker alone in each step, shape (worker, step); None if not stored."""
     slowdowns = [row["step_slowdowns"] for row in workers]
     return None if None in slowdowns else np.array(slowdowns)
 
 
 def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
-    """Return a description of the map by steps (empty without a map), and all charts of the page."""
+    """Return a description of the map of workers by steps (empty without a map), and the page's charts."""
     workers, steps = tables.workers, tables.steps
     drawn = [
         _chart(
@@ -68,7 +68,7 @@ def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
             {
                 "step": [row["step"] for row in steps],
                 "slowdown": rounded((row["slowdown"] for row in steps), 5),
-                # The same of steps that follow each other: a line over what lies between would be made up.
+                # Equal in consecutive steps, which a line joins; between two bursts nothing was recorded.
                 "burst": [row["step"] - place for place, row in enumerate(steps)],
             },
         ),
@@ -92,13 +92,16 @@ def charts(tables: UnitTables) -> tuple[str, list[dict[str, Any]]]:
 def _step_map(
     slowdown: Floats, workers: Sequence[Row], steps: Sequence[int], causes: Sequence[Row]
 ) -> tuple[str, dict[str, Any]]:
-    """Return a map of workers by steps, sorted by stage; only the slowest workers if there are very many."""
+    """Return a description and the data of the map of workers by steps; workers are sorted by stage.
+
+    slowdown : shape (worker, step)
+    """
     slowest = np.argsort(-slowdown.mean(axis=1), kind="stable")[:_MOST_ROWS].tolist()
     order = sorted(slowest, key=lambda place: (workers[place]["pp_rank"], workers[place]["dp_rank"]))
     names = [f"{workers[place]['pp_rank']} / {workers[place]['dp_rank']}" for place in order]
-    text = f"One row per worker, stage by stage; one column for each of {len(steps)} recorded steps."
+    text = f"One row per worker, sorted by stage; one column for each of {len(steps)} recorded steps."
     if len(workers) > len(order):
-        text += f" The {len(order)} slowest of {len(workers)} workers."
+        text += f" Only the {len(order)} slowest of {len(workers)} workers are shown."
     columns: dict[str, Sequence[object]] = {
         "worker": [name for name in names for _ in steps],
         "step": [*steps] * len(names),
@@ -112,7 +115,7 @@ def _step_map(
 
 
 def onsets(causes: Sequence[Row]) -> dict[tuple[str, int], str]:
-    """Return titles of causes that begin at a worker in a step, by the worker's label and the step."""
+    """Return the titles of causes by the worker, as "stage / dp rank", and the step at which they begin."""
     found: dict[tuple[str, int], list[str]] = {}
     for row, culprit in named_culprits(causes):
         for worker in members(culprit) or (culprit,):
@@ -123,7 +126,7 @@ def onsets(causes: Sequence[Row]) -> dict[tuple[str, int], str]:
 
 
 def _excess(slowdown: Sequence[float]) -> list[float | None]:
-    """Return the time added to the ideal step. [%]"""
+    """Return slowdown - 1 in per cent: the time that is added to the ideal step. [%]"""
     return rounded((100 * (value - 1) for value in slowdown), 3)
 
 
@@ -132,16 +135,16 @@ def _chart(name: str, place: str, columns: Mapping[str, Sequence[object]]) -> di
 
 
 class Pattern(NamedTuple):
-    """Pattern in the map: its name, and a sentence of supporting facts."""
+    """Pattern in the map of workers by steps: its name, and a sentence with the facts."""
 
     name: str
     text: str
 
 
 def name_pattern(slowdown: Floats) -> Pattern:
-    """Name the pattern in the slowdowns by each worker alone in each step.
+    """Return the pattern in the slowdowns by each worker alone in each step.
 
-    slowdown : shape (step, dp_rank, stage), over the ideal; one step where only the mean is known.
+    slowdown : shape (step, dp_rank, stage); one step if only means over steps are known.
     """
     excess = slowdown - 1.0
     energy = float((excess**2).sum())
@@ -165,16 +168,21 @@ def name_pattern(slowdown: Floats) -> Pattern:
         text = f"One worker is slow, dp rank {where[0]} of stage {where[1]}, {often}.{same}"
         return Pattern(HOT_CELL, text)
     if needed <= max(2, _FEW * cells.size):
-        # Those that are as hot as the last of them belong to them.
+        # Also count other workers that are about as hot as the last of the needed ones.
         alike = int((hottest >= _ALIKE * hottest[needed - 1]).sum())
         return Pattern(
-            HOT_CELLS, f"{alike} of {cells.size} workers make up most of it; the hottest is hot {often}."
+            HOT_CELLS,
+            f"{alike} of {cells.size} workers make up most of the slowness; the hottest is hot {often}.",
         )
     return _spread(excess, cells)
 
 
 def _spread(excess: Floats, cells: Floats) -> Pattern:
-    """Return the pattern if slowness is spread over many workers, by how it changes from step to step."""
+    """Return the pattern if many workers are slow: whether the same workers, or all in the same steps.
+
+    excess : slowdown - 1, shape (step, dp_rank, stage). cells : part of its sum of squares by (dp_rank,
+             stage)
+    """
     steps, dp_ranks, stages = excess.shape
     row = cells.sum(axis=0)
     leaning = (
@@ -193,14 +201,14 @@ def _spread(excess: Floats, cells: Floats) -> Pattern:
     if of_steps >= _MOST * float((excess**2).sum()) and by_step.max() >= _HOT:
         return _together(excess, by_step >= _HOT)
     hot = float((excess >= _HOT).mean())
-    text = f"A worker is slow in {percent(hot)} of its steps, not the same ones each time.{leaning}"
+    text = f"Workers are slow in {percent(hot)} of their steps on average, but not all in the same.{leaning}"
     return Pattern(ALL_OVER if hot >= 0.5 else SCATTERED, text)
 
 
 def _together(excess: Floats, are_hot: npt.NDArray[np.bool_]) -> Pattern:
-    """Return the pattern if the steps differ, and not the workers.
+    """Return the pattern if workers are slow in the same steps.
 
-    are_hot : which steps are, in the mean over workers
+    are_hot : whether a step is hot in the mean over workers, shape (step,)
     """
     whole = "All" if (excess[are_hot] >= _HOT).all() else "Most"
     times, steps = int(are_hot.sum()), len(excess)
@@ -228,7 +236,7 @@ _FIGURES: Final = {
     "swing": ("swing of the mean step", "swing_mw"),
     "step_swing": ("swing of a single step", None),
 }
-"""Rows of the section by columns of job_power, without `_share`: words, and the column of megawatts."""
+"""Rows of the section, by the columns of job_power without `_share`: title, and column of job_megawatts."""
 
 
 def power_section(tables: UnitTables) -> Section | None:
@@ -236,6 +244,12 @@ def power_section(tables: UnitTables) -> Section | None:
     row = _only(tables, JOB_POWER)
     if row is None:
         return None
+    says = (
+        "Share of the workers in a forward, backward or optimizer over the mean step; shaded: from the least "
+        "to the greatest share of any recorded step."
+    )
+    if row["dominant_period_s"] is not None:
+        says += f" The share swings most with a period of {seconds(row['dominant_period_s'])}."
     megawatts = _only(tables, JOB_MEGAWATTS)
     has_megawatts = megawatts is not None and megawatts["mean_mw"] is not None
     gpus = tables.job["world_size"]
@@ -248,8 +262,8 @@ def power_section(tables: UnitTables) -> Section | None:
         rows.append(cells)
     return Section(
         name="power",
-        title="How many workers compute at once: its power swings with that",
-        says=_says(row),
+        title="How many workers compute at once: power swings with their number",
+        says=says,
         columns=["", "of the workers", "GPUs", *(["MW"] if has_megawatts else [])],
         rows=rows,
         chart=CHART,
@@ -257,7 +271,7 @@ def power_section(tables: UnitTables) -> Section | None:
 
 
 def power_chart(tables: UnitTables) -> list[dict[str, Any]]:
-    """Return a chart of computing GPUs over the mean step; empty if the unit has no row in job_power."""
+    """Return a chart of the share of computing GPUs over the mean step; empty without a row of job_power."""
     row = _only(tables, JOB_POWER)
     if row is None:
         return []
@@ -269,14 +283,6 @@ def power_chart(tables: UnitTables) -> list[dict[str, Any]]:
         "high": rounded(row["computing_share_high"], 4),
     }
     return [{"name": "power", "id": CHART, "rows": columns}]
-
-
-def _says(row: Row) -> str:
-    text = "Share of the workers in a forward, backward or optimizer over the mean step; "
-    text += "shaded: from the least to the greatest of any recorded step."
-    if row["dominant_period_s"] is not None:
-        text += f" It swings most with a period of {seconds(row['dominant_period_s'])}."
-    return text
 
 
 def _only(tables: UnitTables, name: str) -> Row | None:

@@ -1,4 +1,4 @@
-"""The page of one unit: losses, causes, slow workers and hosts, reliability, next steps."""
+"""The page of one unit: losses, causes, slow workers and hosts, how far to trust them, commands to go on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,19 +20,19 @@ from schemas.unit import Unit
 from schemas.vocabulary import ALL_CAUSES, CAUSE_UNEXPLAINED, NOT_STATED, Status
 
 _LEAST_WASTE: Final = 0.01
-"""Waste below which its parts are not shown: they are differences divided by almost nothing."""
+"""Least waste of which parts are shown, because parts of a smaller waste are mostly noise."""
 _SLOWEST: Final = 10
 """Most workers whose hosts are listed."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """Links of a job's page, relative to its folder; missing pages are left out.
+    """Links of a job's page, relative to its folder; empty or None for pages that do not exist.
 
-    fleet, quality : the fleet's page and the data docs of the day.
-    dictionary     : what each column means.
-    days           : other days of the run, with what was lost on them, and their page or None.
-    hosts          : pages of hosts.
+    fleet, quality : the day's fleet page, and the data docs.
+    dictionary     : the data dictionary.
+    days           : other days of the run: date, what was lost in words, and the job's page of that day.
+    hosts          : page of a host, by host.
     """
 
     fleet: str = ""
@@ -45,7 +45,10 @@ class Links:
 def links_of(
     unit: Unit, fleet: FleetTables, publication: Publication, *, has_fleet_page: bool = True
 ) -> Links:
-    """Return the links of a unit's page, within its publication and to earlier publications."""
+    """Return the links of a unit's page, to pages of the same publication and of earlier ones.
+
+    has_fleet_page : whether the publication has the fleet's page, which a single job page may lack
+    """
     days = []
     for row in fleet.units.to_pylist():
         if (row["job_id"], row["run_id"]) == unit[1:] and row["log_date"] != unit.log_date:
@@ -65,23 +68,29 @@ def links_of(
 def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None = None) -> bytes:
     """Render the page as HTML.
 
-    warehouse : how a command names the warehouse; empty where it need not; None if none exists, and
-        no command to show.
+    warehouse : the warehouse as the page's commands name it, empty for the default warehouse; None for a run
+        without a warehouse, whose page shows no commands.
     """
     unit = tables.key
-    status = Status(tables.job["status"])
+    job, status = tables.job, Status(tables.job["status"])
+    about: list[tuple[str, object]] = [
+        (name.replace("_", " "), job[name])
+        for name in ("team", "cluster", "model", "framework", "gpu_type")
+        if job[name]
+    ]
+    about += [("GPUs:", f"{job['world_size']:,}")] if job["world_size"] else []
     again = "analyse them again" if warehouse is None else "ingest the day again"
     values: dict[str, Any] = {
         "root": "..",
         "title": f"{unit.job_id}, {unit.log_date}",
         "unit": unit,
         "links": links or Links(),
-        "about": _about(tables.job),
-        "headline": loss.headline(tables.job),
+        "about": about,
+        "headline": loss.headline(job),
         "is_analysed": status == Status.ANALYSED,
         "status_advice": status.advice.format(again=again),
         "rejects": tables.rejects,
-        "traceback": tables.job["failure_traceback"],
+        "traceback": job["failure_traceback"],
         "figures": [],
         "timeline": "",
     }
@@ -91,7 +100,7 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
 
 
 def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[str, Any]:
-    """Return the contents that only a replayed unit has."""
+    """Return the contents of the page that only a replayed unit has, by their names in job.html."""
     found = _pattern(tables)
     measure = loss.TIME if tables.job["gpu_hours"] is None else loss.HOURS
     step_map_text, drawn = charts(tables)
@@ -117,7 +126,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "pattern": found,
         "step_map_text": step_map_text,
         "slowest": _slowest(tables, links.hosts),
-        "has_records": warehouse is not None,  # what other jobs say of a host
+        "has_records": warehouse is not None,  # only a warehouse has the records of hosts in other jobs
         "slowest_step": slowest,
         "timeline": timeline and f"{timeline}{slowest}",
         "onset": onset and [(step, f"{timeline}{step}") for step in onset],
@@ -132,7 +141,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
 
 
 def _printed(tables: UnitTables, present: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return what the page's command would print: savings by this unit's replays alone, not revised."""
+    """Return the rows that the page's command would print: savings by replays of this unit alone."""
     hours = tables.job["gpu_hours"]
     measured = {row["cause"]: row["unrevised"] or row for row in tables.causes}
     alone = {row["cause"]: measured[row["cause"]]["time_saved_fraction"] for row in present}
@@ -154,18 +163,12 @@ def _saved(row: Row) -> float:
 
 
 def _pattern(tables: UnitTables) -> Pattern:
-    """Return the pattern of the map by steps, or else of the mean over steps."""
+    """Return the pattern in the slowdowns by worker and step, or by worker if steps were not stored."""
     slowdown = by_step(tables.workers)
     if slowdown is None:
         slowdown = np.array([[row["slowdown"]] for row in tables.workers])
     stages = max(row["pp_rank"] for row in tables.workers) + 1
     return name_pattern(slowdown.T.reshape(slowdown.shape[1], -1, stages))
-
-
-def _about(job: Row) -> list[tuple[str, object]]:
-    names = ("team", "cluster", "model", "framework", "gpu_type")
-    found: list[tuple[str, object]] = [(name.replace("_", " "), job[name]) for name in names if job[name]]
-    return [*found, ("GPUs:", f"{job['world_size']:,}")] if job["world_size"] else found
 
 
 def figures(job: Row) -> list[tuple[str, str, str]]:
@@ -175,7 +178,7 @@ def figures(job: Row) -> list[tuple[str, str, str]]:
         (
             "step, replayed",
             wording.seconds(job["simulated_step_s"]),
-            "without waits before an op's launch (T)",
+            "without delays before the launch of ops (T)",
         ),
         ("step, ideal", wording.seconds(job["ideal_step_s"]), f"the paper's ideal, {job['ideal']} (T_ideal)"),
         ("slowdown", wording.ratio(job["slowdown"]), "replayed / ideal step"),
@@ -190,16 +193,16 @@ def figures(job: Row) -> list[tuple[str, str, str]]:
         (
             "forward with backward",
             wording.ratio(job["forward_backward_correlation"]),
-            "how far their times of a microbatch rise together (correlation): from 0.9 on, uneven data",
+            "correlation of the forward and backward times of microbatches: from 0.9 on, data are uneven",
         ),
     ]
 
 
 def _share(job: Row, name: str, when: str) -> tuple[str, str]:
-    """Return a fraction of the waste and its meaning, with why it lies beyond all or below nothing."""
+    """Return a fraction of the waste and its meaning, which explains a fraction above 1 or below 0."""
     share, waste = job[name], job["waste_fraction"]
     if share is not None and waste is not None and waste < _LEAST_WASTE:
-        return wording.MISSING, "not shown: a waste of less than 1 % has no parts that mean much"
+        return wording.MISSING, "not shown, because parts of a waste below 1 % are noise"
     beyond = ""
     if share is not None and not 0 <= share <= 1:
         beyond = f"; {wording.BEYOND_ALL if share > 1 else wording.BELOW_NOTHING}"
@@ -207,11 +210,11 @@ def _share(job: Row, name: str, when: str) -> tuple[str, str]:
 
 
 def trust(job: Row) -> list[tuple[str, str, str]]:
-    """Return figures that show how far to trust the other figures: name, value, meaning."""
+    """Return the figures of the section "How far to trust this": name, value, meaning."""
     steps = job["steps"] + job["steps_dropped"]
     whole = f"{wording.percent(job['steps'] / steps)} of the recorded ones"
-    whole += "; others lack a worker" if job["steps_dropped"] else ""
-    other = "their times belong to another day than the log date: left out, unless all do"
+    whole += "; the others lack a worker" if job["steps_dropped"] else ""
+    other = "left out, as their times are of another day than the log date; kept if this holds for all lines"
     return [
         ("status", Status(job["status"]).words, job["status_detail"] or ""),
         ("steps replayed", wording.number(job["steps"]), whole),
@@ -221,7 +224,7 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
             else []
         ),
         ("workers", wording.number(job["workers"]), f"{wording.number(job['ops'])} ops"),
-        ("discrepancy", wording.percent(job["discrepancy"]), "replayed against recorded step time"),
+        ("discrepancy", wording.percent(job["discrepancy"]), "between replayed and recorded step time"),
         (
             "transfers below -10 ms",
             wording.number(job["clamped_transfers"]),
@@ -230,7 +233,7 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
         (
             "buffered sends",
             wording.number(job["buffered_sends"]),
-            "ended 10 ms or more before their recv began, on one host: not changed",
+            "ended 10 ms or more before their receive began on the same host; used as recorded",
         ),
         ("launch delays below -10 ms", wording.number(job["clamped_launch_delays"]), "taken as 0"),
         ("simulator", job["simulator_version"], "version"),
@@ -238,7 +241,7 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
 
 
 def _slowest(tables: UnitTables, pages: Mapping[str, str]) -> list[dict[str, object]]:
-    """Return the slowest workers with their hosts, and those hosts' records in other jobs."""
+    """Return the slowest workers, with their hosts and the records of these hosts in other jobs."""
     workers = sorted(tables.workers, key=lambda row: (-row["slowdown"], row["rank"]))[:_SLOWEST]
     return [
         dict(row)
@@ -252,7 +255,7 @@ def _slowest(tables: UnitTables, pages: Mapping[str, str]) -> list[dict[str, obj
 
 
 def _record(host: str | None, hosts: Mapping[str, Row]) -> str:
-    """Describe a host's record in the jobs of the period."""
+    """Return in how many jobs of the period a host was slow; `hosts` has rows of the named query hosts."""
     if host is None:
         return wording.MISSING
     if host not in hosts:

@@ -1,6 +1,6 @@
-"""Targets of links on pages: paths of report files, and quoted command lines.
+"""Paths of the report's files, and command lines for pages, with quoted arguments.
 
-An id may hold any text: what is left of it in a file's name is harmless.
+Ids and host names may contain any text; in file names only letters, digits, _ and - are kept of them.
 """
 
 import re
@@ -18,7 +18,7 @@ HOSTS_FOLDER: Final = "hosts"
 """Folder of the host pages in a publication."""
 INDEX_NAME: Final = "index.html"
 HEADLINE_NAME: Final = "headline.txt"
-"""First sentence of a publication, for the list of all."""
+"""File with the first sentence of a publication, for the list of all publications."""
 
 _SPECIAL: Final = re.compile(r'["$`\\!]')
 """Characters that a shell interprets within double quotes."""
@@ -37,12 +37,12 @@ def host_page_path(host: str) -> str:
 
 
 def docs_path(warehouse_root: str, log_date: date, phase: str) -> str:
-    """Return the path or URL of the data docs of a phase and night."""
+    """Return the path or URL of the data docs that a phase of a night wrote."""
     return f"{warehouse_root}/{docs_name(log_date, phase)}"
 
 
 def docs_name(log_date: date, phase: str) -> str:
-    """Return the path of the data docs of a phase and night, relative to the warehouse's root."""
+    """Return the path of the data docs that a phase of a night wrote, relative to the warehouse's root."""
     return f"_quality/log_date={log_date.isoformat()}/{phase}.html"
 
 
@@ -53,7 +53,7 @@ def _file_name(*ids: str) -> str:
 
 
 def command(name: str, warehouse: str) -> str:
-    """Return the beginning of a straggler command, with the warehouse if needed."""
+    """Return the beginning of a straggler command, with --warehouse unless `warehouse` is empty."""
     return f"straggler {name}" + (f" --warehouse {_quoted(warehouse)}" if warehouse else "")
 
 
@@ -73,12 +73,12 @@ def fix_command(unit: Unit, causes: Sequence[str], warehouse: str) -> str:
 
 
 def timeline_command(unit: Unit, warehouse: str) -> str:
-    """Return the command that writes a unit's timeline; the page adds the number of the step."""
+    """Return the command that writes a unit's timeline, up to `--step `; the page adds the step's number."""
     return f"{_of_unit('timeline', unit, warehouse)} --step "
 
 
 def effect_on_host(host: str, day: date, warehouse: str) -> str:
-    """Return the command that compares a host before and after the day of a repair."""
+    """Return the command that compares the waste on a host before and after a day, such as a repair's."""
     return f"{command('fix-effect', warehouse)} --date {day} --host={_quoted(host)}"
 
 

@@ -1,4 +1,4 @@
-"""Losses in words, in GPU-hours if jobs state GPU-hours, else in per cent of time; and the waterfall."""
+"""Losses in words, in GPU-hours if jobs state them and else in per cent of time; bars of the waterfall."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -12,11 +12,11 @@ from schemas.vocabulary import CAUSE_UNEXPLAINED, REPLAYED_STATUSES, Status
 
 
 class Measure(NamedTuple):
-    """Names of the columns that measure a fleet's loss.
+    """Names of the columns that measure a fleet's loss, in GPU-hours or in time.
 
-    lost, of : what is lost, and of what; both may be summed.
-    unit     : its name, behind a number; empty where shares alone speak.
-    amounts  : its column in the view waterfall.
+    lost, of : columns of the loss and of the whole that it is a part of; both may be summed over units.
+    unit     : unit after a number; empty if only shares are shown.
+    amounts  : column of the view waterfall with the same measure.
     """
 
     lost: str
@@ -36,7 +36,10 @@ def measure_of(tables: FleetTables) -> Measure:
 
 
 def amount(lost: float | None, of: float | None, measure: Measure) -> str:
-    """Return a lost amount with its unit."""
+    """Return a loss in words: in GPU-hours, or as a fraction of the time.
+
+    lost, of : values of the columns of the loss and of the whole, which `measure` names
+    """
     if measure is HOURS or lost is None:
         return f"{wording.hours(lost)} GPU-hours" if measure is HOURS else wording.MISSING
     return f"{wording.percent(lost / of)} of the time" if of else wording.MISSING
@@ -51,7 +54,10 @@ def of_unit(fraction: float | None, gpu_hours: float | None) -> str:
 
 
 def interval(row: Mapping[str, Any], fraction: str) -> str:
-    """Return the ends of the 90 % interval of a loss or saving; empty if there is no interval."""
+    """Return the ends of the 90 % interval of a loss or saving; empty if there is no interval.
+
+    fraction : column of the loss or saving, such as lost_fraction
+    """
     hours = HOURS_OF[fraction]
     if row.get(f"{hours}_low") is not None:
         return f"{wording.hours(row[f'{hours}_low'])} to {wording.hours(row[f'{hours}_high'])}"
@@ -61,28 +67,31 @@ def interval(row: Mapping[str, Any], fraction: str) -> str:
 
 
 def share(row: Mapping[str, Any], measure: Measure) -> float | None:
-    """Return the lost fraction of the analysed time."""
+    """Return the loss as a fraction of the whole, from a row with these columns; None if unknown."""
     lost, of = row[measure.lost], row[measure.of]
     return lost / of if of and lost is not None else None
 
 
 def unexplained(causes: Sequence[Row], steps: int) -> str:
-    """Return the loss that no cause explains, and why it is less certain; empty if the loss is zero.
+    """Return sentences on the loss that no cause explains; empty if there is none.
 
-    steps : of the unit.
+    causes : the unit's rows of job_causes. steps : number of its recorded steps.
     """
     for row in causes:
         if row["cause"] == CAUSE_UNEXPLAINED and row["lost_fraction"]:
             flag = row["flag_reason"]
             uncertain = f" Uncertain: {OF_FLAG[flag]}." if flag else ""
             lost = of_unit(row["lost_fraction"], row["lost_gpu_hours"])
-            what = "to causes too small or without evidence, or beyond all fixes"
+            what = "to causes that are too small or without evidence, or that no fix removes"
             return f"{lost} lost, {what}.{uncertain}{_behind_others(causes, row['lost_fraction'], steps)}"
     return ""
 
 
 def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: int) -> str:
-    """Name causes that hide each other and make up most of the unexplained loss, and what fixes save."""
+    """Return sentences on causes that were measured, make up most of the unexplained loss, but do not hold.
+
+    Their fixes alone save less than is attributed to them, because other causes hide them.
+    """
     hidden = [
         row
         for row in causes
@@ -93,7 +102,8 @@ def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: in
     together = sum(row["attributed_fraction"] for row in large)
     if not large or together < unexplained_fraction / 2:
         return ""
-    named = " and ".join(_with_worst(row, steps) for row in large)
+    worst = [(OF_CAUSE[row["cause"]].words, row["culprits"][0]) for row in large]
+    named = " and ".join(f"{words} ({where(each)}, {course(each, steps)})" for words, each in worst)
     alone = wording.percent(max(row["time_saved_fraction"] for row in large))
     if len(large) == 1:
         return (
@@ -107,16 +117,12 @@ def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: in
     )
 
 
-def _with_worst(row: Row, steps: int) -> str:
-    worst = row["culprits"][0]
-    return f"{OF_CAUSE[row['cause']].words} ({where(worst)}, {course(worst, steps)})"
-
-
 def _after_others(causes: Sequence[Row], hidden: Row) -> str:
-    """Return, as a clause, what a fix saves once the fixes of other causes are made; empty if not more.
+    """Return a clause on what a fix saves after the fixes of the causes that hold; empty if that is no more.
 
-    Of two fixes that change each other's saving, the part of one is the mean of what it saves before and
-    after the other. Of more, the tables have only the part.
+    If only two fixes change each other's saving, a fix's attributed fraction is the mean of its savings
+    before and after the other fix, from which the saving after it follows. With more fixes, only the
+    attributed fraction is known.
     """
     held = [row for row in causes if row["is_cause"] and row["cause"] != CAUSE_UNEXPLAINED]
     alone, part = hidden["time_saved_fraction"], hidden["attributed_fraction"]
@@ -131,24 +137,28 @@ def _after_others(causes: Sequence[Row], hidden: Row) -> str:
         return f"{said}: {wording.percent(2 * part - alone)}"
     return (
         f"{said}: its part of what all fixes save together is {wording.percent(part)}, which is a share, not "
-        "what its fix then returns"
+        "what its fix then saves"
     )
 
 
 def headline(job: Row) -> str:
-    """Return a sentence on what the job lost, or why no fleet figure includes the job."""
+    """Return a sentence on what the unit lost, or on why the fleet's figures do not include the unit.
+
+    job : the unit's row of job_days.
+    """
     lost = job["lost_fraction"]
     if job["status"] != Status.ANALYSED:
         why = why_in_no_figure(job)
         return f"{why[0].upper()}{why[1:]}."
     if lost is None:
-        return "What it lost is not known: an earlier version simulated this day."
+        return "What it lost is not known, because an earlier version simulated this day."
     step, fixed = (wording.seconds(job["actual_step_s"] * part) for part in (1, 1 - lost))
-    hours = (
-        _no_hours(job)
-        if job["gpu_hours"] is None
-        else f"{wording.hours(job['lost_gpu_hours'])} of its {wording.hours(job['gpu_hours'])} GPU-hours"
-    )
+    if job["gpu_hours"] is not None:
+        hours = f"{wording.hours(job['lost_gpu_hours'])} of its {wording.hours(job['gpu_hours'])} GPU-hours"
+    elif refused := [each for each in job.get("refused_claims") or () if each.startswith(_HOURS)]:
+        hours = f"its stated GPU-hours are not believed ({refused[0]})"
+    else:
+        hours = "its GPU-hours are not stated"
     return (
         f"A step takes {step}, {wording.ratio(1 / (1 - lost))} times the {fixed} with nothing lost: "
         f"{wording.percent(lost)} of its time is lost, {hours}."
@@ -156,33 +166,25 @@ def headline(job: Row) -> str:
 
 
 def why_in_no_figure(job: Mapping[str, Any]) -> str:
-    """Return, as a clause, why the fleet's figures do not include a unit.
+    """Return a clause on why the fleet's figures do not include a unit.
 
-    job : its row, of another status than analysed.
+    job : the unit's row of job_slowdown or job_days, with any status but analysed.
     """
     status, detail = Status(job["status"]), job["status_detail"] or ""
     is_replayed = status in REPLAYED_STATUSES
     what = "analysed, but outside the fleet's figures" if is_replayed else "not analysed"
-    if detail.startswith("job.json is"):  # where there is one, the words of the status deny it
+    if detail.startswith("job.json is"):  # the words of the status say that there is no job.json
         return f"{what}: {detail}"
     return f"{what}: {status.words}{f' ({detail})' if detail else ''}"
 
 
 def not_used(job: Row) -> list[str]:
-    """Return claims of a job's manifest or logs that are not used, other than claims of GPU-hours."""
+    """Return the claims of a job's manifest or logs that are not believed, except those of GPU-hours."""
     return [each for each in job.get("refused_claims") or () if not each.startswith(_HOURS)]
 
 
-def _no_hours(job: Row) -> str:
-    """Return why the job has no GPU-hours: none are stated, or the stated ones are implausible."""
-    claims = [each for each in job.get("refused_claims") or () if each.startswith(_HOURS)]
-    return (
-        f"its stated GPU-hours are not believed ({claims[0]})" if claims else "its GPU-hours are not stated"
-    )
-
-
 _HOURS: Final = "gpu_hours"
-"""Begins the claim of GPU-hours that are not believed."""
+"""Beginning of an entry of refused_claims that is about GPU-hours."""
 _WORDS: Final = {
     "recorded": "recorded",
     "nothing_lost": "with nothing lost",
@@ -192,21 +194,22 @@ _WORDS: Final = {
     "not_known": "not known, because no event states it",
     "productive": "productive",
 }
-"""Figures of the view that are not causes; those have their own words."""
-_AT_LEAST: Final = "productive at least; what is not known may be, too"
+"""Words for the figures of the view waterfall that are not causes; OF_CAUSE has those of causes."""
+_AT_LEAST: Final = "productive at least; what is not known may be productive, too"
 _LEAST_SHOWN: Final = 0.0005
-"""Share of what was recorded from which a part has a row: less rounds to 0.0 %."""
+"""Least part of the recorded time for a bar: a smaller one would be shown as 0.0 %."""
 _ROUNDED: Final = 0.5
-"""A part of this amount changes how a total is shown, and has a row, too: what is shown adds up."""
+"""Amount from which a small part has a bar too: it changes a rounded total, and what is shown must add up."""
 _WIDTH: Final = 100.0
-"""Sizes of the drawing, in its own units: bars are per cent of what was recorded."""
+"""Width of the bar of the recorded time, in units of the SVG."""
 
 
 def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str, Any]]:
-    """Return the bars to draw: name, amount and fraction in words, start and length.
+    """Return the bars of the waterfall: name, amount and fraction in words, start and length.
 
-    rows    : in any order, with place, figure, is_total and the amounts.
-    amounts : their column, gpu_hours or seconds. Without events the chain ends at the ideal.
+    rows    : rows of the view waterfall of one unit or of a fleet, in any order.
+    amounts : column with the amounts, gpu_hours or seconds.
+    If productive time is not known, as without events, the waterfall ends at the ideal.
     """
     chain = sorted(rows, key=lambda row: int(row["place"]))
     known = {row["figure"]: row for row in chain if row[amounts] is not None}
@@ -246,7 +249,7 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
 
 
 def _printed(chain: Sequence[tuple[float, bool]], least: float) -> list[str]:
-    """Return amounts with equal digits, each total the one before less the changes as they are printed.
+    """Return amounts as texts with equal decimals; each printed total is the previous one less the changes.
 
     chain : amounts, and whether each is a total. least : smaller changes are not shown
     """
@@ -269,14 +272,14 @@ def _printed(chain: Sequence[tuple[float, bool]], least: float) -> list[str]:
 
 
 def _in_units(chain: Sequence[tuple[float, bool]], least: float, digits: int) -> list[int]:
-    """Return the amounts in units of the last digit: what is left is rounded, changes are its differences."""
+    """Return amounts as integers, in units of the last decimal; changes are differences of rounded totals."""
     scale = 10**digits
     found = [0] * len(chain)
     left, printed, last = 0.0, 0, None
     for place, (amount, is_total) in enumerate(chain):
         if is_total:
             total = round(amount * scale)
-            if last is not None:  # what is not shown beside it, and rounding
+            if last is not None:  # the last shown change also gets the changes that are not shown
                 found[last] += printed - total
             found[place] = printed = total
             left, last = amount, None

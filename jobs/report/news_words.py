@@ -1,4 +1,4 @@
-"""News in words: new and gone causes, changed step times, units not analysed, hosts that may be drained."""
+"""News in words: new and gone causes, changed step times, units not analysed, hosts to drain or to keep."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -7,7 +7,7 @@ from typing import Any, Final
 from jobs.report.cause_words import change_words
 from jobs.report.culprit_words import course, identity
 from jobs.report.loss import why_in_no_figure
-from jobs.report.wording import counted, hours, percent
+from jobs.report.wording import counted, hours, listed, percent
 from schemas.causes import OF_CAUSE
 from schemas.drain import NO_VERDICT
 from schemas.job_changes import OF_STEP
@@ -19,43 +19,44 @@ _OUTCOMES: Final = {
     "did_not_come": "not what was predicted",
     "not_alone": "another cause is new or loses more, and may hide it",
 }
+"""Words for the verdicts of the view fix_outcome."""
 MOST_NEWS: Final = 5
-"""Most news that are listed one by one, for new and for gone causes."""
+"""Most sentences of each kind of news: new causes, gone causes, changed step times, outcomes of fixes."""
 _MOST_UNITS: Final = 5
-"""Most units that are in no figure and named one by one."""
+"""Most units without an analysis that have a sentence each."""
 _SAID_ELSEWHERE: Final = (Status.ANALYSED, Status.FAILED, Status.BAD_LAYOUT, Status.TOO_MANY_RESTARTS)
-"""Statuses of units in the figures, and of those that have warnings of their own."""
+"""Statuses without such a sentence: the unit is in the fleet's figures, or has a warning of another kind."""
 _MOST_CULPRITS: Final = 3
+"""Most culprits or hosts that one sentence names."""
 _ONSETS: Final = ("from", "grows")
-"""Courses of culprits that begin within their unit and last to its end."""
+"""Courses of culprits that become slow within the day and stay slow to its end."""
 
 
 def news_of(log_date: date) -> str:
-    """Return the query for causes that are new or gone on a day."""
+    """Return SQL for the causes that are new or gone on a day."""
     return f"SELECT * FROM cause_news WHERE log_date = DATE'{log_date}'"
 
 
 def outcomes_of(log_date: date) -> str:
-    """Return the query for what the fixes of a day saved."""
+    """Return SQL for what the fixes that took effect on a day saved."""
     return f"SELECT * FROM fix_outcome WHERE log_date = DATE'{log_date}'"
 
 
 def outcome_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences on what the fixes of a day saved, largest GPU-hours first."""
-    return [_outcome(row) for row in rows[:MOST_NEWS]]
-
-
-def _outcome(row: Mapping[str, Any]) -> str:
-    said = "fixed or hidden" if row["verdict"] == "not_alone" else "fixed"
-    causes = " and ".join(OF_CAUSE[cause].words for cause in row["causes"])
-    return (
-        f"{said}: {causes} in {row['job_id']}: a step is {percent(row['came_fraction'])} shorter, "
-        f"for {percent(row['predicted_fraction'])} predicted: {_OUTCOMES[row['verdict']]}"
-    )
+    """Return sentences on what the first fixes saved, from rows of fix_outcome."""
+    texts = []
+    for row in rows[:MOST_NEWS]:
+        said = "fixed or hidden" if row["verdict"] == "not_alone" else "fixed"
+        causes = " and ".join(OF_CAUSE[cause].words for cause in row["causes"])
+        texts.append(
+            f"{said}: {causes} in {row['job_id']}: a step is {percent(row['came_fraction'])} shorter, "
+            f"for {percent(row['predicted_fraction'])} predicted: {_OUTCOMES[row['verdict']]}"
+        )
+    return texts
 
 
 def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences on new and gone causes, largest GPU-hours first, and the number of causes left out."""
+    """Return a sentence on each of the first new and gone causes, and the number of causes left out."""
     texts = []
     for change in ("new", "gone"):
         chosen = [row for row in rows if row["change"] == change]
@@ -66,7 +67,7 @@ def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def step_changes_of(log_date: date) -> str:
-    """Return the query for jobs whose step time has a new level since this day, largest change first."""
+    """Return SQL for the jobs whose step time has a new level since a day, largest change first."""
     return f"""
         SELECT * FROM {JOB_CHANGES}
         WHERE log_date = DATE'{log_date}' AND since = log_date AND of = '{OF_STEP}'
@@ -75,16 +76,16 @@ def step_changes_of(log_date: date) -> str:
 
 
 def step_change_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences on jobs whose step times changed since a day, and the number of jobs left out."""
+    """Return a sentence on each of the first changed step times, and the number of those left out."""
     texts = [f"changed: {change_words(row, ' of ' + row['job_id'])}" for row in rows[:MOST_NEWS]]
     more = len(rows) - MOST_NEWS
     return [*texts, *([f"changed: and {more} more (straggler changes)"] if more > 0 else [])]
 
 
 def with_onsets(row: Mapping[str, Any], culprits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a row of news in which culprits also state since when within the day they are slow.
+    """Return a row of cause_news in which culprits also say since which step of the day they are slow.
 
-    culprits : of job_causes, of the same unit and cause.
+    culprits : those of the row of job_causes of the same unit and cause.
     """
     onsets = {
         identity(each): f", {course(each, 0)}"
@@ -95,8 +96,8 @@ def with_onsets(row: Mapping[str, Any], culprits: Sequence[Mapping[str, Any]]) -
 
 
 def news_text(row: Mapping[str, Any]) -> str:
-    """Return one sentence on a new or gone cause."""
-    where = f" ({', '.join(_first(row['culprits']))})" if row["culprits"] else ""
+    """Return a sentence on a new or gone cause, from a row of cause_news."""
+    where = f" ({_listed(row['culprits'])})" if row["culprits"] else ""
     share = percent(row["lost_fraction"])
     known = row["lost_gpu_hours"] is not None
     amount = f"{hours(row['lost_gpu_hours'])} GPU-hours ({share})" if known else f"{share} of the time"
@@ -105,17 +106,11 @@ def news_text(row: Mapping[str, Any]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(_first(names))
-
-
-def _first(names: Sequence[str]) -> list[str]:
-    """Return the first names, and the number of further names."""
-    more = len(names) - _MOST_CULPRITS
-    return [*names[:_MOST_CULPRITS], *([f"{more} more"] if more > 0 else [])]
+    return listed(names, _MOST_CULPRITS)
 
 
 def not_analysed_of(log_date: date) -> str:
-    """Return the query for units of a day that no fleet figure includes, those with most GPU-hours first."""
+    """Return SQL for units of a day that the fleet's figures leave out, those with most GPU-hours first."""
     left_out = ", ".join(f"'{status}'" for status in _SAID_ELSEWHERE)
     return f"""
         SELECT job_id, run_id, status, status_detail, count(*) OVER () AS units FROM job_slowdown
@@ -126,9 +121,9 @@ def not_analysed_of(log_date: date) -> str:
 
 
 def not_analysed_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence on each of the first units that no fleet figure includes, and the number of others.
+    """Return a sentence on each of the first units that the fleet's figures leave out, and how many follow.
 
-    rows : as not_analysed_of asks for them.
+    rows : the answer to not_analysed_of.
     """
     texts = [f"job {row['job_id']}, run {row['run_id']}: {why_in_no_figure(row)}" for row in rows]
     more = rows[0]["units"] - len(rows) if rows else 0
@@ -139,13 +134,14 @@ _STATES: Final = {
     "slow_1_day": "slow on one day, its last",
     "slow_2_or_3_days": "slow for {row[days_slow_in_row]} days in a row",
     "slow_longer": "slow for {row[days_slow_in_row]} days in a row",
-    "quiet_after_one": "not slow on its last day, last on {row[last_slow]}",
+    "quiet_after_one": "not slow on its last day, last slow on {row[last_slow]}",
     "quiet_after_more": "not slow on its last day, slow in {row[spells]} spells before",
 }
+"""Words for the states of the view drain."""
 _CLOCK: Final = slice(11, 16)
-"""Where a time of a reader, text or not and always in UTC, has its hours and minutes."""
+"""Place of hours and minutes in a time as text, such as 2026-01-05 13:59:00."""
 _ALL_OF: Final = 0.95
-"""Part of what is lost to a host from which its repair alone saves all of it, as far as is said."""
+"""If a drain alone saves less than this part of a host's loss, a sentence says how much it saves."""
 _VERDICTS: Final = {
     "drain": "yes, even at the low end",
     "probably": "probably",
@@ -155,12 +151,12 @@ _VERDICTS: Final = {
 
 
 def worth_it(rows: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
-    """Return the first hosts whose verdict is to drain them, certainly or probably."""
+    """Return the first `most` rows of the view drain whose verdict is drain or probably."""
     return [row for row in rows if row["verdict"] not in NO_VERDICT][:most]
 
 
 def advised(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the hosts that are worth a drain, of hosts to drain together only the first."""
+    """Return the rows of hosts that are worth a drain; of hosts to drain together only the first one's."""
     chosen: list[Mapping[str, Any]] = []
     named: set[str] = set()
     for row in worth_it(rows, len(rows)):
@@ -173,15 +169,17 @@ def advised(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _others(row: Mapping[str, Any]) -> list[str]:
-    """Return the hosts that have to be drained together with one; empty if that does not pay."""
+    """Return the other hosts to drain together with a host; empty if that would not pay."""
     pays = row["together_hosts"] and (row["together_gpu_hours"] or 0.0) > row["together_cost_gpu_hours"]
     return list(row["together_hosts"]) if pays and row["verdict"] not in NO_VERDICT else []
 
 
 def drain_texts(rows: Sequence[Mapping[str, Any]], days: int, most: int) -> list[str]:
-    """Return sentences on the first hosts that are worth a drain, and the number of further ones.
+    """Return a sentence on each of the first hosts that are worth a drain, and the number of further ones.
 
-    Hosts to drain together are one of these.
+    Hosts to drain together have one sentence and count as one.
+
+    days : number of days of the forecast. most : most sentences
     """
     chosen = advised(rows)
     more = len(chosen) - most
@@ -190,7 +188,7 @@ def drain_texts(rows: Sequence[Mapping[str, Any]], days: int, most: int) -> list
 
 
 def drain_text(row: Mapping[str, Any], days: int) -> str:
-    """Return one sentence: what to do, what it saves and costs, why, and when the advice would change."""
+    """Return a sentence on a host: what to do, what that saves and costs, and when it would not pay."""
     certainly = "drain" if row["verdict"] == "drain" else "probably drain"
     others = _others(row)
     expected, bounds, rest = _figures(row)
@@ -200,25 +198,28 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
     return (
         f"{certainly} {who}: {hours(row[expected])} GPU-hours expected back in "
         f"{counted(days, 'day')} ({_interval(row, bounds)}), at a cost of {hours(cost)}; "
-        f"{state(row)}; no if {stays} slow for less than {until:.1f} days"
+        f"{state(row)}; not worth it if {stays} slow for less than {until:.1f} days"
     )
 
 
 def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Name the columns of what is judged, a host or hosts together: what comes back, its bounds, the rest."""
+    """Return the view drain's column of the expected saving, and the prefixes of its bounds and of its cost.
+
+    They are those of the host alone, or of all hosts together that are to be drained with it.
+    """
     if _others(row):
         return "together_gpu_hours", "together_", "together_"
     return "expected_gpu_hours", "expected_", ""
 
 
 def kept_text(row: Mapping[str, Any]) -> str:
-    """Return why a host that is healthy again or serves no job is not drained; empty for others."""
+    """Return why not to drain a host that is healthy again or runs no job; empty for other hosts."""
     is_kept = row["slow_until_step"] is not None or row["is_idle"]
     return f"do not drain {row['host']} now: {state(row)}" if is_kept and row["verdict"] == "no" else ""
 
 
 def state(row: Mapping[str, Any]) -> str:
-    """Describe how slow a host has been, and which other hosts may hide this or be at fault instead."""
+    """Describe on which days a host was slow, and which other hosts may be at fault or limit the saving."""
     slow = _ended(row) or _STATES[row["state"]].format(row=row)
     if row["is_idle"]:
         slow += f"; no job used it on {row['as_of_day']}, the last one on {row['last_served']}"
@@ -232,7 +233,7 @@ def state(row: Mapping[str, Any]) -> str:
         slow += f"; slow in one job with {_listed(others)}: {alone}"
     if beside := [host for host in row["beside_hosts"] or () if host not in others]:
         slow += (
-            f"; in the last 7 days slow in one job with {_listed(beside)}: what is "
+            f"; in the last 7 days slow in one job with {_listed(beside)}: the saving that is "
             "expected is its part, and draining it alone may save less (straggler what-if)"
         )
     if not row["link_hosts"]:
@@ -240,13 +241,13 @@ def state(row: Mapping[str, Any]) -> str:
     both = f", {hours(row['link_gpu_hours'])} GPU-hours" if row["link_gpu_hours"] is not None else ""
     return (
         f"{slow}; one end of the slow link to {', '.join(row['link_hosts'])}: drain one end first. If the "
-        "fault is at the other, that saves nothing: what is expected is its own part; "
-        f"all ends together save all{both}"
+        "fault is at another end, that saves nothing: the saving that is expected is the part of this end; "
+        f"draining all ends saves all{both}"
     )
 
 
 def _ended(row: Mapping[str, Any]) -> str:
-    """Describe since when a host is healthy whose slowness ended within its last day; empty for others."""
+    """Describe when a host became healthy again within its last day; empty if it did not."""
     if row["slow_until_step"] is None:
         return ""
     at = row["slow_until_time"]
@@ -256,7 +257,7 @@ def _ended(row: Mapping[str, Any]) -> str:
 
 
 def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cells of a host's row in the table of hosts to drain."""
+    """Return the cells of a host in the table of hosts to drain, from a row of the view drain."""
     is_known = row["expected_gpu_hours"] is not None
     others = _others(row)
     expected, bounds, rest = _figures(row)
@@ -269,20 +270,18 @@ def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "expected": f"{hours(row[expected])} ({_interval(row, bounds)})" if is_known else "",
         "cost": hours(row[f"{rest}cost_gpu_hours"]),
         "chance": f"{percent(row['probability'])} of days, by {alike}",
-        "share": _share(row) if is_known else "",
+        "share": f"{percent(row['share_saved'])} of {hours(row['gpu_hours_per_day'])} GPU-hours a day"
+        if is_known
+        else "",
         "state": state(row),
         "until": "" if until is None else f"{until:.1f} days",
     }
 
 
 def drain_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return drain_row of each host; of hosts to drain together, only the first is worth a sentence."""
+    """Return the cells of each host; of hosts to drain together, is_worth_it is true for the first only."""
     chosen = advised(rows)
     return [{**drain_row(row), "is_worth_it": any(row is each for each in chosen)} for row in rows]
-
-
-def _share(row: Mapping[str, Any]) -> str:
-    return f"{percent(row['share_saved'])} of {hours(row['gpu_hours_per_day'])} GPU-hours a day"
 
 
 def _interval(row: Mapping[str, Any], which: str) -> str:

@@ -1,6 +1,6 @@
-"""Queries of the report and their answers.
+"""SQL of the report's tables, and functions that read them.
 
-Figures are computed there, once; loss.py divides shares, and page/fleet.js sums what filters leave.
+SQL computes each figure once. After that, loss.py only divides sums, and page/fleet.js only adds up rows.
 """
 
 from collections.abc import Collection, Sequence
@@ -35,7 +35,7 @@ _NAMED: Final = {
     "op_types": "waste_by_op_type",
     "waterfall": "waterfall",
 }
-"""Tables of the fleet's page that are named queries."""
+"""Tables of the fleet's page that are the answers to named queries, with the names of the queries."""
 _JOB_DAYS: Final = "job_days"
 _HISTORY: Final = "culprit_history"
 _WATERFALL: Final = "waterfall"
@@ -50,7 +50,7 @@ _OF_UNITS: Final = {
     _WATERFALL: ("place",),
     **{name: TABLES[name].grain[len(vocabulary.UNIT_KEY) :] for name in _FURTHER},
 }
-"""Tables and views of a job's page, and the rest of their keys."""
+"""Tables and views of a job's page, and the columns of their keys beyond the key of the unit."""
 
 _Rows = list[dict[str, Any]]
 
@@ -58,9 +58,9 @@ _Rows = list[dict[str, Any]]
 def read_fleet(
     reader: Reader, first_day: date, last_day: date, terms: DrainTerms | None = None
 ) -> FleetTables:
-    """Read the rows of the fleet's page for these days, both included.
+    """Read the tables of the fleet's page for the days from first_day to last_day, both included.
 
-    terms : of drains; left out, the shipped ones
+    terms : costs and days for the forecast of drains; by default those of the shipped settings
     """
     questions = of_fleet(first_day, last_day, terms or DrainTerms())
     reader.prepare([*questions.values(), of_hosts([""], first_day, last_day)])
@@ -70,9 +70,9 @@ def read_fleet(
 
 
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
-    """Return the units of a day that straggle, or lose as much time as straggling units do, costliest first.
+    """Return the `most` costliest units of a day that straggle, or that lose as much time as those that do.
 
-    What no cause explains counts: against an ideal with slow ops in its mean, such a unit may not straggle.
+    The latter count because slow ops lengthen the ideal, so that a unit may lose time and still not straggle.
     """
     units = fleet.units
     is_slow = pc.or_kleene(
@@ -85,10 +85,10 @@ def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
 
 
 def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[UnitTables]:
-    """Read the rows of these units' pages.
+    """Read the rows for the pages of these units.
 
-    hosts : of read_fleet.
-    Raises QuestionError for a unit that was ingested and not simulated.
+    hosts : the table `hosts` of FleetTables, for the records of hosts.
+    Raises QuestionError for a unit without results, as it was ingested but not simulated.
     """
     if not units:
         return []
@@ -123,14 +123,14 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
         )
         for unit in units
     ]
-    # Add the recorded rows that the pages draw; no query if there is no culprit.
+    # Add the recorded ops that the pages draw, if any page has a culprit to draw.
     crops = {each.key: crop for each in found if (crop := crop_of(each)) is not None}
     lines = rows_by_unit(reader.rows(crop_question(crops))) if crops else {}
     return [replace(each, crop=lines.get(each.key, ())) for each in found]
 
 
 def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[Any, ...], _Rows]:
-    """Return the roles in these units' wholes, the jobs that wait for each other; no query without any."""
+    """Return rows of role_effect for the wholes that these units are part of, by log date and whole."""
     wholes = {(row["log_date"], row["part_of"]) for row in job_days if row["part_of"] is not None}
     if not wholes:
         return {}
@@ -142,7 +142,7 @@ def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[Any, ...], _Rows]:
 
 
 def _grouped(table: pa.Table, *key: str) -> dict[tuple[Any, ...], _Rows]:
-    """Return rows of a table by the values of some columns, in their order."""
+    """Return lists of rows with equal values in the columns `key`, by these values."""
     found: dict[tuple[Any, ...], _Rows] = {}
     for row in table.to_pylist(maps_as_pydicts="strict"):
         found.setdefault(tuple(row[name] for name in key), []).append(row)
@@ -150,7 +150,7 @@ def _grouped(table: pa.Table, *key: str) -> dict[tuple[Any, ...], _Rows]:
 
 
 def sorted_by(table: pa.Table, *columns: str) -> pa.Table:
-    """Sort rows by columns, for reproducible pages."""
+    """Sort rows by columns, so that equal rows always give equal pages."""
     return table.sort_by([(name, "ascending") for name in columns]) if columns else table
 
 
@@ -194,7 +194,7 @@ def of_fleet(first_day: date, last_day: date, terms: DrainTerms) -> dict[str, st
 
 
 def of_hosts(hosts: Collection[str], first_day: date, last_day: date) -> str:
-    """Return SQL for the units that these hosts served, and for the time that each unit lost to them."""
+    """Return SQL for the units that ran on these hosts, with the time that each unit lost to each host."""
     period = _period(first_day, last_day)
     return f"""
         SELECT * FROM (
@@ -209,18 +209,16 @@ def of_hosts(hosts: Collection[str], first_day: date, last_day: date) -> str:
 
 
 def rejects_of(condition: str) -> str:
-    """Return SQL for the reject reasons and counts of some units."""
+    """Return SQL for the number of rejects by unit and reason, for the rejects that meet a condition."""
     return f"""
         SELECT {_KEY}, reason, count(*) AS count, min(detail) AS detail
         FROM {vocabulary.REJECTS} WHERE {condition} GROUP BY {_KEY}, reason ORDER BY count DESC, reason"""
 
 
 def changes_of(units: Sequence[Unit]) -> str:
-    """Return SQL for the changes of these units' jobs, as seen on the units' days."""
-    days, jobs = (
-        on_days([unit.log_date for unit in units]),
-        sql_strings(sorted({unit.job_id for unit in units})),
-    )
+    """Return SQL for the changes of these units' jobs, as known on the units' days."""
+    days = on_days([unit.log_date for unit in units])
+    jobs = sql_strings(sorted({unit.job_id for unit in units}))
     return f"SELECT * FROM {vocabulary.JOB_CHANGES} WHERE {days} AND job_id IN ({jobs})"
 
 

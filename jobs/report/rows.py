@@ -14,10 +14,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class FleetTables:
-    """Sorted rows of the fleet's period; jobs.report.read defines each table.
+    """Tables of the fleet's page, sorted; jobs.report.read has the SQL of each.
 
-    totals has one row, weeks up to two; drain, news, changes and outcomes are as of the last day;
-    host_units : of the hosts that have a page.
+    All cover the period, except that drain, news, changes and outcomes are as of its last day. totals has one
+    row, and weeks has at most two. host_units has the units that ran on the hosts with a page.
     """
 
     totals: pa.Table
@@ -42,13 +42,13 @@ class FleetTables:
 
 @dataclass(frozen=True)
 class Publication:
-    """One night's report, and the targets of its links.
+    """The report of one day: its period, and the targets of its links.
 
-    day, first_day : of its period, both included.
-    pages     : job pages from the report's root, those of earlier publications too.
-    hosts     : host pages from the publication's folder, by host.
-    warehouse : how a command names the warehouse; empty where it need not.
-    quality   : where the data docs of its day lie, from the publication's folder; empty where nowhere.
+    day, first_day : last and first day of the period.
+    pages     : paths of job pages relative to the report's root, also those of earlier publications.
+    hosts     : path of a host's page relative to the publication's folder, by host.
+    warehouse : the warehouse as commands name it; empty for the default warehouse.
+    quality   : path of the day's data docs relative to the publication's folder; empty if there are none.
     """
 
     day: date
@@ -60,7 +60,7 @@ class Publication:
 
     @property
     def period(self) -> str:
-        """Return the days of the period, as text."""
+        """Return the first and last day of the period as text, or the day if it has only one."""
         return f"{self.first_day} to {self.day}" if self.first_day < self.day else str(self.day)
 
     def page_of(self, path: str) -> str | None:
@@ -74,17 +74,19 @@ class Publication:
 class UnitTables:
     """All rows of one unit.
 
-    job      : of job_days. workers, steps, op_types, causes : of worker_slowdown, step_slowdown,
-               op_type_slowdown and job_causes, ordered by their keys.
-    hosts    : host -> row of the named query hosts, of those that were slow.
-    further  : of each of FURTHER_TABLES, job_megawatts and cause_evidence, ordered by its key; none where the
-               logs do not answer it.
-    roles    : of role_effect, all roles of the whole that it is part of; none where it is part of none.
-    history  : of culprit_history, of its day: culprits with the first of the days in a row that named them.
-    rejects  : of its lines and files by reason, the most first: reason, count, detail of one.
-    waterfall : of the view, ordered by place; none where it is not known what the unit lost.
-    changes : of job_changes, of its job and day.
-    crop : of rank_steps, the lines that jobs.report.crop draws; none once recorded ops have expired.
+    job       : its row of job_days.
+    workers, steps, op_types, causes : its rows of worker_slowdown, step_slowdown, op_type_slowdown and
+                job_causes, sorted by their keys.
+    further   : its rows of FURTHER_TABLES, job_megawatts and cause_evidence, by table, sorted by their keys;
+                a table has no rows if the unit's logs lack what it needs.
+    roles     : rows of role_effect for all roles of the whole that the unit is part of, if any.
+    hosts     : row of the named query hosts, by host, for the hosts that were slow.
+    history   : its rows of culprit_history: each culprit with the first of the consecutive days that named
+                it.
+    rejects   : reason, count and one detail of its rejects, most frequent reason first.
+    waterfall : its rows of the view waterfall, sorted by place; empty if its loss is not known.
+    changes   : rows of job_changes for its job and day.
+    crop      : the rows of rank_steps that jobs.report.crop draws; empty if recorded ops have expired.
     """
 
     job: Row

@@ -1,4 +1,4 @@
-"""Optional sections of a job's page, for jobs whose logs hold more than ops."""
+"""Optional sections of a job's page, for units with rows in the tables of FURTHER_TABLES."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from schemas.vocabulary import (
 
 _SPENT_ON: Final = {
     "kept": "steps that stayed",
-    "lost_work": "steps done again after a restart, or still to be",
+    "lost_work": "steps done again after a restart, or still to be done again",
     "outage": "outages, from a failure to the next start",
     "startup": "start-ups, until the first step",
     "checkpoint": "checkpoints",
@@ -27,7 +27,14 @@ _SPENT_ON: Final = {
     "unknown": "not known",
 }
 _KEPT: Final = ("productive", "straggling", "late_start")
-"""The parts that are steps that stayed. The chain says what is lost of them: a page has one figure for it."""
+"""Parts of job_time that are steps that stayed; only the waterfall shows what was lost of these steps."""
+_TIMES: Final = (
+    ("busy", "busy_s"),
+    ("exposed", "exposed_s"),
+    ("hidden", "hidden_s"),
+    ("overlap saves at most", "overlap_saved_s"),
+)
+"""Columns of the section on exposed communication: head, and column of exposed_communication."""
 _OF_ROLES: Final = (
     "role",
     "runs",
@@ -44,11 +51,11 @@ _OF_ROLES: Final = (
 class Section(NamedTuple):
     """A section of a page: title, a few sentences, and a table unless it has no rows.
 
-    name    : of its anchor, unique on the page
+    name    : anchor, unique on the page
     columns : heads of the table's columns; the first names the row, the others are numbers
-    rows    : texts, as a person reads them
-    chart   : id of the chart above the table, one of job_charts.charts; empty without one
-    table   : where the dictionary says how its figures are computed; empty if nowhere
+    rows    : cells as texts
+    chart   : id of the chart above the table, one of job_charts.charts; empty for none
+    table   : table whose entry in the data dictionary explains the figures; empty for none
     """
 
     name: str
@@ -67,10 +74,11 @@ def effective_time(tables: UnitTables) -> Section | None:
     (row,) = tables.further[JOB_TIME]
     scheduled = row["scheduled_gpu_hours"]
     ettr, ideal = (wording.percent(row[name]) for name in ("ettr", "productive_fraction"))
+    counts = ", ".join(wording.counted(row[f"{name}s"], name) for name in ("start", "failure", "checkpoint"))
     says = (
         f"Effective training time ratio: {ettr} of {wording.hours(scheduled)} GPU-hours went into steps that "
-        f"stayed; {ideal} would have been enough at the paper's ideal: these are called productive. "
-        f"{_counted(row)}."
+        f"stayed, which were not done again. At the paper's ideal, {ideal} would have been enough for these "
+        f"steps; such GPU-hours are called productive. {counts}."
     )
     if row["contradictions"]:
         says += f" Contradictions among its events: {row['contradictions']}; time around them is not known."
@@ -84,11 +92,6 @@ def effective_time(tables: UnitTables) -> Section | None:
     return Section("effective-time", "How its GPU-hours were spent", says, heads, texts)
 
 
-def _counted(row: Row) -> str:
-    names = ("start", "failure", "checkpoint")
-    return ", ".join(wording.counted(row[f"{name}s"], name) for name in names)
-
-
 def whole(tables: UnitTables) -> Section | None:
     """Return the section on the whole, the jobs that wait for each other; None for a job on its own."""
     part_of = tables.job.get("part_of")
@@ -97,8 +100,8 @@ def whole(tables: UnitTables) -> Section | None:
     says = f"This run is part of {part_of}, as its {tables.job['role'] or 'unnamed role'}."
     if not tables.further.get(ROLE_STEP):
         says += (
-            " The figures of the whole leave it out: its manifest states no role, or no iterations of its "
-            "steps, or its log has no absolute times of this day (t0_us)."
+            " The figures of the whole leave it out, because its manifest states no role, or no iterations "
+            "of its steps, or its log has no absolute times of this day (t0_us)."
         )
     answered = [row for row in tables.roles if row["whole_s"] is not None]
     return Section(
@@ -111,7 +114,10 @@ def whole(tables: UnitTables) -> Section | None:
 
 
 def _found_of_whole(roles: Sequence[Row], answered: Sequence[Row]) -> str:
-    """Describe the result for a whole of jobs, or why there is no result."""
+    """Describe for which role the others wait, or why that is not known.
+
+    roles, answered : rows of role_effect of the whole, and those of them that have an answer.
+    """
     if not roles:
         return "Only a night can say which role the others wait for: it needs the logs of all runs."
     if not answered:
@@ -144,7 +150,7 @@ def _role_cells(row: Row) -> Sequence[str]:
 
 
 def _returned(row: Row, name: str) -> str:
-    """Return the time that a faster role saves the whole: as a fraction, and as GPU-hours if known."""
+    """Return the time that a faster role saves the whole, as a fraction, with GPU-hours if they are known."""
     fraction, hours = row[f"saved_fraction_{name}"], row[f"saved_gpu_hours_{name}"]
     if fraction is None:
         return wording.MISSING
@@ -152,13 +158,13 @@ def _returned(row: Row, name: str) -> str:
 
 
 def gpu_types(tables: UnitTables) -> Section | None:
-    """Return the section on the cost of mixed GPU types."""
+    """Return the section on the cost of mixed GPU types; None for a unit with one type."""
     rows = tables.further.get(GPU_TYPE_SLOWDOWN, ())
     if not rows:
         return None
     saved = rows[0]["time_saved_fraction"]
     says = (
-        f"If all workers were as fast as those on the fastest type, all else as recorded, "
+        f"If all workers were as fast as those on the fastest type, and all else as recorded, "
         f"{loss.of_unit(saved, rows[0]['saved_gpu_hours'])} would be saved. "
         if saved is not None
         else ""
@@ -166,9 +172,9 @@ def gpu_types(tables: UnitTables) -> Section | None:
     return Section(
         "gpu-types",
         "Types of GPU",
-        f"{says}Times as long: usual computes compared with the fastest type's in the same stages; in "
-        "brackets if the difference is within the noise. Slowdown: replayed with this type as recorded "
-        "and all else ideal.",
+        f"{says}Times as long: usual duration of computes divided by that on the fastest type in the same "
+        "stages; in brackets if the difference is within the noise. Slowdown: of a replay in which workers "
+        "on this type are as recorded and all else is ideal.",
         ("type", "workers", "hosts", "forward", "backward", "times as long", "slowdown"),
         [
             (
@@ -191,50 +197,44 @@ def _factor(row: Row) -> str:
 
 
 def exposed_section(tables: UnitTables) -> Section | None:
-    """Return the section on exposed communication, largest op type first."""
+    """Return the section on exposed communication, largest op type first; None if it is not known."""
     rows = tables.further.get(EXPOSED_COMMUNICATION, ())
     of_job = [row for row in rows if row["scope"] == Scope.JOB]
     if not of_job:
         return None
     of_types = [row for row in rows if row["scope"] == Scope.OP_TYPE]
-    waits, returns = (_time_of_unit(tables.job, of_job[0][name]) for name in ("exposed_s", "overlap_saved_s"))
+    hours, step_s = tables.job["gpu_hours"], tables.job["actual_step_s"]
+    shares = [of_job[0][name] / step_s for name in ("exposed_s", "overlap_saved_s")]
+    waits, returns = (loss.of_unit(each, None if hours is None else hours * each) for each in shares)
     return Section(
         "communication",
         "Communication that lengthens steps",
         f"Waiting for communication takes {waits}. Perfect overlap with computes would save at most "
-        f"{returns}. Busy: the time of the worker that communicates most, or the wait if that is longer. "
-        "Hidden: the part of busy that lengthens no step. Op types may run at the same time, so rows do not "
-        "add up.",
-        ("per step", "busy", "exposed", "hidden", "overlap saves at most"),
+        f"{returns}. Exposed: the time by which communication lengthens a step. Busy: the communication time "
+        "of the worker that communicates most, or the exposed time if that is longer. Hidden: the part of "
+        "busy that lengthens no step. Op types may run at the same time, so rows do not add up.",
+        ("per step", *(title for title, _ in _TIMES)),
         [
-            _communication_cells(row)
+            (
+                "all communication" if row["scope"] == Scope.JOB else row["op_type"],
+                *(wording.seconds(row[name]) for _, name in _TIMES),
+            )
             for row in (*of_job, *sorted(of_types, key=lambda row: -float(row["exposed_s"])))
         ],
     )
 
 
-def _communication_cells(row: Row) -> tuple[str, ...]:
-    name = "all communication" if row["scope"] == Scope.JOB else row["op_type"]
-    times_s = (row[each] for each in ("busy_s", "exposed_s", "hidden_s", "overlap_saved_s"))
-    return name, *map(wording.seconds, times_s)
-
-
-def _time_of_unit(job: Row, time_s: float) -> str:
-    """Return seconds of a step as a fraction of the unit, and as GPU-hours if the unit states them."""
-    share = time_s / job["actual_step_s"]
-    return loss.of_unit(share, None if job["gpu_hours"] is None else job["gpu_hours"] * share)
-
-
 def mitigations(tables: UnitTables) -> Section | None:
-    """Return the section on what mitigations save, largest saving first."""
+    """Return the section on what mitigations save, largest saving first; None if none was replayed."""
     rows = tables.further.get(MITIGATIONS, ())
     if not rows:
         return None
     return Section(
         cause_words.ANCHOR,
         "What can be done, by replay",
-        "A fix removes all that is uneven, a mitigation only what can be changed in practice. Savings of "
-        "several do not add up; below 0 it costs more than it saves. Removing a replica also frees its GPUs.",
+        "A fix removes a cause completely; a mitigation changes only what can be changed in practice. "
+        "Savings of several mitigations do not add up; one with a saving below 0 costs more time than it "
+        "saves. Removing a replica also frees its GPUs.",
         ("what to do", "saves", "GPU-hours"),
         [
             (

@@ -1,6 +1,6 @@
-"""Templates of the pages and the data dictionary; outside text is escaped, and data embedded as inert JSON.
+"""Rendering of pages from templates; text from logs is escaped, and data is embedded as JSON, not as code.
 
-A browser lets a page do nothing but show what lies in it and beside it: each states such a policy.
+Each page states a content security policy, by which a browser loads only files that belong to the page.
 """
 
 import math
@@ -29,25 +29,25 @@ from schemas.vocabulary import Status
 _ALWAYS: Final = "default-src 'none'; connect-src 'none'; base-uri 'none'; form-action 'none'; img-src data:"
 
 OF_FILES_BESIDE: Final = (
-    # 'self' of a page that was opened from disk does not include the files beside it in some browsers.
+    # In some browsers, 'self' of a page that is opened from disk does not include the files beside the page.
     f"{_ALWAYS}; script-src 'self' file:; style-src 'self' file:"
 )
-"""Policy of a page whose script and style are beside it."""
+"""Policy of a page whose scripts and style are files beside the page."""
 SERVED: Final = f"{_ALWAYS}; script-src 'self'; style-src 'self'; frame-ancestors 'none'"
-"""Policy of everything that a server sends; a page's own policy holds too."""
+"""Policy that the server sends with each reply, in addition to the policy that a page states itself."""
 _BESIDE: Final = re.compile(
     r'<link rel="stylesheet" href="[^"]*/(?P<style>[\w.-]+)">'
     r'|<script defer src="[^"]*/(?P<script>[\w.-]+)"></script>'
 )
-"""How a page refers to its style and scripts."""
+"""Tags by which a page refers to its style and scripts."""
 DICTIONARY_SCRIPT: Final = "dictionary.js"
 _SCRIPTS: Final = ("words.js", "charts.js", "tables.js", "fleet.js", "job.js", DICTIONARY_SCRIPT)
 
 _BREAKABLE: Final = re.compile(r"(?<![\w.-])(?![\w.-]{31})[\w.]+(?:-[\w.]+)*-\d[\w.]*\b", re.ASCII)
-"""Names and dates, such as node-0070, that a browser would break at a hyphen; longer ones may be broken."""
+"""Names and dates of up to 30 characters, such as node-0070, that a browser would break at a hyphen."""
 
 _PER_CENT: Final = re.compile(r"<(script|code|pre)\b.*?</\1>|(?<=\d) %(?!\s*[\d(]|\w)", re.DOTALL)
-"""A per cent sign behind its number, which stay in one line; or what readers copy, as it is."""
+"""A space before a per cent sign, to be replaced by a no-break space; or code, which stays as it is."""
 
 LIBRARY_NAME: Final = "charts-library.js"
 SCRIPT_NAME: Final = "report.js"
@@ -63,26 +63,26 @@ def page(name: str, values: Mapping[str, object]) -> bytes:
 
 
 def shared_files(*scripts: str) -> dict[str, bytes]:
-    """Return the script and style of this project, which all pages share.
+    """Return the script and style that all pages share, by file name.
 
-    scripts : parts of the script; all if left out
+    scripts : files to join to the script; all of _SCRIPTS by default
     """
     script = "".join(_read(name) for name in scripts or _SCRIPTS)
     return {SCRIPT_NAME: script.encode(), STYLE_NAME: _read(STYLE_NAME).encode()}
 
 
 def unbroken(text: str) -> str:
-    """Escape a text for a page, without line breaks within its names and dates."""
+    """Escape a text for a page, so that a browser does not break lines within names and dates."""
     return do_mark_safe(_BREAKABLE.sub(r'<span class="name">\g<0></span>', escape(text)))
 
 
 def rounded(values: Iterable[float | None], digits: int = 6) -> list[float | None]:
-    """Round numbers for a page; return None for nan."""
+    """Round numbers to `digits` significant digits, to make a page smaller; nan becomes None."""
     return [None if value is None or math.isnan(value) else float(f"{value:.{digits}g}") for value in values]
 
 
 def columns(table: pa.Table) -> dict[str, object]:
-    """Return a table's columns for embedding: rounded numbers; texts and dates as indices in `names`."""
+    """Return a table's columns for a page's JSON: rounded numbers; texts and dates as indices of `names`."""
     return {name: _column(table[name].combine_chunks()) for name in table.column_names}
 
 
@@ -123,7 +123,7 @@ def _environment() -> Environment:
 
 
 def of_inline(template: str) -> str:
-    """Return a content security policy that allows only this template's inline script and style."""
+    """Return a content security policy that allows only a page's own inline scripts and styles, by hash."""
     found = [_ALWAYS]
     for tag in ("style", "script"):
         texts = re.findall(rf"<{tag}>(.*?)</{tag}>", template, re.DOTALL)
@@ -166,12 +166,12 @@ GROUPS: Final = (
     ),
     ("Runs in progress", vocabulary.LIVE_TABLES),
 )
-"""Tables as the page lists them."""
+"""Sections of the data dictionary, with their tables."""
 
 
 @cache
 def dictionary() -> bytes:
-    """Return the dictionary as HTML that uses a publication's style and script."""
+    """Return the data dictionary as a page that uses the style and script of a publication."""
     values = {
         "root": ".",
         "title": "Data dictionary - straggler warehouse",
@@ -186,5 +186,5 @@ def dictionary() -> bytes:
 
 
 def dictionary_alone() -> bytes:
-    """Return the dictionary as one self-contained HTML file."""
+    """Return the data dictionary as one self-contained HTML file."""
     return single_file(dictionary(), shared_files(DICTIONARY_SCRIPT))

@@ -1,4 +1,4 @@
-"""Words and numbers for people: causes with their fix, hours, shares and times with units."""
+"""Numbers and times as people read them, by the same rules as words.js, and words for hosts."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,21 +8,19 @@ from typing import Any, Final
 from jobs.runtime.plural import plural
 
 MISSING: Final = "\N{EN DASH}"
-"""Shown where there is no number."""
-
-
+"""Text in place of a number that is not known."""
 BEYOND_ALL: Final = "above 100 %, as the other ops are faster than the ideal"
-"""Why more than all of the waste may go."""
+"""Why a part of the waste may be more than all of it."""
 BELOW_NOTHING: Final = "below 0, as their ops are faster than the ideal"
-"""Why the waste may grow."""
+"""Why a part of the waste may be negative."""
 _FAR: Final = 0.1
-"""Change of a part, as a share of it, that rounding must not cause for the sake of a sum."""
+"""Most by which a part may change, as a fraction of it, so that rounded parts add up."""
 FIX_OF_PAUSES_APART: Final = "collect garbage on all workers in the same steps"
-"""Helps against pauses that strike the workers in different steps, and against nothing else."""
+"""What to do about pauses that strike workers in different steps."""
 
 
 def hours(value: float | None) -> str:
-    """Return GPU-hours without unit: integers from 100 on, else three digits."""
+    """Return GPU-hours without unit, with three significant digits, or as an integer from 100 on."""
     return MISSING if value is None else _digits(value)
 
 
@@ -52,13 +50,13 @@ def seconds(value: float | None) -> str:
 
 
 def minute(at: datetime) -> datetime:
-    """Return the nearest whole minute of a time, in UTC: 13:59:59.9998 is 14:00."""
+    """Return a time rounded to the nearest minute, in UTC: 13:59:59.9998 becomes 14:00."""
     near = at.astimezone(UTC) + timedelta(seconds=30)
     return near.replace(second=0, microsecond=0)
 
 
 def number(value: float | None) -> str:
-    """Return a number without unit, rounded to significant digits."""
+    """Return a number without unit, with three significant digits, or as an integer from 100 on."""
     return MISSING if value is None else _digits(value)
 
 
@@ -67,13 +65,20 @@ def counted(count: float, one: str) -> str:
     return plural(count, one, number(count))
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Return the first `most` names, and the number of further names."""
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more])
+
+
 def adding_up(parts: Sequence[float], total: float, decimals: int | None = None) -> list[str]:
-    """Return numbers that add up exactly as they are printed, followed by their sum.
+    """Return numbers as texts, followed by their sum, rounded so that the printed numbers add up exactly.
 
-    Those that rounding down takes most from are rounded up.
+    All are rounded down at first; those that lose most by that are rounded up until the sum fits.
 
-    parts : none is negative. total : their sum, but for errors of rounding
-    decimals : of all; None: those of three digits of the sum, and one more if that changes a part by far
+    parts : numbers of at least 0. total : their sum, except for floating-point errors
+    decimals : number of decimals; None for those with which the sum has three significant digits, or for one
+        more if a part would change by more than _FAR
     """
     if decimals is not None:
         return _summed(parts, total, decimals)
@@ -87,7 +92,7 @@ def adding_up(parts: Sequence[float], total: float, decimals: int | None = None)
 
 
 def _summed(parts: Sequence[float], total: float, digits: int) -> list[str]:
-    """Return numbers with this many decimals that add up exactly, followed by their sum."""
+    """Return numbers as texts with `digits` decimals that add up exactly, followed by their sum."""
     scaled = [part * 10**digits for part in parts]
     whole = round(float(f"{total:.{digits}f}") * 10**digits)
     low = [math.floor(each) for each in scaled]
@@ -113,7 +118,7 @@ def three_digits(value: float) -> int:
 
 
 def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return words for a table row of a host from the named query hosts."""
+    """Return a row of the named query hosts in words, for a table of hosts."""
     return {
         "host": row["host"],
         "slow_in": f"{row['jobs_slow']} of {counted(row['jobs'], 'job')}",
@@ -128,10 +133,10 @@ def host_record(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recurrence(row: Mapping[str, Any]) -> str:
-    """Return one verdict on a host from both kinds of evidence: measured slow, and slow beyond chance.
+    """Return a verdict on a host: whether causes name it, and whether it is slow in more jobs than by chance.
 
-    In brackets: how likely, at most, chance alone makes any of the hosts asked about slow in as many jobs;
-    where that bound is 1, their number says nothing. In one job nothing recurs.
+    In brackets is an upper bound of the probability that chance alone makes any of the tested hosts slow in
+    as many jobs. If the bound is 1, the number of jobs is no evidence.
     """
     likely = row["p_value"] * row["hosts_asked_about"]
     chance = "less than 0.1 %" if likely < 0.001 else percent(likely)

@@ -1,4 +1,4 @@
-"""Writer of reports: the period up to a log date, and a page for each of its straggling jobs."""
+"""Writer of reports: pages on the fleet in the period up to a log date, its hosts, and its costliest jobs."""
 
 import errno
 import logging
@@ -28,17 +28,17 @@ from schemas.vocabulary import Phase
 _LOG: Final = logging.getLogger(__name__)
 _ELSEWHERE: Final = "name another folder as `report` below [paths] in a file for --settings"
 _IN_STORE: Final = "jobs.report.in_store"
-"""Imported only if the report is in a store, which not every install can reach."""
+"""Module that is imported only if the report is in a store, as some installs lack the packages for that."""
 
 
 class NoRowsError(QuestionError):
-    """Raised for a report of a day without rows; the message names the nearest days that have rows."""
+    """Raised for a report of a day without rows; the message names the nearest days with rows, if any."""
 
 
 def write_report(reader: Reader, settings: Settings, log_date: date) -> str:
-    """Replace the publication of a log date; return its folder.
+    """Write the report of a log date, in place of an earlier one; return its folder or URL.
 
-    Raises NoRowsError without rows, SettingsError if this user, or any user, may not write there.
+    Raises NoRowsError if the day has no rows, SettingsError if this user may not write the report's folder.
     """
     with report_root(settings) as root:
         try:
@@ -59,7 +59,8 @@ def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path
     chosen = straggling_units(fleet, log_date, settings.report.job_pages)
     pages = {job_page_path(*unit) for unit in chosen}
     earlier = {path for path in files.existing_pages(root) if path < f"{log_date}/"}
-    quality = quality_from(root, log_date, Path(docs_path(reader.root, log_date, Phase.PUBLISH)))
+    docs = Path(docs_path(reader.root, log_date, Phase.PUBLISH))
+    quality = Path(os.path.relpath(docs, root / str(log_date))).as_posix() if docs.is_file() else ""
     hosts = dict.fromkeys(fleet.host_units["host"].to_pylist())
     name = warehouse_name(settings)
     publication = publication_of(fleet, log_date, earlier | pages, hosts, name, quality)
@@ -73,9 +74,9 @@ def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path
 def write_reports(
     reader: Reader, settings: Settings, changed: Collection[date], asked: Collection[date]
 ) -> None:
-    """Write the reports of some days, and rewrite existing reports whose period includes changed days.
+    """Write the reports of the days `asked`, and rewrite reports whose period includes a changed day.
 
-    A day without rows gets none.
+    A day without rows gets no report but a warning. If no day has changed, nothing is written.
     """
     if not changed:
         return
@@ -92,9 +93,10 @@ def write_reports(
 def write_job_page(
     reader: Reader, settings: Settings, unit: Unit, alone: Path | None = None
 ) -> tuple[str, str]:
-    """Write the page of a unit into its day's publication or as one file; return its headline and the page.
+    """Write the page of a unit; return its headline, and the path or URL of the page.
 
-    Raises SettingsError where the file cannot be written.
+    alone : one file to write; left out, the page becomes part of the day's report.
+    Raises SettingsError if the file cannot be written.
     """
     fleet = read_fleet(reader, first_day(settings, unit.log_date), unit.log_date)
     (tables,) = read_units(reader, [unit], fleet.hosts)
@@ -115,30 +117,23 @@ def write_job_page(
 
 @contextmanager
 def report_root(settings: Settings) -> Iterator[Path]:
-    """Yield the local folder of all publications.
-
-    For a report in a store, a folder that is uploaded afterwards.
-    """
+    """Yield the local folder of all publications; that of a report in a store is uploaded afterwards."""
     if settings.report_folder is not None:
         yield settings.report_folder
     else:
-        with import_module(_IN_STORE).mirrored(_report_url(settings)) as folder:
+        with import_module(_IN_STORE).mirrored(f"{settings.paths.warehouse}/{REPORT}") as folder:
             yield folder
 
 
-def _report_url(settings: Settings) -> str:
-    return f"{settings.paths.warehouse}/{REPORT}"
-
-
 def _shown(settings: Settings, root: Path, made: Path) -> str:
-    """Return the path or URL at which readers find the files."""
+    """Return the path of a file in the report's folder, or its URL if the report is in a store."""
     if settings.report_folder is not None:
         return str(made)
-    return f"{_report_url(settings)}/{made.relative_to(root).as_posix()}"
+    return f"{settings.paths.warehouse}/{REPORT}/{made.relative_to(root).as_posix()}"
 
 
 def warehouse_name(settings: Settings) -> str:
-    """Return the warehouse's name for commands; empty for the default warehouse."""
+    """Return the argument that names the warehouse in commands; empty for the default warehouse."""
     path = settings.paths.warehouse
     if "://" in path:
         return path
@@ -170,10 +165,12 @@ def publication_of(
     warehouse: str = "",
     quality: str = "",
 ) -> Publication:
-    """Return the targets of the links on a day's pages.
+    """Return the period of a day's report, and the targets of links on its pages.
 
-    pages : job pages of earlier publications and of this one, from the report's root.
-    hosts : those that have a page. quality : data docs of the day, from the publication's folder.
+    pages     : paths of existing and new job pages, relative to the report's root.
+    hosts     : the hosts that have a page.
+    warehouse : as warehouse_name returns it.
+    quality   : path of the day's data docs, relative to the publication's folder; empty for none.
     """
     first = min([*fleet.units["log_date"].to_pylist(), day])
     paths = {host: host_page_path(host) for host in hosts}
@@ -181,7 +178,7 @@ def publication_of(
 
 
 def contents(fleet: FleetTables, units: Sequence[UnitTables], publication: Publication) -> dict[str, bytes]:
-    """Return all files of a publication, by path in its folder."""
+    """Render all pages of a publication; return the contents of its files by path in its folder."""
     jobs = {
         job_page_path(*unit.key).split("/", 1)[1]: job_page(
             unit, publication.warehouse, links_of(unit.key, fleet, publication)
@@ -194,8 +191,3 @@ def contents(fleet: FleetTables, units: Sequence[UnitTables], publication: Publi
         INDEX_NAME: fleet_page(fleet, publication),
         HEADLINE_NAME: headline(fleet, publication).encode(),
     }
-
-
-def quality_from(root: Path, day: date, page: Path) -> str:
-    """Return the path from a day's publication to a page of the data docs; empty if there is no page."""
-    return Path(os.path.relpath(page, root / str(day))).as_posix() if page.is_file() else ""

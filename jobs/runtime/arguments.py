@@ -36,11 +36,11 @@ logger = logging.getLogger(__name__)
 _PATHS: Final = {"DIR": "dir", "FILE": "file", "FOLDER": "dir", "PATH": "file"}
 """Shell completion type, by the placeholder of the value."""
 _RUNS: Final = ("FOLDER", "PATH")
-"""Placeholders of a run's logs."""
+"""Placeholders of arguments that take a run's logs."""
 _RUNS_OR_JOBS: Final = ("RUN", "A", "B")
-"""Placeholders of a run's logs, or of a job of the warehouse."""
+"""Placeholders of arguments that take a run's logs or a job in the warehouse."""
 _JOB_ID: Final = "--job-id"
-"""How the other commands are given a job."""
+"""Option by which other commands take a job."""
 
 
 class Arguments(SimpleNamespace):
@@ -48,7 +48,7 @@ class Arguments(SimpleNamespace):
 
 
 class _Value(click.ParamType[object]):
-    """Argument type that a function parses, whose ValueError explains a refusal."""
+    """Argument type parsed by a function; the text of its ValueError becomes the error message."""
 
     def __init__(self, read: Callable[[str], object], shown: str) -> None:
         self._read, self._shown, self.name = read, shown, shown.lower()
@@ -57,8 +57,8 @@ class _Value(click.ParamType[object]):
         if not isinstance(value, str):  # a default
             return value
         if not value and self._shown in _PATHS and (param is None or param.default != value):
-            self.fail("it is empty, and names no place", param, ctx)  # else one that is not meant is taken
-        if self._read is Path and "://" in value:  # else a folder of that name is made
+            self.fail("it is empty, and names no place", param, ctx)  # Path("") is the current folder
+        if self._read is Path and "://" in value:  # else a folder named like the URL is made
             is_run = self._shown in _RUNS
             said = copied_first(value) if is_run else f"{value} is a URL: name a path on this machine"
             self.fail(said, param, ctx)
@@ -96,7 +96,7 @@ def option(
 
     usage : name and placeholder of the value, as in `--days N`; without a placeholder, a switch
     kind : reads the value; raises ValueError with the reason
-    also : another name of the same, which an earlier version had
+    also : name of the argument in an earlier version, which is still accepted
     dest : name of the attribute, if not that of the argument
     """
     name, _, value = usage.partition(" ")
@@ -117,20 +117,20 @@ INTERRUPTED: Final = "interrupted"
 
 
 def end_interrupted(message: str = INTERRUPTED) -> int:
-    """Print that the running command was interrupted, instead of the empty line that click prints."""
+    """Print that the running command was interrupted, which click itself does not; return the exit status."""
     complain(f"{called()}: {message}")
     return Exit.INTERRUPTED
 
 
 class Command(click.Command):
-    """Command that is called with arguments, or those of the process, and returns the exit status.
+    """click command that is called with a list of arguments and returns the exit status.
 
-    body : does the work and returns the exit status; wrong arguments that it finds are a click.UsageError
-    epilog : lines printed as they are below the description of the arguments
-    described_by : whose docstring is the command's description; the body itself if left out
-    one_of : names of arguments of which exactly one is given
-    explain : what is said of an error that is no PlainError; without it, such an error is raised, but for
-        one of the system, which names its file
+    body : does the work and returns the exit status; raises click.UsageError for wrong arguments
+    epilog : lines printed unchanged below the description of the arguments
+    described_by : object whose docstring is the command's description; None: body
+    one_of : names of arguments of which exactly one has to be given
+    explain : returns the message for an error that is no PlainError; None: such errors are raised, except
+        an OSError, whose own message names its file
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Command(click.Command):
         self._one_of, self._explain = one_of, explain
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
-        """Run the command and return the exit status; wrong arguments print one line."""
+        """Run the command with these arguments (None: the process's) and return the exit status."""
         return run(self, argv)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -191,8 +191,8 @@ class Command(click.Command):
     def _comments_last(self, args: list[str]) -> list[str]:
         """Move SQL that starts with a `--` comment after `--`, so that click does not parse it.
 
-        Such a text has a second line, and no name of an option has one. Commands without a positional
-        argument take SQL only as the value of an option, which click reads whatever it begins with.
+        Such SQL has more than one line, which a name of an option never has. Commands without a positional
+        argument take SQL only as the value of an option, which may begin with `--`.
         """
         if "--" in args or not any(isinstance(each, click.Argument) for each in self.params):
             return args
@@ -205,7 +205,7 @@ class Command(click.Command):
             return super().invoke(ctx) or Exit.DONE
         except PlainError as error:
             message, status = str(error), error.exit_status
-        except (click.ClickException, BrokenPipeError):  # who reads the answer may stop reading
+        except (click.ClickException, BrokenPipeError):  # a broken pipe: the reader has stopped
             raise
         except KeyboardInterrupt:
             return end_interrupted()
@@ -261,7 +261,7 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
     warn_on_terminal()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # of a name that cannot be spelt there
+            stream.reconfigure(errors="backslashreplace")  # for characters that it cannot encode
     out = sys.stdout
     try:
         status = _status(of, argv)
@@ -269,9 +269,9 @@ def run(of: click.Command, argv: Sequence[str] | None = None) -> int:
     except SystemExit:
         if sys.stdout is out:
             raise
-        status = Exit.UNREAD  # click replaces streams that have no reader any more
+        status = Exit.UNREAD  # click has replaced stdout, because its reader has stopped
     except BrokenPipeError:
-        sys.stdout = StringIO()  # what is left of the answer has no reader
+        sys.stdout = StringIO()  # takes what is still buffered
         status = Exit.UNREAD
     return status
 
@@ -333,7 +333,7 @@ def _at_least(least: int, text: str) -> int:
 
 positive: Final = partial(_at_least, 1)
 not_negative: Final = partial(_at_least, 0)
-"""Read a whole number; raises ValueError."""
+"""Parse a whole number of at least 0 (`positive`: 1); raise ValueError for other texts."""
 
 
 def _number(text: str) -> float:
@@ -360,7 +360,8 @@ def probability(text: str) -> float:
 def where(landing: str | None = None, warehouse: str | None = None) -> tuple[click.Parameter, ...]:
     """Return the arguments of every command with settings: landing, warehouse, settings.
 
-    landing, warehouse : defaults; without them the settings decide, or the environment for the warehouse
+    landing, warehouse : default values; None: the values in the settings, or for the warehouse in the
+        environment
     """
     variable = None if warehouse else WAREHOUSE_VARIABLE
     return (
@@ -384,7 +385,7 @@ OF_UNIT: Final = (
     option("--run-id RUN", "the run; required if the job has several on that day"),
     option("--log-date DATE", "the log date, such as 2026-01-05; default: the job's latest", log_date),
 )
-"""Arguments that choose the unit of an entry point that works on one."""
+"""Arguments that name the unit, for commands that work on one unit."""
 PERIOD: Final = tuple(
     option(f"--{end} DATE", f"{name} day, such as 2026-01-05; default: open", log_date, dest=name)
     for end, name in (("from", "first"), ("to", "last"))
@@ -395,9 +396,9 @@ FORMAT: Final = option(
     "terminal, tab in a file or a pipe",
     choices=FORMATS,
 )
-"""Rows for people or for programs."""
+"""Format of an answer that has rows."""
 AS_JSON: Final = option(
     "--format FORMAT", "json: an array of one object, exact; default: text for people", choices=("json",)
 )
-"""The same for a command whose answer is text."""
+"""Format of an answer that is text, unless it is asked for as JSON."""
 AS_LISTS: Final = option("-x", "print each row as a list of columns, nothing truncated", dest="as_lists")

@@ -1,6 +1,6 @@
 """Delta's JARs, which Spark's resolver fetches once into the environment and sessions use without network.
 
-Run as a module it fetches them; `make setup` does.
+Run as a module, it fetches them; `make setup` does that.
 """
 
 import re
@@ -17,7 +17,7 @@ from jobs.runtime.settings import load_settings
 from jobs.runtime.settings_sections import SparkSettings
 
 IVY: Final = Path(sys.prefix) / "ivy"
-"""Cache and JARs of the environment that this Python belongs to."""
+"""Folder in this Python's environment for the resolver's cache and JARs."""
 
 
 _REASONS: Final = (
@@ -28,7 +28,7 @@ _REASONS: Final = (
     r"not found$",
     r"Exception in thread",
 )
-"""Messages of the resolver when it fails, the most useful first."""
+"""Patterns of lines that the resolver prints when it fails, the most useful first."""
 
 
 class DeltaJarsError(Exception):
@@ -39,11 +39,12 @@ def resolved_jars(packages: Sequence[str]) -> list[str]:
     """Return the paths of the JARs for these Maven coordinates; empty if any is missing."""
     jars = sorted(str(jar) for jar in (IVY / "jars").glob("*.jar"))
     names = {Path(jar).name for jar in jars}
-    return jars if all(_jar_name(package) in names for package in packages) else []
+    wanted = {"{}_{}-{}.jar".format(*package.split(":")) for package in packages}
+    return jars if wanted <= names else []
 
 
 def resolver_conf(spark: SparkSettings) -> dict[str, str]:
-    """Return Spark settings by which its resolver puts Delta's JARs into the environment's folder."""
+    """Return Spark settings with which Spark's resolver puts Delta's JARs into IVY."""
     return {
         "spark.jars.packages": ",".join(spark.packages),
         "spark.jars.excludes": ",".join(spark.excludes),
@@ -54,7 +55,7 @@ def resolver_conf(spark: SparkSettings) -> dict[str, str]:
 def fetch(spark: SparkSettings) -> list[str]:
     """Fetch Delta's JARs and return their paths; remove JARs of other versions.
 
-    Raises DeltaJarsError when the resolver cannot get them, JavaNotFoundError without Java.
+    Raises DeltaJarsError if the resolver cannot fetch them, JavaNotFoundError without Java.
     """
     shutil.rmtree(IVY / "jars", ignore_errors=True)
     asked = {key: value for key, value in spark.conf.items() if key.startswith("spark.jars.")}
@@ -63,25 +64,17 @@ def fetch(spark: SparkSettings) -> list[str]:
             launch_jvm({**asked, **resolver_conf(spark), "spark.master": "local[1]"}, errors)
         except JvmError:
             errors.seek(0)
-            raise DeltaJarsError(_explain(spark.packages, errors.read().decode(errors="replace"))) from None
+            output = errors.read().decode(errors="replace")
+            lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
+            # The resolver asks Maven Central first, and then spark-packages, which has none of these JARs.
+            first = [line for line in lines if "spark-packages" not in line]
+            found = (line for pattern in _REASONS for line in first if re.search(pattern, line))
+            raise DeltaJarsError(
+                f"cannot fetch {', '.join(spark.packages)}: {next(found, lines[-1])[:300]} (behind a mirror "
+                "or without network: name it as spark.jars.repositories or spark.jars.ivySettings under "
+                "[spark.conf] in conf/base.toml)"
+            ) from None
     return resolved_jars(spark.packages)
-
-
-def _jar_name(package: str) -> str:
-    group, artifact, version = package.split(":")
-    return f"{group}_{artifact}-{version}.jar"
-
-
-def _explain(packages: Sequence[str], output: str) -> str:
-    """Extract the reason from the resolver's output, and describe what to do."""
-    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
-    # It asks Maven Central first and then a second place, which nothing here needs.
-    first = [line for line in lines if "spark-packages" not in line]
-    reason = next((line for pattern in _REASONS for line in first if re.search(pattern, line)), lines[-1])
-    return (
-        f"cannot fetch {', '.join(packages)}: {reason[:300]} (behind a mirror or without network: name it as "
-        "spark.jars.repositories or spark.jars.ivySettings under [spark.conf] in conf/base.toml)"
-    )
 
 
 if __name__ == "__main__":

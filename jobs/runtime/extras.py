@@ -2,7 +2,6 @@
 
 from typing import Final
 
-_PROJECT: Final = "straggler-fleet"
 BROUGHT_BY: Final = {
     "airflow": "airflow",
     "cryptography": "spark",
@@ -15,16 +14,16 @@ BROUGHT_BY: Final = {
     "viztracer": "draw",
     "vl_convert": "draw",
 }
-"""Package -> extra."""
+"""Extra of this project that installs a package, by the package's import name."""
 _ALONE: Final = ("pandas", "polars")
-"""Packages that answers can be converted to, if installed."""
+"""Packages that no extra installs; answers can be converted to their data frames."""
 
 
 def missing(error: BaseException | None) -> str | None:
-    """Return how to install a package that an import did not find; None if the package is not optional."""
+    """Return how to install the optional package that an import did not find; None for other errors."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if name in _ALONE:
         return f"{name} is not installed: pip install {name}"
     if name in BROUGHT_BY:
-        return f"{name} is not installed: pip install '{_PROJECT}[{BROUGHT_BY[name]}]'"
+        return f"{name} is not installed: pip install 'straggler-fleet[{BROUGHT_BY[name]}]'"
     return None

@@ -15,10 +15,10 @@ from jobs.runtime.errors import PlainError
 from jobs.runtime.places import STORES, is_url, s3_endpoint, s3_region, said_by, usual
 
 _OBJECTS: Final = "jobs.runtime.objects"
-"""Imported where a file of a store is opened, which an install need not reach."""
+"""Module imported only for a store, because small installs lack its dependencies."""
 _OF_STORE: Final = re.compile(r"Generic \w+ error|AWS Error|Error performing [A-Z]+ ")
 WHOLE_BYTES: Final = 4 << 20
-"""Files of a store up to this size are read whole."""
+"""Largest file of a store that is read whole when it is opened; buffer size for larger files. [B]"""
 
 
 @lru_cache(maxsize=64)
@@ -35,13 +35,13 @@ def filesystem_of(root: str) -> tuple[fs.FileSystem, str]:
         bucket, _, path = place.partition("/")
         return _by_delta(f"{scheme}://{bucket}"), path
     endpoint = s3_endpoint()
-    # A small file is one request: nothing is asked before its bytes are there.
+    # Delayed open: a small file is written by one request, without beginning a multipart upload first.
     return fs.S3FileSystem(region=s3_region(), endpoint_override=endpoint, allow_delayed_open=True), place
 
 
 @lru_cache(maxsize=8)
 def _by_delta(bucket: str) -> fs.FileSystem:
-    """Return the filesystem of a bucket, from environment variables of Delta that Arrow does not read."""
+    """Return deltalake's filesystem of a bucket, because Arrow's reads other environment variables."""
     handler = import_module("deltalake.fs").DeltaStorageHandler
 
     class Handler(handler):  # type: ignore[misc, valid-type]  # its own does not take Arrow's buffers
@@ -54,7 +54,7 @@ def _by_delta(bucket: str) -> fs.FileSystem:
 def reached(root: str) -> tuple[fs.FileSystem, str]:
     """Return the filesystem of any URL that pyarrow or fsspec can open, and the path within it.
 
-    Raises StoreError where neither can, as for hdfs:// without Hadoop's library.
+    Raises StoreError if neither can open it, as with hdfs:// without Hadoop's library.
     """
     with delivering(root):
         try:
@@ -68,12 +68,12 @@ def reached(root: str) -> tuple[fs.FileSystem, str]:
 
 
 def delivered(filesystem: fs.FileSystem, path: str, url: str) -> BinaryIO:
-    """Open a file of a store; see stores.Store.open. url : the file's URL, for messages"""
+    """Open a file of a store for reading; small files are read whole. url : the file's URL, for messages"""
     with delivering(url):
         try:
             opened = filesystem.open_input_file(path)
         except FileNotFoundError:
-            filesystem.get_file_info(path)  # fsspec says so too where a store does not answer
+            filesystem.get_file_info(path)  # raises OSError if the store does not answer
             raise
         if opened.size() <= WHOLE_BYTES:
             with opened:
@@ -82,7 +82,7 @@ def delivered(filesystem: fs.FileSystem, path: str, url: str) -> BinaryIO:
 
 
 def delivered_whole(root: str, name: str) -> BinaryIO:
-    """Open a small object below a URL with a single request; other files as `delivered` does."""
+    """Read an object below a URL whole, with a single request; return it as an open file."""
     with delivering(f"{root}/{name}"):
         (content,) = import_module(_OBJECTS).contents(root, [name])
     return BytesIO(content)

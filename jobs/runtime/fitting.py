@@ -12,9 +12,9 @@ from typing import Any, Final, TextIO
 from jobs.runtime.terminal import complain, printable, say
 
 WITHOUT_SCREEN: Final = 100
-"""Width for readers where no screen states one."""
+"""Width of output that goes to no terminal. [characters]"""
 _FIRST: Final = 2
-"""Columns on the left that name a row: they are always shown."""
+"""Number of columns on the left that name a row; they are chosen before all others."""
 _MATTER: Final = (
     "of", "before", "after", "change",
     "lost_gpu_hours", "lost_fraction", "recoverable_gpu_hours", "host", "job_id", "job_ids", "cause",
@@ -24,17 +24,17 @@ _MATTER: Final = (
 )  # fmt: skip
 """Columns of most interest, the most important first; other columns follow in table order."""
 _LONGEST: Final = 3
-"""Elements of a list that are shown."""
+"""Most elements of a list that are shown."""
 _WIDEST: Final = 60
-"""Characters of a list or a struct that are shown."""
+"""Most characters of a list or a struct that are shown."""
 _NARROWEST: Final = 12
-"""Least number of characters of a value, even if names are longer."""
+"""Least width for the values of a row written as a list, however long the names are. [characters]"""
 _LONGEST_WORD: Final = 28
-"""Characters of a word that is not broken."""
+"""Longest word of a text that is not broken. [characters]"""
 _GAP: Final = "  "
-"""Between columns."""
+"""Text between columns."""
 _DIGITS: Final = 5
-"""Digits of a number that is not whole."""
+"""Digits that are shown of a number that is not whole."""
 
 
 def screen_width(out: TextIO) -> int:
@@ -123,20 +123,14 @@ def brief(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and math.isfinite(value):
-        return _number(value)
+        whole = len(str(int(abs(value)))) if abs(value) >= 1 else 0
+        return f"{value:.3g}" if abs(value) < 1e-3 else f"{value:.{max(_DIGITS - whole, 1)}f}"
     if isinstance(value, list | tuple):
         more = [f"{len(value) - _LONGEST} more"] if len(value) > _LONGEST else []
         return _cut(", ".join([*(brief(each) for each in value[:_LONGEST]), *more]))
     if isinstance(value, dict):
         return _cut(json.dumps(value, ensure_ascii=False, default=str))
     return printable(str(value))
-
-
-def _number(value: float) -> str:
-    whole = len(str(int(abs(value)))) if abs(value) >= 1 else 0
-    if abs(value) < 1e-3:
-        return f"{value:.3g}"
-    return f"{value:.{max(_DIGITS - whole, 1)}f}"
 
 
 def _cut(text: str) -> str:
@@ -147,7 +141,7 @@ def _cut(text: str) -> str:
 def _widths(
     columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool]
 ) -> tuple[list[int], list[int]]:
-    """Return the minimum and preferred width of each column; words and numbers are never broken."""
+    """Return the minimum and the preferred width of each column; at the minimum only long words break."""
     least, most = [], []
     for place, name in enumerate(columns):
         values = [row[place] for row in cells]
@@ -178,7 +172,7 @@ def _chosen(columns: Sequence[str], least: Sequence[int], width: int) -> list[in
 
 
 def _shared(width: int, least: Sequence[int], most: Sequence[int]) -> list[int]:
-    """Distribute a width among columns: all minimum widths first, then the smallest further needs."""
+    """Divide `width` among columns: first the least width of each, then to those that lack least."""
     wide = list(least)
     room = width - sum(least)
     wanting = sorted(range(len(least)), key=lambda place: most[place] - least[place])

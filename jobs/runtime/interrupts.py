@@ -15,7 +15,8 @@ _OF_DUCKDB: Final = "Query interrupted"
 def is_interruption(error: BaseException) -> bool:
     """Return whether an error is only a consequence of Ctrl-C.
 
-    What waits for rows of a job that was cancelled raises that, while KeyboardInterrupt is handled.
+    Code that waits for a cancelled Spark job raises other errors while KeyboardInterrupt is being handled.
+    Their chain of `__context__` then has the KeyboardInterrupt.
     """
     found: BaseException | None = error
     while found is not None and not isinstance(found, KeyboardInterrupt):
@@ -32,7 +33,7 @@ def own_handler() -> Iterator[None]:
     try:
         yield
     finally:
-        if before is not None and current_thread() is main_thread():  # no other thread may set one
+        if before is not None and current_thread() is main_thread():  # others may not set it
             signal.signal(signal.SIGINT, before)
 
 
@@ -40,7 +41,8 @@ def own_handler() -> Iterator[None]:
 def interruptible(spark: SparkSession) -> Iterator[None]:
     """Cancel Spark's jobs on Ctrl-C, and raise KeyboardInterrupt for every error that results from it.
 
-    Spark's own handler asks the JVM for it, often in the middle of another answer, which then looks broken.
+    Spark's own handler calls the JVM at once, often while another answer is being read, which then looks
+    broken.
     """
 
     def cancel() -> None:
@@ -52,7 +54,7 @@ def interruptible(spark: SparkSession) -> Iterator[None]:
         raise KeyboardInterrupt
 
     with own_handler():
-        is_ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)  # as in a shell's background
+        is_ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)  # as in a background job
         if current_thread() is main_thread() and not is_ignored:
             signal.signal(signal.SIGINT, interrupt)
         try:

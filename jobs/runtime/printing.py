@@ -22,14 +22,13 @@ from jobs.runtime.terminal import printable
 TABLE: Final = "table"
 FORMATS: Final = (TABLE, "csv", "json", "markdown", "tab")
 _QUOTED_ENDS: Final = "\r\n"
-"""Values with any of these are quoted in CSV: a reader may take either for the end of a line."""
-_FOR_PEOPLE: Final = ("table", "markdown")
+"""End of a line for the CSV writer, which therefore quotes values that contain either character."""
 
 _UNFOLDED: Final = 100_000
-"""Width of a table without a screen: a file or a pipe gets every row on one line."""
+"""Width of a table in a file or a pipe, so that every row is on one line. [characters]"""
 
 _NAMED: Final = 5
-"""Most columns without room that are named."""
+"""Limit on the columns that are named after they were left out for lack of room."""
 
 _FOLDED: Final = 10
 """Width below which a column is no longer readable on a terminal."""
@@ -41,7 +40,7 @@ _GAP: Final = 3
 def times_as_text(value: object, *, are_local: bool = False) -> object:
     """Convert times, also within structs and lists, to UTC text.
 
-    are_local : times without a zone are of this process's, not of UTC.
+    are_local : whether times without a zone are in this process's time zone; if not, they are in UTC
     """
     if isinstance(value, datetime):
         in_utc = value.astimezone(UTC) if value.tzinfo or are_local else value
@@ -58,7 +57,8 @@ def times_as_text(value: object, *, are_local: bool = False) -> object:
 class Result:
     """Rows to print.
 
-    is_number : columns that are aligned to the right; left out: those without text
+    is_number : for each column, whether to align it to the right; None: if it has no text
+    is_cut : whether further rows were left out
     """
 
     columns: Sequence[str]
@@ -78,13 +78,13 @@ class Result:
 
 def is_for_people(form: str | None, out: TextIO) -> bool:
     """Return whether the output is for people, who need headings and explanations."""
-    return form in _FOR_PEOPLE or (form is None and out.isatty())
+    return form in (TABLE, "markdown") or (form is None and out.isatty())
 
 
 def write(result: Result, form: str | None, out: TextIO, *, as_lists: bool = False) -> None:
     """Write rows in one of FORMATS. CSV leaves null empty; JSON is one array of objects.
 
-    CSV is exact in files and pipes; on a terminal it has codes for what that would obey.
+    CSV is exact in files and pipes; on a terminal, control characters are escaped.
 
     form     : None fits the rows to a terminal, and separates them by tabs in a file or a pipe.
     as_lists : write each row as a list of its columns instead.
@@ -97,7 +97,7 @@ def write_batches(
 ) -> tuple[int, bool]:
     """Write batches of rows like `write`, each as soon as it arrives; there must be at least one batch.
 
-    A table has a heading, and widths, for each batch with rows.
+    A format with aligned columns has a heading and widths of its own for each batch with rows.
 
     returns : number of rows, and whether the last batch was cut
     """

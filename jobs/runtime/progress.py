@@ -53,7 +53,7 @@ def steps(text: str, names: Sequence[str]) -> Iterator[Iterator[str]]:
 
 @contextmanager
 def counting(text: str, units: int) -> Iterator[Callable[[str, int], None]]:
-    """Yield a function that reports progress, and show units done and time left."""
+    """Show units done and time left; yield a function to call with a description and newly done units."""
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
     with _bar(*columns, TextColumn("units,"), TimeRemainingColumn(), TextColumn("left")) as bar:
         task = bar.add_task(text, total=units)
@@ -75,7 +75,6 @@ def spread(text: str, work: Callable[[Task], Result], tasks: Sequence[Task], wor
 
 
 def _bar(*columns: ProgressColumn) -> Progress:
-    """Make a transient progress bar on standard error."""
     return Progress(
         *columns, console=SCREEN, transient=True, redirect_stdout=False, disable=not SCREEN.is_terminal
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
-"""Paths that an executor's Python needs to import jobs, udfs and schemas."""
+"""Folder or zip with the packages jobs, udfs and schemas."""
 
 
 def is_zip() -> bool:

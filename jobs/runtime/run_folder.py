@@ -1,7 +1,7 @@
 """One temporary folder per process that runs Spark, removed when the process ends.
 
-The folder of a process that was killed is removed by the next one that starts. Its name says which process it
-was, so that no folder of a living one is ever taken for left behind.
+If a process was killed, the next process that starts removes its folder. A folder's name has the number and
+start time of its process, so that the folder of a running process is never removed.
 """
 
 import atexit
@@ -17,10 +17,10 @@ from typing import Final
 import psutil
 
 _PREFIX: Final = f"straggler-fleet-{socket.gethostname()}-"
-"""Includes the host's name: containers that share a folder may have the same process numbers."""
+"""Includes the host's name, because containers that share a folder may have the same process numbers."""
 _NAME: Final = re.compile(re.escape(_PREFIX) + r"(?P<process>\d+)-(?P<started>\d+)")
 _SAME_START_S: Final = 2
-"""How far the start of a process may move when the clock is set. [s]"""
+"""Tolerance for the start time of a process, which shifts if the clock is set. [s]"""
 
 
 def run_folder() -> Path:

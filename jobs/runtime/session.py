@@ -1,7 +1,7 @@
-"""Creation of Spark sessions, only in this module, so that all entry points share settings.
+"""Creation of Spark sessions; no other module creates one, so that all commands share settings.
 
-Nothing has to be activated or exported: Java, the executors' Python, this project's code and Delta's JARs are
-found here. Under spark-submit its options win over conf/.
+This module finds Java, the executors' Python, this project's code and Delta's JARs, so that no environment
+has to be activated and no variable exported. Under spark-submit, its options override conf/.
 """
 
 import logging
@@ -11,7 +11,7 @@ import resource
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -32,18 +32,14 @@ from jobs.runtime.run_folder import run_folder
 from jobs.runtime.settings import Settings
 from jobs.runtime.settings_sections import SparkSettings
 
-_DELTA_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _LOG: Final = logging.getLogger(__name__)
-_AT_EVERY_START: Final = "WARNING: Using incubator modules"
 _LOOPBACK: Final = "127.0.0.1"
 _LOCAL: Final = re.compile(r"local(?:\[([^,\]]+)\])?")
-_ATTEMPTS: Final = 2
-_OF_STORES: Final = ("AWS_", "GOOGLE_", "AZURE_")
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 
 _FEWEST_FILES: Final = 1024
-"""Descriptors that a night needs: Spark has 276 JARs."""
+"""File descriptors that a night needs, because Spark opens its 276 JARs."""
 
 
 class SessionError(PlainError):
@@ -79,10 +75,10 @@ def _stop(spark: SparkSession) -> None:
 def make_session(settings: Settings, app_name: str) -> SparkSession:
     """Make a session with Delta support.
 
-    Raises SessionError where Delta is not to be had, JavaNotFoundError without Java 17 or 21.
+    Raises SessionError if Delta's JARs are missing, JavaNotFoundError without Java 17 or 21.
     """
     spark = settings.spark
-    # A stopped session leaves its JVM, and a process can have only one.
+    # The JVM of a stopped session is used again, because a process can have only one.
     gateway = running_gateway() or (launch_gateway() if is_submitted() else _start_jvm(spark))
     conf = SparkConf(_jvm=gateway.jvm)
     if is_submitted():
@@ -98,8 +94,9 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
         context = SparkContext(conf=conf.setAppName(app_name), gateway=gateway)
     if not _is_local(conf.get("spark.master")):  # workers here have this process's environment anyway
         # Tasks carry the variables that configure stores, so that no setting shows them.
-        of_stores = {name: value for name, value in os.environ.items() if name.startswith(_OF_STORES)}
-        context.environment.update(of_stores)
+        for name, value in os.environ.items():
+            if name.startswith(("AWS_", "GOOGLE_", "AZURE_")):
+                context.environment[name] = value
     return SparkSession(context)
 
 
@@ -119,7 +116,11 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
     log = log_file(spark.log)
     conf = _spark_conf(spark, spark.master)
     jars = resolved_jars(spark.packages)
-    conf |= _by_path(jars, conf) if jars else resolver_conf(spark)
+    if jars:
+        class_path = [*filter(None, [conf.get(_CLASS_PATH, "")]), *jars]
+        conf |= {"spark.jars": ",".join(jars), _CLASS_PATH: os.pathsep.join(class_path)}
+    else:
+        conf |= resolver_conf(spark)
     if not _is_local(spark.master):
         conf["spark.submit.pyFiles"] = str(PROJECT if is_zip() else write_zip(run_folder() / ZIP_NAME))
     try:
@@ -131,29 +132,20 @@ def _start_jvm(spark: SparkSettings) -> JavaGateway:
         raise SessionError(f"{error}: {_last_line(log)}" if jars else _no_delta(spark)) from None
 
 
-def _by_path(jars: Sequence[str], conf: Mapping[str, str]) -> dict[str, str]:
-    """Return settings that give these JARs to executors and to the driver's class path."""
-    class_path = [*filter(None, [conf.get(_CLASS_PATH, "")]), *jars]
-    return {"spark.jars": ",".join(jars), _CLASS_PATH: os.pathsep.join(class_path)}
-
-
 def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
     """Return Spark settings from conf/; a local master binds loopback and gives workers the code."""
     if not _is_local(master):
         return {**({"spark.master": master} if master else {}), **spark.conf}
+    master = master or "local[*]"
+    if threads := _LOCAL.fullmatch(master):  # two attempts: the second runs units one by one
+        master = f"local[{threads[1] or 1}, 2]"
     return {
-        "spark.master": _tried_again(master or "local[*]"),
+        "spark.master": master,
         "spark.driver.host": _LOOPBACK,
         "spark.driver.bindAddress": _LOOPBACK,
         "spark.executorEnv.PYTHONPATH": str(PROJECT),
         **spark.conf,
     }
-
-
-def _tried_again(master: str) -> str:
-    """Let a local master retry tasks once; the retry runs units in separate processes."""
-    threads = _LOCAL.fullmatch(master)
-    return master if threads is None else f"local[{threads[1] or 1}, {_ATTEMPTS}]"
 
 
 def _is_local(master: str | None) -> bool:
@@ -163,7 +155,7 @@ def _is_local(master: str | None) -> bool:
 def _has_delta(gateway: JavaGateway) -> bool:
     """Return whether the JVM has Delta's classes; without them Spark fails only at the first table."""
     try:
-        _class_loader(gateway).loadClass(_DELTA_CLASS)
+        _class_loader(gateway).loadClass("io.delta.sql.DeltaSparkSessionExtension")
     except Py4JJavaError:
         return False
     return True
@@ -197,7 +189,7 @@ def log_file(named: str | None) -> Path:
 
 @contextmanager
 def log_on_error(named: str | None, entry_point: str) -> Iterator[None]:
-    """Log the path of Spark's output if the block fails; copy and keep a temporary file."""
+    """Log the path of Spark's output if the block fails; copy a temporary file first, so that it stays."""
     try:
         yield
     except Exception:
@@ -210,7 +202,8 @@ def log_on_error(named: str | None, entry_point: str) -> Iterator[None]:
 def _last_line(log: Path) -> str:
     """Return the last line of Spark's output; empty if it printed only its usual start messages."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    printed = [line.strip() for line in lines if line.strip() and not line.startswith(_AT_EVERY_START)]
+    at_every_start = "WARNING: Using incubator modules"
+    printed = [line.strip() for line in lines if line.strip() and not line.startswith(at_every_start)]
     return printed[-1] if printed else ""
 
 

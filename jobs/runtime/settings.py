@@ -1,7 +1,7 @@
 """The only reader of conf/: base.toml, overlays, and overrides from the command line.
 
-A settings file may say `extends = "base"`, "local", "cluster", "kubernetes" or "yarn"; without it, it lies on
-top of local.toml.
+A settings file overrides the file that it names: `extends = "base"`, "local", "cluster", "kubernetes" or
+"yarn". Without `extends`, it overrides local.toml.
 """
 
 import tomllib
@@ -19,7 +19,7 @@ from jobs.runtime.places import check_apart, check_warehouse, is_url, usual
 from jobs.runtime.project import data_root, project_file
 
 SHIPPED: Final = ("base", "local", "cluster", "kubernetes", "yarn")
-"""Settings files of the project, by the names that extend or choose them."""
+"""Names of the project's own settings files, for `extends` and for the command line."""
 
 REPORT: Final = "_report"
 """Default folder of the report in a warehouse on this machine."""
@@ -27,7 +27,8 @@ REPORT: Final = "_report"
 _DEFAULT: Final = "local"
 _EXTENDS: Final = "extends"
 _Layer = tuple[str, dict[str, Any]]  # a file's name and what it says
-_WORDS: Final = {"extra_forbidden": "unknown key", "missing": "missing key"}
+KEY_ERRORS: Final = {"extra_forbidden": "unknown key", "missing": "missing key"}
+"""Words for pydantic's types of errors about keys."""
 
 
 class SettingsError(WrongInputError):
@@ -64,7 +65,7 @@ class Settings(sections.Section):
     def report_folder(self) -> Path | None:
         """Return the local folder of the report: `paths.report`, or else REPORT in the warehouse.
 
-        None where the warehouse is not a folder of this machine and no other one is named.
+        None if the warehouse is in a store and `paths.report` is not set.
         """
         if self.paths.report is not None:
             return Path(self.paths.report)
@@ -76,8 +77,8 @@ def load_settings(
 ) -> Settings:
     """Load the settings.
 
-    overrides : a settings file, or the name of one of the project's own; local.toml when not given
-    landing, warehouse : instead of the paths in the files; relative to where the command is called
+    overrides : a settings file, or the name of one of the project's own; None: local.toml
+    landing, warehouse : override the paths in the files; relative paths start at the current folder
     Raises SettingsError for a file that cannot be read and for unknown, missing or wrong keys.
     """
     layers = _layers(str(overrides) if overrides is not None else _DEFAULT)
@@ -155,7 +156,7 @@ def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
     first = error.errors(include_url=False)[0]
     place = first["loc"]
     name = next((name for name, values in reversed(layers) if _has(values, place)), layers[0][0])
-    words = _WORDS.get(first["type"])
+    words = KEY_ERRORS.get(first["type"])
     if words is None:
         words = f"{first['msg']}, not {first['input']!r:.60}"
     elif first["type"] == "extra_forbidden" and (near := _instead(place, first["input"], layers[0][1])):
@@ -164,11 +165,15 @@ def _one_line(error: ValidationError, layers: Sequence[_Layer]) -> str:
 
 
 def _instead(place: Sequence[int | str], value: object, base: Mapping[str, Any]) -> str:
-    """Suggest the key that is meant by an unknown one; empty if nothing is known of it.
+    """Return a hint for an unknown key; empty if there is none.
 
-    The closest key beside it, or else the sections that have such a key, or a key of an unknown section.
+    The hint is the closest key in the same table, or else the sections that have the key; for an unknown
+    section, the sections that have its keys.
     """
-    if near := close_match(str(place[-1]), _beside(base, place)):
+    table: Any = base
+    for key in place[:-1]:
+        table = table.get(key) if isinstance(table, dict) else None
+    if near := close_match(str(place[-1]), [*table] if isinstance(table, dict) else []):
         return near
     is_section = len(place) == 1 and isinstance(value, dict)
     known = {
@@ -179,13 +184,6 @@ def _instead(place: Sequence[int | str], value: object, base: Mapping[str, Any])
     wanted = [*value] if isinstance(value, dict) and is_section else [str(place[-1])]
     owners = [f"[{section}] has {key}" for key in wanted for section, keys in known.items() if key in keys]
     return ", ".join(owners) or (f"choose from {', '.join(known)}" if is_section else "")
-
-
-def _beside(values: Any, place: Sequence[int | str]) -> list[str]:  # noqa: ANN401  # of any depth
-    """Return the keys of the table of the base settings in which a key stands, to suggest the closest."""
-    for key in place[:-1]:
-        values = values.get(key) if isinstance(values, dict) else None
-    return [*values] if isinstance(values, dict) else []
 
 
 def _has(values: object, place: Sequence[int | str]) -> bool:
@@ -200,4 +198,4 @@ def _anchor(path: str, folder: Path) -> str:
     if not is_url(path):
         return str((folder / Path(path).expanduser()).resolve())
     scheme, _, place = usual(path).partition("://")
-    return f"{scheme}://{place.rstrip('/')}"  # tables are named below it, and stores take no empty folder
+    return f"{scheme}://{place.rstrip('/')}"  # tables' names follow, and stores allow no double slash

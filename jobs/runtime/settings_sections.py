@@ -61,7 +61,11 @@ class LandingSettings(Section):
 
 
 class HealthSettings(Section):
-    """Rules for `convert-health --from csv`: which column or constant holds a key, and what words mean."""
+    """Rules for `convert-health --from csv`.
+
+    csv   : name of the column, or `=` and a constant, for each key of an event
+    words : replacement for each word in the CSV that needs one
+    """
 
     csv: dict[str, str] = {}
     words: dict[str, str] = {}
@@ -88,7 +92,8 @@ class WatchSettings(Section):
     minimum_coverage : warn if a smaller share of units was analysed
     coverage_drop    : warn if the share fell by this much since the day before
     days, minimum_days : past days that a day's loss, or a host, is compared with, and the fewest needed
-    deviations, rise : warn above the median of the past by this many scaled median deviations and this much
+    deviations, rise : warn if a value exceeds the median of the past days by more than this number of scaled
+        median deviations, and by more than `rise`
     """
 
     minimum_coverage: Annotated[float, Field(ge=0, le=1)]
@@ -107,8 +112,7 @@ class LiveSettings(Section):
 
 
 _GpuWatts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
-"""A rack of GPUs draws less: a higher value has the wrong unit, and would make a fleet's megawatts infinite.
-"""
+"""Power of a GPU; more than 1 MW is refused, because not even a rack of GPUs draws that. [W]"""
 
 
 class WattSettings(Section):

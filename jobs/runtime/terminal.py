@@ -1,6 +1,6 @@
 """Safe output to terminals, because names come from logs and may contain control characters.
 
-A name may begin a line that looks like one of the program's, colour it, or set a terminal's title.
+Unescaped, a name could begin a line that looks like the program's own, colour it, or set a terminal's title.
 """
 
 import logging
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_INDENT: Final = "  "
 
 
 def printable(text: str) -> str:
@@ -60,18 +59,18 @@ def log_to_terminal(level: int = logging.INFO, form: str = LOG_FORMAT) -> None:
 
 
 def _is_not_raised_too(record: logging.LogRecord) -> bool:
-    """Return whether to log a record; py4j also raises the errors that it logs, so that they are left out.
+    """Return False for errors that py4j logs, because py4j raises them, too.
 
-    py4j logs errors of callbacks without raising them, but no callbacks are used here.
+    py4j does not raise errors of callbacks, but this project uses no callbacks.
     """
     return not record.exc_info or Path(record.pathname).parent.name != "py4j"
 
 
 def warn_on_terminal() -> None:
-    """Send warnings to standard error for commands that do not set up a log."""
+    """Escape what logging prints on standard error for commands that do not set up a log."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(LineFormatter())
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"{_INDENT}{printable(line)}" for line in text.split("\n"))
+    return "\n".join(f"  {printable(line)}" for line in text.split("\n"))

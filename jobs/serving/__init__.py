@@ -1,1 +1,1 @@
-"""Pages of the report on demand, for a browser on this machine."""
+"""Server of the report's pages, which are made when a browser on this machine asks for them."""

@@ -1,6 +1,6 @@
 """Make pages of the report on request, for every day, unit and host, as of the latest publication.
 
-A path names nothing on disk: it is looked up among the pages that the warehouse's rows can make.
+A request's path is never opened as a file: it is compared with the paths of pages that the rows can make.
 """
 
 import re
@@ -30,16 +30,17 @@ from jobs.warehouse.reader import AnswerError, keys_of
 from schemas.unit import Unit
 
 _MOST_WAITING: Final = 8
-"""Most requests that wait for a page, including the one being made; pages are made one at a time."""
+"""Most requests at a time: one whose page is being made, and others that wait for it; more are refused."""
 _MOST_DAYS: Final = 4
-"""Days whose fleet is cached."""
+"""Most days whose fleet tables are cached."""
 _MOST_KEPT: Final = 64_000_000
-"""Pages that are cached. [B]"""
+"""Most bytes of all cached pages together. [B]"""
 _MOST_PAGE: Final = 32_000_000
-"""Largest page that is sent: a browser can hardly show larger ones. [B]"""
+"""Most bytes of a page that is sent, because browsers can hardly show larger pages. [B]"""
 _MOST_SECONDS: Final = 60.0
-"""Longest time for the queries of a page, as in the command query. [s]"""
+"""Most time for all queries of one page, as by default for one query in `straggler query`. [s]"""
 _AGAIN_S: Final = 0.1
+"""Time between two interrupts of a query that takes too long. [s]"""
 
 _DAY: Final = re.compile(r"/(\d{4}-\d{2}-\d{2})/?", re.ASCII)
 _PATH: Final = re.compile(
@@ -57,18 +58,17 @@ class BusyError(PlainError):
 
 
 class _Day(NamedTuple):
-    """Data for the pages of one day."""
+    """Data for the pages of one day; `units` has that day's units by the path of their page."""
 
     fleet: FleetTables
     publication: Publication
     units: dict[str, Unit]
-    """The units of that day, by the path of their page."""
 
 
 class Pages:
     """Pages of one warehouse; any thread may request a page.
 
-    Raises QuestionError unless tables are there.
+    Raises QuestionError if the warehouse has no tables.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -78,7 +78,7 @@ class Pages:
         self._open(opened(settings))
 
     def _open(self, database: Database) -> None:
-        """Open the latest publication for the following pages; if that fails, keep the open publication."""
+        """Read from the latest publication from now on; if opening it fails, keep the one that is open."""
         stated, reader = database.stated(), DuckDbReader(database, in_order=True)
         self._stated, self._reader = stated, reader
         self._known = cache(partial(days_with_rows, reader))
@@ -86,15 +86,14 @@ class Pages:
         self._made: OrderedDict[str, bytes] = OrderedDict()
 
     def instead(self, path: str) -> str | None:
-        """Return the path to which to redirect: the fleet's page for the root or a day's folder, else None.
+        """Return where to redirect a request: from a day's folder to the day's fleet page; None for a page.
 
-        Raises NoPageError for the root if no day has rows.
+        The root is redirected to the latest day. Raises NoPageError for the root if no day has rows.
         """
         day = self._all_days()[0] if path == "/" else (_DAY.fullmatch(path) or ("", None))[1]
         return None if day is None else f"/{day}/{INDEX_NAME}"
 
     def _all_days(self) -> list[date]:
-        """Return the days with rows, the latest first."""
         with self._turn():
             if not self._known():
                 raise NoPageError("no rows yet: run a night first")
@@ -103,7 +102,7 @@ class Pages:
     def page(self, path: str) -> bytes:
         """Return the page of a path.
 
-        Raises NoPageError if there is none, BusyError if it cannot be made now.
+        Raises NoPageError for a path without a page, and BusyError if the page cannot be made now.
         """
         if path == f"/{INDEX_NAME}":
             return files.list_of({day.isoformat(): "" for day in self._all_days()})
@@ -118,13 +117,22 @@ class Pages:
             raise NoPageError("no such day") from error
         with self._turn():
             if path not in self._made:
-                self._keep(path, self._make(day, path))
+                made = self._make(day, path)
+                if len(made) > _MOST_PAGE:
+                    how = "straggler job-page --out FILE writes it"
+                    raise BusyError(f"the page has {len(made) / 1e6:.0f} MB: {how}")
+                self._made[path] = made
+                while sum(map(len, self._made.values())) > _MOST_KEPT:
+                    self._made.popitem(last=False)
             self._made.move_to_end(path)
             return self._made[path]
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Wait for the reader of the latest publication, and interrupt queries that take too long."""
+        """Let one request at a time use the reader, of the latest publication and within the time limit.
+
+        Raises BusyError if too many requests wait, or if the queries take longer than _MOST_SECONDS.
+        """
         if not self._waiting.acquire(blocking=False):
             raise BusyError(f"{_MOST_WAITING} pages are being made: try again in a moment")
         try:
@@ -154,7 +162,7 @@ class Pages:
         raise NoPageError("no such page")
 
     def _read_day(self, day: date) -> _Day:
-        """Read the data for the pages of a day; raise NoPageError for a day without rows."""
+        """Read the rows that all pages of a day need. Raises NoPageError for a day without rows."""
         if day not in self._known():
             raise NoPageError(f"no rows of {day}; the days with rows are listed in /{INDEX_NAME}")
         fleet = read_fleet(self._reader, first_day(self._settings, day), day, self._settings.drain.terms)
@@ -165,17 +173,13 @@ class Pages:
         publication = publication_of(fleet, day, pages, hosts, warehouse_name(self._settings))
         return _Day(fleet, publication, of_day)
 
-    def _keep(self, path: str, page: bytes) -> None:
-        if len(page) > _MOST_PAGE:
-            raise BusyError(f"the page has {len(page) / 1e6:.0f} MB: straggler job-page --out FILE writes it")
-        self._made[path] = page
-        while sum(map(len, self._made.values())) > _MOST_KEPT:
-            self._made.popitem(last=False)
-
 
 @contextmanager
 def _stopped_after(seconds: float, stop: Callable[[], None]) -> Iterator[None]:
-    """Interrupt queries after a timeout, repeatedly, as an interrupt between two queries has no effect."""
+    """Limit the time of the queries in this context. Raises BusyError if they take longer than `seconds`.
+
+    stop : interrupts the running query; called repeatedly, as a call between two queries has no effect.
+    """
     done, late = Event(), Event()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""Server of pages over HTTP on the loopback interface: read-only, and only for this machine."""
+"""HTTP server of the report's pages: read-only, and on the loopback interface, so only for this machine."""
 
 import logging
 import sys
@@ -21,7 +21,7 @@ from jobs.serving.pages import BusyError, NoPageError, Pages
 _LOG: Final = logging.getLogger(__name__)
 _MOST_CONNECTIONS: Final = 32
 _SILENCE_S: Final = 10
-"""Longest time for a request to arrive, and for a page to be received. [s]"""
+"""Most time that a client may take to send a whole request, or to accept the next bytes of a page. [s]"""
 _LONGEST_PATH: Final = 500
 _TEXT: Final = "text/plain; charset=utf-8"
 _HEADERS: Final = {
@@ -36,17 +36,15 @@ _HEADERS: Final = {
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """HTTP handler that answers one request with a page or a line of text."""
-
     server_version, sys_version, timeout = "straggler", "", _SILENCE_S
     _pages: Pages
 
-    def __init__(self, pages: Pages, *args: Any) -> None:  # noqa: ANN401  # what the server hands on
+    def __init__(self, pages: Pages, *args: Any) -> None:  # noqa: ANN401  # arguments of http.server
         self._pages = pages
         super().__init__(*args)
 
     def handle(self) -> None:
-        """Answer one request; a request that arrives too slowly ends like one that does not arrive."""
+        """Answer one request; stop reading from a client that has not sent it within _SILENCE_S."""
         late = Timer(_SILENCE_S, self._hear_no_more)
         late.daemon = True
         late.start()
@@ -56,11 +54,11 @@ class _Handler(BaseHTTPRequestHandler):
             late.cancel()
 
     def _hear_no_more(self) -> None:
-        with suppress(OSError):  # it may have ended
+        with suppress(OSError):  # the connection may be closed already
             self.connection.shutdown(SHUT_RD)
 
     def do_GET(self) -> None:
-        """Send a page."""
+        """Send the page of the request's path, a redirect, or a line of text with an HTTP error status."""
         if refused := refusal(self):
             self._say(HTTPStatus.MISDIRECTED_REQUEST, refused)
             return
@@ -74,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
         except PlainError as error:
             _LOG.warning("%s: %s", path, error)
             self._say(HTTPStatus.INTERNAL_SERVER_ERROR, f"no page: {error}")
-        except Exception:  # noqa: BLE001  # whatever it is, who asked gets a line
+        except Exception:  # noqa: BLE001  # the browser gets an answer to every request
             _LOG.exception("%s: no page", path)
             self._say(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -104,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, form: str, *values: object) -> None:
-        """Log a request."""
+        """Log a request at level INFO, instead of printing it."""
         _LOG.info(form, *values)
 
 
@@ -124,20 +122,20 @@ class PageServer(ThreadingHTTPServer):
         return f"http://{LOOPBACK}:{self.server_address[1]}/"
 
     def process_request(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:  # noqa: ANN401  # as socketserver has it
-        """Answer a request in a new thread; connections beyond the limit are closed at once."""
+        """Answer a request in a new thread; close a connection beyond _MOST_CONNECTIONS at once."""
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:  # noqa: ANN401  # as socketserver has it
-        """Answer a request, then free its place for another request."""
+        """Answer a request in this thread, then make room for another connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  # socketserver's
-        """Log an error of the server, except if a browser has disconnected."""
+        """Log the exception that ended a request, unless it is an OSError: the browser has disconnected."""
         if not isinstance(sys.exception(), OSError):
             _LOG.exception("a request was not answered")

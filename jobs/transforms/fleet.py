@@ -19,7 +19,7 @@ from schemas.vocabulary import Status
 from udfs.power.days import READ
 
 _STATED: Final = tuple(name for name in groups.DIMENSIONS if name not in {groups.FLEET, "size_bucket"})
-"""Dimensions that are columns of jobs."""
+"""Dimensions of groups that are columns of the table jobs."""
 
 
 def _sum_where(condition: str, name: str) -> str:
@@ -38,7 +38,7 @@ _OF_UNITS: Final = {
     "analysed_s": _sum_where(groups.IS_ANALYSED, "actual_total_s"),
     "lost_s": "sum(lost_s)",
 }
-"""Figures of the fleet, and of each group."""
+"""SQL of the figures of the fleet and of each group, by column."""
 
 
 def with_lost(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
@@ -53,7 +53,7 @@ def with_lost(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
 def fleet_day(units: DataFrame) -> DataFrame:
     """Return counts of units by status, GPU-hours, losses, and the distribution of waste; one row per day.
 
-    units : of job_slowdown, with what they lose.
+    units : rows of `with_lost`
     """
     waste = f"CASE WHEN {groups.IS_ANALYSED} THEN waste_fraction END"
     figures = {status: f"count_if(status = '{status}')" for status in words.STATUSES} | _OF_UNITS
@@ -64,12 +64,13 @@ def fleet_day(units: DataFrame) -> DataFrame:
 def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
     """Return SQL for the bounds of a sum, one of SUMS_OF_HOURS; null if bounds of any unit are unknown.
 
-    Errors of units are independent.
+    The errors of different units are taken as independent.
 
-    least : SQL of the lowest value that the sum may have; NULL where it has none
+    name : one of SUMS_OF_HOURS
+    least : SQL of the lowest value that the sum may have; NULL if there is no such value
     """
     half = f"greatest({name}_high - {name}, {name} - {name}_low)"
-    # SQL's least passes over nulls: a unit that is not in the sum has no part of its error either.
+    # SQL's least() ignores nulls, but a unit that is not in the sum must not add to the sum's error.
     unsure = "coalesce(diagnosis_error_fraction * gpu_hours, 0)"
     shared = f"CASE WHEN {half} IS NOT NULL THEN least({unsure}, {half}) END"
     own = variance(half, shared)
@@ -115,7 +116,7 @@ def coverage_day(job_slowdown: DataFrame) -> DataFrame:
 def group_day(units: DataFrame, jobs: DataFrame) -> DataFrame:
     """Return counts, GPU-hours and losses per group; one row per day, dimension and group that occurs.
 
-    units : of job_slowdown, with what they lose.
+    units : rows of `with_lost`
     """
     drivers = {
         "worker_driven": groups.IS_WORKER_DRIVEN,

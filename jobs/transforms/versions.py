@@ -46,6 +46,6 @@ def changed_units(current: DataFrame, new: DataFrame, tolerance: float) -> DataF
     """Return units whose results differ, one row each, the largest change of slowdown first.
 
     current, new : as results_with_causes returns them
-    tolerance : up to this difference, relative to the larger of 1 and the current one, slowdowns are equal
+    tolerance : largest difference of equal slowdowns, relative to the larger of 1 and the current slowdown
     """
     return current.sparkSession.sql(_CHANGES, current=current, new=new, tolerance=tolerance)

@@ -1,17 +1,19 @@
 """Access to Delta tables without Spark: reads few rows, and adds staged files with one commit.
 
-For a table of ten rows Spark makes a plan, reads the log and runs several jobs; here it is a file or two.
+For a table of ten rows Spark would plan a query, read the log and run several jobs; this module reads one or
+two files instead.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake import Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import ArrayType, DataType, StructType
 from deltalake.transaction import AddAction, RemoveAction
@@ -19,7 +21,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from jobs.runtime import objects
 from jobs.runtime.errors import DamagedError
 from jobs.runtime.places import is_url
-from jobs.warehouse.lease import Lease, held
+from jobs.warehouse.lease import held
 from jobs.warehouse.reader import keys_of
 from jobs.warehouse.staging import StagedFile, Staging, partitions_of
 from jobs.warehouse.stored import ALONE, commit_actions, committed, create, forget, opened, restore
@@ -30,7 +32,7 @@ from schemas.vocabulary import PUBLICATIONS, PUBLISHED_TABLES
 
 _LOG_DATE: Final = "log_date"
 FEW_BYTES: Final = 16 << 20
-"""Most bytes of Parquet files; larger tables are left to Spark."""
+"""Default limit of few_rows on the total size of the files to read [B]; Spark reads what is larger."""
 
 
 def few_rows(
@@ -42,9 +44,9 @@ def few_rows(
     also: Mapping[str, str] | None = None,
     most_bytes: int = FEW_BYTES,
 ) -> pa.Table | None:
-    """Return rows of a table, optionally only of these days or units; None if there are too many.
+    """Return rows of a table, all or only of these days or units; None if their files exceed `most_bytes`.
 
-    also : values of other columns by which the table is partitioned
+    also : required values of partition columns other than log_date, by column
     """
     schema = table.arrow_schema
     nothing = log_dates is not None and not log_dates
@@ -58,13 +60,13 @@ def few_rows(
     if units is not None:
         wanted = set(units)
         rows = rows.filter(pa.array([key in wanted for key in keys_of(rows)], pa.bool_()))
-    return rows if rows.num_rows else schema.empty_table()  # Spark takes no columns without a chunk
+    return rows if rows.num_rows else schema.empty_table()  # Spark cannot convert a column without chunks
 
 
 def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Table:
     """Return the rows of a table, with the rows of some units replaced.
 
-    Raises ValueError for new rows of other units: their old rows would stay.
+    Raises ValueError if `new` has rows of other units, because old rows of those units would stay.
     """
     others = sorted(set(keys_of(new)) - set(units))
     if others:
@@ -76,7 +78,7 @@ def in_place_of(rows: pa.Table, new: pa.Table, units: Collection[Unit]) -> pa.Ta
 
 
 def read_files(path: str, files: Sequence[Logged], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of each file of a table, with missing columns null; small files are read whole."""
+    """Yield each file's rows as one table with these columns; a column that a file lacks is null."""
     names = [file.name for file in files]
     whole = objects.contents(path, names) if is_url(path) else names
     for file, content in zip(files, whole, strict=True):
@@ -94,7 +96,7 @@ def read_files(path: str, files: Sequence[Logged], schema: pa.Schema) -> Iterato
 
 
 def with_partition(read: pa.Table, partition: Mapping[str, str], schema: pa.Schema) -> pa.Table:
-    """Return rows of a file with all columns: partition values from its path, null for missing columns."""
+    """Return a file's rows with all columns of `schema`: absent ones get the partition's value, else null."""
     columns = [
         read.column(each.name).cast(each.type)
         if each.name in read.column_names
@@ -113,12 +115,12 @@ def commit(
     *,
     are_same_rows: bool = False,
 ) -> None:
-    """Commit staged files in place of partitions or files, or in addition to all rows.
+    """Add staged files to a table, and in the same commit remove partitions or files from it.
 
-    replaced : None adds the rows to the existing ones
-    are_same_rows : the staged files hold the rows of the removed ones, in fewer files
-    Raises LeaseLostError in a store whose lock another has by now; `publications`, which readers go by, never
-    gets a row otherwise: a commit of another since the lock was confirmed is an error.
+    replaced : filter of partitions whose rows are removed; None removes no partition
+    are_same_rows : whether the staged files hold the rows of the removed files, in fewer files
+    In a store, raises LeaseLostError if another writer has taken the lock. The lock is confirmed right before
+    each commit to `publications`; a commit of another writer after that raises CommitFailedError.
     """
     lease = held(path.rpartition("/")[0])
     if lease is not None:
@@ -126,7 +128,7 @@ def commit(
     log = opened(path)
     gone = [*removed, *(logged(log, replaced) if replaced else [])]
     if not staged and not gone:
-        return  # no rows replace no rows: readers need no new version
+        return  # nothing to add or remove: readers need no new version
     actions = _actions(staged, gone, data_change=not are_same_rows)
     if lease is not None and table.name == PUBLICATIONS:
         lease.check()
@@ -134,7 +136,12 @@ def commit(
     try:
         _commit(path, table, actions)
     except CommitFailedError:
-        if lease is None or table.name not in PUBLISHED_TABLES or not _undone_since(path, version, lease):
+        if lease is None or table.name not in PUBLISHED_TABLES:
+            raise
+        lease.check()
+        forget(path)
+        # Commits since then are late ones of the previous lock holder, or a try here whose answer was lost.
+        if not restore(path, version):
             raise
         _commit(path, table, actions)
 
@@ -168,22 +175,16 @@ def _actions(
 
 
 def _commit(path: str, table: Table, actions: list[AddAction | RemoveAction]) -> None:
-    """Commit to a table, after adding the columns that it lacks."""
+    """Commit to a table, after adding the declared columns and nested fields that it lacks."""
     is_alone = is_url(path) and table.name in (*PUBLISHED_TABLES, PUBLICATIONS)
     log = opened(path)
     if any(isinstance(each, AddAction) for each in actions) and _lacks(log.schema(), table):
-        log = _grown(path, log, table, is_alone=is_alone)
+        nothing = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema]).empty_table()
+        alone = ALONE if is_alone else None
+        grow = partial(write_deltalake, mode="append", schema_mode="merge", commit_properties=alone)
+        committed(path, partial(grow, log, nothing), is_alone=is_alone)
+        log = opened(path)
     commit_actions(path, log, actions, is_alone=is_alone)
-
-
-def _undone_since(path: str, version: int, lease: Lease) -> bool:
-    """Undo commits since a version; return whether there were any.
-
-    Who held the lock before made them late, or this process did, and the store's answer was lost.
-    """
-    lease.check()
-    forget(path)
-    return restore(path, version)
 
 
 def _lacks(stored: Schema, table: Table) -> bool:
@@ -192,7 +193,7 @@ def _lacks(stored: Schema, table: Table) -> bool:
 
 
 def _names(kind: DataType | Schema, above: str = "") -> Iterator[str]:
-    """Return the paths of columns and nested fields, regardless of order, as Delta appends new ones."""
+    """Yield the dotted paths of columns and nested fields, to compare as sets: Delta appends new columns."""
     if isinstance(kind, ArrayType):
         yield from _names(kind.element_type, above)
     if isinstance(kind, StructType | Schema):
@@ -201,28 +202,20 @@ def _names(kind: DataType | Schema, above: str = "") -> Iterator[str]:
             yield from _names(each.type, name)
 
 
-def _grown(path: str, log: DeltaTable, table: Table, *, is_alone: bool) -> DeltaTable:
-    """Add the declared columns and fields that a stored table lacks; existing rows get null."""
-    nothing = pa.schema([each.with_nullable(nullable=True) for each in table.arrow_schema]).empty_table()
-    alone = ALONE if is_alone else None
-    committed(
-        path,
-        lambda: write_deltalake(log, nothing, mode="append", schema_mode="merge", commit_properties=alone),
-        is_alone=is_alone,
-    )
-    return opened(path)
-
-
 def put(root: str, table: Table, rows: pa.Table, replaced: Filters | None = None) -> None:
-    """Stage rows and commit them as the contents of these partitions.
+    """Stage rows and commit them in place of the rows in some partitions.
 
-    root : where the tables lie
-    replaced : None adds the rows to the existing ones
-    Raises SchemaError for rows of other columns, ValueError for those of a partition that is not replaced.
+    root : path or URL of the warehouse
+    replaced : filter of the partitions whose old rows are removed; None removes no rows
+    Raises SchemaError if the rows' columns differ from the table's, and ValueError for a row outside the
+    replaced partitions, because old rows of its partition would stay.
     """
     table.check(rows.schema)
     partitions = partitions_of(table, rows)
-    _check_replaced(table, partitions, replaced)
+    for partition in partitions:
+        for name, value in partition:
+            if replaced and value not in replaced.get(name, (value,)):
+                raise ValueError(f"table {table.name}: rows of {name} {value}, which is not replaced")
     create(f"{root}/{table.name}", table)  # before its folder has files
     staging = Staging(root, uuid4().hex)
     for partition, some in partitions.items():
@@ -231,7 +224,10 @@ def put(root: str, table: Table, rows: pa.Table, replaced: Filters | None = None
 
 
 def rewrite(root: str, table: Table, rows: pa.Table, key: str) -> None:
-    """Replace rows with equal keys in an unpartitioned table, rewriting only files that may hold them."""
+    """In an unpartitioned table, replace the rows that have the same `key` as one of `rows`.
+
+    Only files that may have such rows are rewritten.
+    """
     table.check(rows.schema)
     path, keys = f"{root}/{table.name}", rows[key].to_pylist()
     some = [file for file in logged(opened(path)) if any(file.may_have(key, each) for each in keys)]
@@ -240,13 +236,3 @@ def rewrite(root: str, table: Table, rows: pa.Table, key: str) -> None:
     staging = Staging(root, uuid4().hex)
     staging.write(table.name, (), pa.concat_tables([kept, rows.select(kept.schema.names).cast(kept.schema)]))
     commit(path, table, staging.close(), removed=some)
-
-
-def _check_replaced(
-    table: Table, partitions: Iterable[tuple[tuple[str, str], ...]], replaced: Filters | None
-) -> None:
-    """Raise ValueError for rows of a partition that is not replaced, because its old rows would remain."""
-    for partition in partitions:
-        for name, value in partition:
-            if replaced and value not in replaced.get(name, (value,)):
-                raise ValueError(f"table {table.name}: rows of {name} {value}, which is not replaced")

@@ -18,7 +18,6 @@ from jobs.warehouse.latest import LATEST_PUBLICATION, Versions, latest_publicati
 from jobs.warehouse.reader import AnswerError, QuestionError
 from jobs.warehouse.small_files import SmallFiles
 from jobs.warehouse.stored import opened, vacuum
-from jobs.warehouse.table_log import Logged
 from schemas.dictionary import type_name
 from schemas.table import Table
 from schemas.tables import TABLES
@@ -32,24 +31,23 @@ ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
     "python_enable_replacements": False,
     "temp_directory": "",
 }
-"""No extension is fetched, no variable of Python's is a table, and nothing is written."""
+"""DuckDB's settings: fetch no extension, read no Python variable as a table, write no temporary file."""
 _STORE_FILES: Final = "jobs.warehouse.store_files"
-"""Imported only if a warehouse is in a store: pyarrow's datasets take a second to import."""
+"""Module imported only for a warehouse in a store, because importing pyarrow.dataset takes a second."""
 _IN_STORE: Final = "in_store_"
-"""Prefix of the names of datasets of tables in a store; no question can use it."""
-_REACH: Final = "give address and credentials in the environment"
+"""Prefix of the names under which DuckDB knows the tables of a store; a question cannot use such a name."""
 _PATTERN: Final = re.compile(r"[*?[]")
-"""Characters that make a pattern of a path, which may match other files, unless they are in brackets."""
+"""Characters that DuckDB reads as wildcards in a path, unless each is in brackets."""
 KEPT_HOURS: Final = 7 * 24
-"""Period for which Delta keeps files that only older versions need."""
+"""Time for which Delta keeps files that only older versions need. [h]"""
 
 
 class Stored(NamedTuple):
     """Source from which DuckDB reads the rows of one table.
 
-    source : what DuckDB reads them from, in its SQL
-    files : those that it opens itself, as it is given them and as they are called; none of a store
-    dataset : what `source` names, where a connection has to be given it
+    source : table function, or name of a registered dataset, for a FROM clause
+    files : local files that DuckDB opens, all as escaped patterns, then all as paths; none in a store
+    dataset : Arrow data of a table in a store, to be registered under the name `source`
     """
 
     source: str
@@ -77,7 +75,7 @@ class DeltaTables:
     def _published(self) -> Versions | None:
         """Return the version of each table in the latest publication; None before the first publication.
 
-        Raises DamagedError where the log of publications has lost its end.
+        Raises DamagedError if `publications` lacks the publication that the file LATEST_PUBLICATION states.
         """
         stated = self.stated()
         known = latest_stated_in(stated) if self._is_store else None
@@ -93,7 +91,7 @@ class DeltaTables:
         return known.versions
 
     def stated(self) -> bytes | None:
-        """Return the record of the latest publication; None before the first publication."""
+        """Return the content of the file LATEST_PUBLICATION; None before the first publication."""
         with self._answering():
             return SmallFiles(self.root).read(LATEST_PUBLICATION)
 
@@ -121,10 +119,10 @@ class DeltaTables:
     def _open(self, name: str, version: int | None) -> Stored | None:
         """Open one version of a table; return None if the version has no files.
 
-        Its files are those that the Delta log names: there, odd folder names are encoded as in URLs.
+        File names come from the Delta log, which percent-encodes special characters of folder names.
         """
         path, declared = f"{self.root}/{name}", TABLES[name]
-        is_cached = version is not None or not self._is_store  # of a store, the newest may be another by now
+        is_cached = version is not None or not self._is_store  # a store's newest may have changed
         with self._answering():
             options = storage_options(path)
             table = opened(path, version) if is_cached else DeltaTable(path, storage_options=options)
@@ -136,7 +134,7 @@ class DeltaTables:
             with self._answering():
                 rows = import_module(_STORE_FILES).rows_of(path, table, declared.arrow_schema)
             return Stored(f"{_IN_STORE}{name}", dataset=rows)
-        for column in declared.partition_by:  # DuckDB would take its value from there
+        for column in declared.partition_by:  # DuckDB would take the column's value from there
             if f"/{column}=" in self.root:
                 raise QuestionError(f"{self.root}: no folder above a table may be named {column}=...")
         if "\\" in self.root and _PATTERN.search(self.root):
@@ -144,8 +142,8 @@ class DeltaTables:
         check_opened(
             path, dict(zip(files, log.column("size_bytes").to_pylist(), strict=True)), self._digests.get(name)
         )
-        paths = _as_patterns(path, files)
-        return Stored(_read_parquet(declared, paths), (*paths, *(f"{path}/{file}" for file in files)))
+        paths = as_patterns(path, files)
+        return Stored(read_parquet(declared, paths), (*paths, *(f"{path}/{file}" for file in files)))
 
     def unused_files(self, name: str) -> int:
         """Count the files of a table that no version of the last week refers to."""
@@ -162,40 +160,37 @@ class DeltaTables:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Raise AnswerError if the store does not answer."""
+        """Raise an OSError from a store as AnswerError, which names the root and what to set."""
         try:
             yield
         except OSError as error:
             if self._is_store:
-                raise AnswerError(f"{self.root}: {said_by(error)}; {_REACH}") from error
+                reach = "give address and credentials in the environment"
+                raise AnswerError(f"{self.root}: {said_by(error)}; {reach}") from error
             raise
 
 
-def read_parquet(table: Table, path: str, files: Collection[Logged]) -> str:
-    """Return SQL of a table function that reads files of a table in a folder of this machine."""
-    return _read_parquet(table, _as_patterns(path, [file.name for file in files]))
-
-
-def _as_patterns(path: str, files: Collection[str]) -> list[str]:
-    """Return paths of files as patterns that match only these files."""
+def as_patterns(path: str, files: Collection[str]) -> list[str]:
+    """Return the paths of files of a local table as patterns for DuckDB that match only these files."""
     return [_PATTERN.sub(r"[\g<0>]", f"{path}/{file}") for file in sorted(files)]
 
 
-def _read_parquet(table: Table, files: Collection[str]) -> str:
+def read_parquet(table: Table, patterns: Collection[str]) -> str:
+    """Return DuckDB's table function, as SQL text, that reads files of a table. patterns : see as_patterns"""
     partition = [each for each in sql_types(table) if each[0] in table.partition_by]
     types = ", ".join(f"'{name}': {kind}" for name, kind in partition)
     folders = f", hive_partitioning = true, hive_types = {{{types}}}" if partition else ""
-    return f"read_parquet({quoted_list(files)}, union_by_name = true{folders})"
+    return f"read_parquet({quoted_list(patterns)}, union_by_name = true{folders})"
 
 
 def sql_types(table: Table) -> list[tuple[str, str]]:
-    """Name and DuckDB type of each column."""
+    """Return the name and DuckDB type of each column."""
     return [(each.name, _in_duckdb(type_name(each.type))) for each in table.columns]
 
 
 @cache
 def _in_duckdb(spark_type: str) -> str:
-    """Return DuckDB's type for a Spark type; cached, because every connection needs many columns."""
+    """Return DuckDB's type for a Spark type; cached, because every connection asks for many columns."""
     return exp.DataType.build(spark_type, dialect="spark").sql("duckdb")
 
 

@@ -1,7 +1,7 @@
-"""Transpiler from Spark SQL to DuckDB, by sqlglot and rules for what means something else in DuckDB.
+"""Transpiler from Spark SQL to DuckDB: sqlglot, with rules for expressions that DuckDB evaluates differently.
 
-Rules come from asking both engines the same (tests/jobs/reading/test_engines.py). What cannot be transpiled
-is an error: an answer that is silently another one would be worse.
+The rules were found by running the same queries on both engines (tests/jobs/reading/test_engines.py). An
+expression that cannot be transpiled is an error, because a silently different answer would be worse.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,19 +11,18 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import ErrorLevel, SqlglotError
 
 WHOLE: Final = "CREATE MACRO whole(x DOUBLE) AS trunc(x), (x BIGINT) AS x, (x) AS x"
-"""DuckDB rounds when it converts to a whole number; Spark truncates."""
+"""Macro for casts of a DOUBLE to an integer: DuckDB's own cast rounds, Spark's truncates."""
 
 SETTINGS: Final = (
     "SET TimeZone = 'UTC'",
     "SET parquet_metadata_cache = true",
-    "SET ieee_floating_point_ops = false",  # a division by zero is an error, as it is to Spark
+    "SET ieee_floating_point_ops = false",  # division by zero is an error, as in Spark
 )
-"""Statements for every connection."""
+"""Statements that every new DuckDB connection runs."""
 
 _UNLIKE: Final = exp.ArrayDistinct | exp.Format | exp.Kurtosis | exp.MonthsBetween | exp.Skewness | exp.Typeof
-"""Functions whose results differ."""
+"""Functions that are refused, because their results in Spark and DuckDB differ."""
 _UNLIKE_BY_NAME: Final = {"printf", "weekday", "date_part", "datepart", "hash"}
-_UNLIKE_FIELDS: Final = {"DOW", "DAYOFWEEK", "WEEKDAY"}
 
 
 def to_duckdb(question: exp.Expr) -> str:
@@ -42,8 +41,8 @@ def to_duckdb(question: exp.Expr) -> str:
 
 
 def condition(sql: str) -> str:
-    """Transpile a condition on rows. Raises SqlglotError if this is impossible."""
-    return to_duckdb(exp.paren(parse_one(sql, read="spark"), copy=False))  # a tree cannot replace its root
+    """Transpile a boolean expression over columns. Raises SqlglotError if this is impossible."""
+    return to_duckdb(exp.paren(parse_one(sql, read="spark"), copy=False))  # rules cannot replace a root
 
 
 def _name_columns(tree: exp.Expr) -> None:
@@ -57,7 +56,7 @@ def _name_columns(tree: exp.Expr) -> None:
 
 def _bracket(each: exp.Expr) -> None:
     is_known = all(place.is_int or place.is_string for place in each.expressions)
-    if not is_known and not each.args.get("offset"):  # is no element_at
+    if not is_known and not each.args.get("offset"):  # element_at has an offset
         raise SqlglotError("x[i]: write element_at(x, i), which counts from 1")
 
 
@@ -66,12 +65,12 @@ def _cast(each: exp.Expr) -> None:
     if each.args.get("safe"):  # was try_cast
         return
     if to.this in exp.DataType.INTEGER_TYPES and not isinstance(value, exp.Literal):
-        value = exp.func("trunc" if value.find(exp.AggFunc) else "whole", value)  # no overload takes those
+        value = exp.func("trunc" if value.find(exp.AggFunc) else "whole", value)  # `whole` takes no aggregate
     each.replace(exp.Cast(this=value, to=to))
 
 
 def _collected(each: exp.Expr) -> None:
-    """Rewrite a collected list so that it is empty over no rows, as in Spark; DuckDB returns null."""
+    """Make collect_list and collect_set return [] over no rows, as in Spark; DuckDB returns null."""
     whole = each.parent if isinstance(each.parent, exp.Filter) else each
     if not isinstance(whole.parent, exp.Window):
         whole.replace(exp.func("coalesce", whole.copy(), exp.array()))
@@ -109,7 +108,7 @@ def _array_position(each: exp.Expr) -> exp.Expr:
 
 
 def _extract(each: exp.Expr) -> None:
-    if each.name.upper() in _UNLIKE_FIELDS:
+    if each.name.upper() in {"DOW", "DAYOFWEEK", "WEEKDAY"}:
         raise SqlglotError("extract of a day of the week: write dayofweek(x)")
 
 
@@ -120,7 +119,7 @@ def _date(each: exp.Expr) -> exp.Expr:
 def _by_name(each: exp.Expr) -> exp.Expr:
     """Rewrite `forall`, which DuckDB lacks, as a CASE; leave other functions unchanged.
 
-    As in Spark: false if it is false for an element, else null if it is null for one, else true.
+    As in Spark: false if the lambda is false for any element, else null if it is null for any, else true.
     """
     if each.name.lower() != "forall":
         return each
@@ -150,21 +149,21 @@ def _without_safe(each: exp.Expr) -> exp.Expr:
 _OTHERWISE: Final[Mapping[type, Callable[[exp.Expr], exp.Expr]]] = {
     exp.Anonymous: _by_name,
     exp.AddMonths: _date,  # a date stays a date, where DuckDB makes it a timestamp
-    exp.ArgMax: lambda each: exp.func("arg_max_null", each.this, each.expression),  # of null, null
+    exp.ArgMax: lambda each: exp.func("arg_max_null", each.this, each.expression),  # arg_max skips nulls
     exp.ArgMin: lambda each: exp.func("arg_min_null", each.this, each.expression),
-    exp.ArrayPosition: _array_position,  # 0 for what an array lacks, where DuckDB gives null
-    exp.CountIf: lambda each: exp.Count(this=exp.Case().when(each.this, "1")),  # of no rows 0, not null
+    exp.ArrayPosition: _array_position,  # of an absent element: 0, DuckDB null
+    exp.CountIf: lambda each: exp.Count(this=exp.Case().when(each.this, "1")),  # over no rows: 0
     exp.DateTrunc: _date,
     exp.DayOfWeek: lambda each: exp.paren(each + 1),  # from 1, Sunday, where DuckDB counts from 0
-    exp.Div: _without_safe,  # by zero: an error
-    exp.GenerateSeries: _sequence,  # counts down where the end comes first
+    exp.Div: _without_safe,  # division by zero is an error, not null
+    exp.GenerateSeries: _sequence,  # counts down if start > end
     exp.ILike: _like,
     exp.IsNan: lambda each: exp.func("coalesce", each, exp.false()),
     exp.Like: _like,  # a backslash escapes, which it does not do in DuckDB
     exp.Quantile: lambda each: exp.func("quantile_cont", each.this, each.args["quantile"]),
     exp.TsOrDsAdd: _date,
 }
-"""Replacement of an expression."""
+"""Functions that return what replaces an expression, by its type."""
 
 _RULES: Final[Mapping[type, Callable[[exp.Expr], None]]] = {
     exp.ArrayAgg: _collected,
@@ -178,4 +177,4 @@ _RULES: Final[Mapping[type, Callable[[exp.Expr], None]]] = {
     exp.Min: _greatest_struct,
     exp.TryCast: _cast,
 }
-"""Rules that change an expression by its context, or refuse it."""
+"""Functions that change an expression in its tree, or raise SqlglotError, by its type."""

@@ -1,6 +1,6 @@
-"""Tasks of Spark that do given work, and DataFrames of files in a store, which Arrow reads in such tasks.
+"""Spark tasks that each do one given item of work, and DataFrames of files in a store, read in such tasks.
 
-So a store needs no connector of Hadoop's: what reaches it is the same as for all else.
+The tasks read files by Arrow, so Spark needs no Hadoop connector for the store.
 """
 
 import pickle
@@ -21,7 +21,7 @@ from schemas.table import Table
 from schemas.tables import TABLES
 
 _TASK_BYTES: Final = 64 << 20
-"""Bytes of Parquet files that one task reads, file by file."""
+"""Most bytes of Parquet files that one task reads, unless it reads a single larger file."""
 _TASK_COLUMNS: Final = ["task", "work"]
 
 Work = TypeVar("Work")
@@ -36,7 +36,7 @@ def frame_of_tasks(spark: SparkSession, tasks: Sequence[object]) -> DataFrame:
 
 
 def tasks_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
-    """Yield the work of tasks from rows of frame_of_tasks."""
+    """Yield the items of work from batches of the DataFrame that frame_of_tasks returned."""
     for batch in batches:
         for payload in batch.column(_TASK_COLUMNS[1]):
             yield pickle.loads(zlib.decompress(payload.as_py()))  # noqa: S301  # from the driver
@@ -64,7 +64,7 @@ def packed(files: Iterable[Logged], most_bytes: int = _TASK_BYTES) -> list[list[
 
 
 def in_tasks(context: SparkContext, tasks: Sequence[Work], work: Callable[[Work], Found]) -> list[Found]:
-    """Return the results of `work` on each task's part, in order; executors do the work."""
+    """Call `work` with each item of `tasks`, each in a Spark task of its own; return the results in order."""
     if not tasks:
         return []
     sent = context.parallelize([pickle.dumps(task) for task in tasks], len(tasks))

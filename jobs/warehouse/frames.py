@@ -48,22 +48,19 @@ def _as(value: Column, stored: DataType, wanted: DataType) -> Column:
 def collected(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
     """Collect several DataFrames with one query, by name.
 
-    A night of a few jobs has tables of tens of rows. Spark makes a plan and a job for each, which take
-    longer than the rows themselves.
+    A night of a few jobs has tables of tens of rows: planning and running one Spark job for each takes longer
+    than computing their rows.
     """
     if not frames:
         return {}
     parts = [frame.select(_row(frame).alias(name)) for name, frame in frames.items()]
     rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts).toArrow()
-    return {name: _of_frame(rows[name], frame.columns) for name, frame in frames.items()}
+    return {
+        name: pa.Table.from_struct_array(pc.drop_null(rows[name])).select(frame.columns)
+        for name, frame in frames.items()
+    }
 
 
 def _row(frame: DataFrame) -> Column:
-    """Return all columns as one nullable struct, which Arrow leaves null for rows of other DataFrames."""
+    """Return all columns as one nullable struct: after the union it is null in rows of other DataFrames."""
     return F.struct("*").cast(StructType([StructField(each.name, each.dataType) for each in frame.schema]))
-
-
-def _of_frame(structs: pa.ChunkedArray, columns: list[str]) -> pa.Table:
-    """Return the rows of one DataFrame from its structs; the structs of other DataFrames are null."""
-    own = structs.filter(pc.is_valid(structs))
-    return pa.Table.from_struct_array(own).select(columns)

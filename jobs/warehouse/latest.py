@@ -1,4 +1,4 @@
-"""The latest publication (snapshot), by the log of publications and by a small file that states it."""
+"""The latest publication (snapshot), read from the table `publications` or from a small file beside it."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,9 @@ from jobs.runtime.errors import DamagedError
 from schemas.vocabulary import PUBLICATIONS
 
 LATEST_PUBLICATION: Final = "_latest_publication"
-"""File with the number of the last publication, written after its row; in a store, with its versions too."""
+"""File with the number of the last publication, written after the row in `publications`.
+
+In a store, the file also holds the version of each table."""
 _DIGITS: Final = 18
 
 Versions = Mapping[str, int]
@@ -21,7 +23,7 @@ Versions = Mapping[str, int]
 class Published:
     """The latest publication (snapshot): its number, and the Delta version of each table.
 
-    versions : None before the first publication; readers then take each table as it is.
+    versions : None before the first publication; readers then read the newest version of each table
     """
 
     number: int = 0
@@ -31,8 +33,9 @@ class Published:
 def latest_publication(rows: pa.Table, root: str, stated: bytes | None) -> Published:
     """Return the latest publication among these rows of `publications`.
 
-    stated : what the file LATEST_PUBLICATION has; None without one
-    Raises DamagedError where the rows end before it: readers would see old tables, or none.
+    stated : content of the file LATEST_PUBLICATION; None if it does not exist
+    Raises DamagedError if the file states a later publication than the last row, because readers would then
+    see old tables, or if it states no number.
     """
     found = rows.to_pylist(maps_as_pydicts="strict")
     newest = max(found, key=lambda row: row["publication"], default=None)
@@ -48,15 +51,15 @@ def latest_publication(rows: pa.Table, root: str, stated: bytes | None) -> Publi
 
 
 def latest_stated(published: Published) -> bytes:
-    """Return the content of the file that states the latest publication; reading it takes one request."""
+    """Return the content of a store's file LATEST_PUBLICATION, by which readers know all versions at once."""
     return f"{published.number} {json.dumps(dict(published.versions or {}))}".encode()
 
 
 def latest_stated_in(stated: bytes | None) -> Published | None:
     """Return the publication in a store's file LATEST_PUBLICATION; None if the file lacks the versions.
 
-    A writer that was killed right behind its row leaves the one before: as good to readers, and the next
-    writer finds the row (`publication.recover`).
+    If a writer was killed after it appended its row and before it wrote the file, the file states the
+    publication before. Readers then see that one, and the next writer finds the row (`publication.recover`).
     """
     number, _, versions = (stated or b"").partition(b" ")
     try:

@@ -1,7 +1,8 @@
-"""Lock of a warehouse in a store: an object that only one writer can create and renews while it lives.
+"""Lock of a warehouse in a store: an object that only one writer can create, and which this writer renews.
 
-A holder that was killed, or cannot reach the store, loses it by itself; one that was paused finds out before
-it writes anything that readers would see. Ages are by the store's clock alone.
+The lock of a holder that was killed, or cannot reach the store, expires. A holder that was paused notices
+that it has lost the lock before it writes anything that readers would see. Only the store's clock decides
+how old a renewal is.
 """
 
 import logging
@@ -18,24 +19,23 @@ from jobs.warehouse.lock import LOCK_NAME, Holder, content_of, holder_in, until
 from jobs.warehouse.stored import forget
 
 LEASE_S: Final = 40.0
-"""Time for which the lock is its holder's after each renewal."""
+"""Time after a renewal at which the lock expires. [s]"""
 RENEWED_S: Final = 8.0
 _CLOCK: Final = "_lock_clock"
 """An object that a waiting writer creates to read the store's time."""
-_PAUSE_S: Final = 2.0
 _LOG: Final = logging.getLogger(__name__)
 
 _FREE: Final = b"{}"
-"""Content of a released lock: no store can remove an object conditionally."""
+"""Content of a released lock; the object stays, because a store cannot delete it conditionally."""
 _HELD: Final[dict[str, "Lease"]] = {}
 
 
 class LeaseLostError(PlainError):
-    """Raised when another writer has taken the lock; nothing has been published since."""
+    """Raised when another writer has taken the lock; this process has published nothing since then."""
 
 
 class Lease:
-    """A lock that is held. was_left : whether the previous holder never released it"""
+    """A lock that this process holds. was_left : whether the previous holder never released it"""
 
     def __init__(self, root: str, holder: Holder, mark: str, *, was_left: bool) -> None:
         self._root, self._holder, self._mark = root, holder, mark
@@ -81,14 +81,14 @@ class Lease:
     def put(self, name: str, content: bytes) -> None:
         """Replace an object that only lock holders write, if it is unchanged since this process read it.
 
-        Raises LeaseLostError where another holds the lock by now. What one wrote late that had lost it before
-        is written over.
+        Raises LeaseLostError if another writer holds the lock by now. If the object was changed by a previous
+        holder, after that holder had lost the lock, the change is overwritten.
         """
         while True:
             if name not in self._marks:
                 found = objects.version(self._root, name)
                 self._marks[name] = None if found is None else found.mark
-                self.check()  # what was found is of this holder's time
+                self.check()  # so this process held the lock when it read the mark
             before = self._marks.pop(name)
             mark = (
                 objects.create(self._root, name, content)
@@ -111,11 +111,11 @@ class Lease:
                 _LOG.warning("the lock of %s could not be renewed: %s", self._root, error)
 
     def release(self) -> None:
-        """Release the lock, or let it expire in its store; an error here never hides the run's error."""
+        """Release the lock; if the store cannot be reached, log a warning and let the lock expire."""
         self._ended.set()
         try:
             if self._is_overdue():
-                raise OSError("it was not renewed")  # noqa: TRY301  # the store is silent: no minute more for it
+                raise OSError("it was not renewed")  # noqa: TRY301  # do not wait for the silent store again
             self._renewing.join(2 * RENEWED_S)
             with self._one_at_a_time:
                 if not self._lost and objects.replace(self._root, LOCK_NAME, _FREE, self._mark):
@@ -140,9 +140,9 @@ def leased(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable[[Holde
         taken.extend([lease] if lease else [])
         return lease is not None
 
-    until(attempt, lambda: holder_in(objects.content(root, LOCK_NAME)), root, wait=wait, pause_s=_PAUSE_S)
+    until(attempt, lambda: holder_in(objects.content(root, LOCK_NAME)), root, wait=wait, pause_s=2.0)
     (lease,) = taken
-    forget()  # who held it before may have written them
+    forget()  # the previous holder may have committed to tables whose logs are cached
     _HELD[root] = lease
 
     def say(now: Holder) -> None:
@@ -180,7 +180,7 @@ def leaseholder(root: str) -> Holder | None:
 
 
 def _is_held(root: str, found: objects.Version) -> bool:
-    """Return whether the holder of a lock may be alive, because the lock is neither released nor overdue."""
+    """Return whether a lock was renewed in the last LEASE_S seconds by a holder that may still be alive."""
     before = holder_in(found.content)
     is_dead = before is not None and not before.may_live
     return not is_dead and _now_s(root) - found.modified_s < LEASE_S
@@ -194,5 +194,5 @@ def _now_s(root: str) -> float:
 
 
 def _content(holder: Holder) -> bytes:
-    """Return the content of the lock object, which differs for every renewal."""
+    """Return new content of the lock object: the holder, and a random ID of this renewal."""
     return content_of(holder).removesuffix(b"}") + f',"renewal":"{uuid4().hex}"}}'.encode()

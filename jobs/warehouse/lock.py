@@ -1,9 +1,8 @@
 """Lock on a warehouse, so that only one process writes; the lock names its holder and start time.
 
-On this machine it is two locks of the operating system, which end with their holders, in any container:
-Python holds one, and the JVM that it has started holds another, because it may still commit after its
-Python was killed.
-In a store it is a lease (`lease.py`).
+For a local folder it is two locks of the operating system, which end with the processes that hold them.
+Python holds one. The JVM that Python has started holds the other, because this JVM may still commit after
+its Python process was killed. For a store, the lock is a lease (`lease.py`).
 """
 
 import fcntl
@@ -30,13 +29,10 @@ from schemas.vocabulary import Exit
 
 LOCK_NAME: Final = "_lock"
 JVM_LOCK_NAME: Final = "_lock_jvm"
-"""A separate file: over NFS, the two kinds of lock would exclude each other on one file."""
+"""A separate file: over NFS, Python's flock and the JVM's POSIX lock would exclude each other on one file."""
 
 _LOG: Final = logging.getLogger(__name__)
-_PROBED_BYTES: Final = 1 << 20
-_PAUSE_S: Final = 0.5
 _SAY_AGAIN_S: Final = 60.0
-_READ_BYTES: Final = 1 << 16
 
 
 class LockedError(PlainError):
@@ -47,7 +43,7 @@ class LockedError(PlainError):
 class Holder:
     """Holder of a lock. processes : start time of each process that must end to free the lock [Unix s]
 
-    boot, process_ids : which boot of the host, and which PID namespace gave the processes their numbers
+    boot, process_ids : IDs of the boot and of the PID namespace in which the process numbers are valid
     """
 
     entry_point: str
@@ -65,7 +61,7 @@ class Holder:
 
     @property
     def may_live(self) -> bool:
-        """Return whether any of the holder's processes runs, or might run out of this process's sight."""
+        """Return whether any of the holder's processes runs, or may run where this process cannot see it."""
         if self.host != socket.gethostname():
             return True
         if self.boot and self.boot != _boot():
@@ -79,7 +75,7 @@ _HOLDER: Final = TypeAdapter(Holder)
 
 
 def this_process(entry_point: str, *more: int) -> Holder:
-    """Return this process, with other processes that belong to it, as a holder."""
+    """Return a Holder that stands for this process and `more` processes, by number, that belong to it."""
     own = (os.getpid(), *more)
     since = datetime.now(UTC).isoformat(timespec="seconds")
     started = {process: psutil.Process(process).create_time() for process in own}
@@ -102,8 +98,8 @@ def _process_ids() -> str:
 def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable[[Holder], None]]:
     """Hold the lock of a warehouse in a local folder; yield a function that updates the holder.
 
-    wait : for others to end. Without it, raises LockedError while another holds the lock, or its JVM does.
-    Raises NotWritableError where the files of the lock cannot be opened.
+    wait : wait until no other process, and no JVM of one, holds the lock; if False, raise LockedError instead
+    Raises NotWritableError if the files of the lock cannot be opened.
     """
     path = Path(root) / LOCK_NAME
     with _opened(path) as file, _opened(Path(root) / JVM_LOCK_NAME) as jvm_file:
@@ -115,10 +111,10 @@ def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable
                 return False
             try:
                 fcntl.lockf(jvm_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):  # its Python was killed, and its JVM may still commit
+            except (BlockingIOError, PermissionError):  # the JVM of a killed process may still commit
                 fcntl.flock(file, fcntl.LOCK_UN)
                 return False
-            fcntl.lockf(jvm_file, fcntl.LOCK_UN)  # for this writer's own JVM
+            fcntl.lockf(jvm_file, fcntl.LOCK_UN)  # so that this writer's own JVM can take it
             return True
 
         def say(now: Holder) -> None:
@@ -128,7 +124,7 @@ def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable
 
         def named() -> Holder | None:
             file.seek(0)
-            return holder_in(file.read(_READ_BYTES))
+            return holder_in(file.read(1 << 16))
 
         until(attempt, named, root, wait=wait)
         say(holder)
@@ -142,7 +138,7 @@ def locked_folder(root: str, holder: Holder, *, wait: bool) -> Iterator[Callable
 def locked_by_jvm(root: str, jvm: Any) -> Iterator[None]:  # noqa: ANN401  # py4j has no types
     """Let the JVM hold its own lock of a folder until this block or the JVM ends.
 
-    Only who holds the folder's lock may call it.
+    The caller must hold the folder's lock.
     """
     file = jvm.java.io.RandomAccessFile(str(Path(root).absolute() / JVM_LOCK_NAME), "rw")
     try:
@@ -169,9 +165,12 @@ def until(
     root: str,
     *,
     wait: bool,
-    pause_s: float = _PAUSE_S,
+    pause_s: float = 0.5,
 ) -> None:
-    """Retry until the attempt succeeds; log now and then for which writer this process waits."""
+    """Call `attempt` until it returns True; log each minute which holder this process waits for.
+
+    wait : if False, raise LockedError after the first attempt that fails
+    """
     logged_s = -_SAY_AGAIN_S
     while not attempt():
         who = holder() or "another process"
@@ -229,11 +228,11 @@ def check_writable(root: str) -> None:
     try:
         Path(root).mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=root) as file:
-            file.write(b"\0" * _PROBED_BYTES)
+            file.write(b"\0" * (1 << 20))
     except (FileExistsError, NotADirectoryError):
         raise NoWarehouseError(f"the warehouse {root} is a file, not a folder") from None
     except OSError as error:
-        # A full disk may be writable later, what this user may not write is not.
+        # A full disk may be writable later; a folder that this user may not write will not be.
         is_lasting = isinstance(error, PermissionError) or error.errno == EROFS
         kind = NoWarehouseError if is_lasting else NotWritableError
         raise kind(f"the warehouse {root} cannot be written: {error.strerror}") from None

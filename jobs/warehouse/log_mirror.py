@@ -1,8 +1,8 @@
 """Delta logs of stores, mirrored in a folder of this process, in which delta-rs reads and commits.
 
-In a store delta-rs itself reads each commit twice and a checkpoint by eleven requests, many of them in turn.
-Here each object of a log is read once, all beside each other, and a commit is one conditional put, so that of
-two one succeeds.
+On a store itself, delta-rs would read each commit twice and a checkpoint by eleven requests, many of them one
+after another. Here each object of a log is read once, and all concurrently. A commit is one conditional put,
+so that only one of two concurrent commits succeeds.
 """
 
 import json
@@ -26,14 +26,14 @@ _LAST: Final = f"{_LOG}/_last_checkpoint"
 _CHECKPOINT: Final = "checkpoint.parquet"
 _NAME: Final = re.compile(rf"{_LOG}/(\d{{20}})\.{_CHECKPOINT}|{_LOG}/(\d{{20}})\.json")
 _PERIOD: Final = 5
-"""Commits between checkpoints: the most commits that are read to open a table."""
+"""Commits between checkpoints; to open a table, at most this number of commits is read."""
 
 
 class LogMirror:
     """Log of one table of a store, with its mirror.
 
-    newest : its last version that is known; None: it has to be looked up
-    folder : where delta-rs finds it; it has no other files of the table
+    newest : newest known version of the table; None if it has to be looked up
+    folder : local folder of the mirror; it holds the log, but no data files
     """
 
     def __init__(self, path: str) -> None:
@@ -44,7 +44,7 @@ class LogMirror:
         self._listed_from, self._checkpoints = 0, set[int]()
 
     def at(self, version: int | None) -> DeltaTable:
-        """Return the table at a version, or at its newest known one. Raises TableNotFoundError if missing."""
+        """Return the table at a version (None: the newest known). Raises TableNotFoundError if missing."""
         with self._lock:
             is_known = version is None or self._listed_from <= version <= (self.newest or 0)
             if self.newest is None or not is_known:
@@ -58,17 +58,17 @@ class LogMirror:
     def commit(self, make: Callable[[], object], *, is_alone: bool) -> None:
         """Let delta-rs commit to the mirror, then copy the commit; retry if another writer was first.
 
-        is_alone : raise CommitFailedError where another was first
+        is_alone : raise CommitFailedError instead of retrying
         """
         with self._lock:
             known = self.newest
             while not self._put(make):
                 if is_alone:
                     raise CommitFailedError(f"{self._path}: another has committed since this process read it")
-                self._bring(self.at(None).version(), known)  # delta-rs looks for conflicts in each
+                self._bring(self.at(None).version(), known)  # delta-rs checks each for conflicts
 
     def vacuum(self, hours: int, *, is_trial: bool) -> list[str]:
-        """Find or delete files to which no version of the last hours refers, by their names and times."""
+        """Find the files to which no version of the last `hours` refers; delete them unless is_trial."""
         with self._lock:
             self.at(None)
             for each in objects.listed(self._path):
@@ -94,17 +94,17 @@ class LogMirror:
         after = f"{_LOG}/{self._listed_from:020}"
         found = [_NAME.fullmatch(each.name) for each in objects.listed(self._path, _LOG, after)]
         self._checkpoints |= {int(each[1]) for each in found if each and each[1]}
-        if self.newest is None or (version or 0) > self.newest:  # else a late commit of another became known
+        if self.newest is None or (version or 0) > self.newest:  # else newest must not include a late commit
             self.newest = max((int(each[1] or each[2]) for each in found if each), default=None)
 
     def _bring(self, version: int, known: int | None = None) -> None:
-        """Copy what the mirror lacks of a version: the last checkpoint before it, and the commits since.
+        """Fetch the log objects that the mirror needs to open a version: a checkpoint and later commits.
 
-        known : all commits after this one, too
+        known : also fetch all commits after this version
         """
         before = max((each for each in self._checkpoints if each <= version), default=None)
         names = [] if before is None else [f"{_LOG}/{before:020}.{_CHECKPOINT}"]
-        first = 0 if before is None else min(before + 1, version)  # a commit needs that of the version before
+        first = 0 if before is None else min(before + 1, version)  # delta-rs needs the last one to commit
         names += map(_commit, range(first if known is None else min(first, known + 1), version + 1))
         names = [each for each in names if not (self.folder / each).exists()]
         for name, content in zip(names, objects.contents(self._path, names), strict=True):
@@ -126,15 +126,12 @@ class LogMirror:
         if is_ours:
             self.newest = number
             if number and number % _PERIOD == 0:
-                self._put_checkpoint(number)
+                DeltaTable(self.folder, version=number).create_checkpoint()
+                for name in (f"{_LOG}/{number:020}.{_CHECKPOINT}", _LAST):
+                    objects.write(self._path, name, (self.folder / name).read_bytes())
+                (self.folder / _LAST).unlink()  # delta-rs would begin there to open an earlier version, too
+                self._checkpoints.add(number)
         return is_ours
-
-    def _put_checkpoint(self, version: int) -> None:
-        DeltaTable(self.folder, version=version).create_checkpoint()
-        for name in (f"{_LOG}/{version:020}.{_CHECKPOINT}", _LAST):
-            objects.write(self._path, name, (self.folder / name).read_bytes())
-        (self.folder / _LAST).unlink()  # it would mislead who opens an earlier version
-        self._checkpoints.add(version)
 
 
 def _commit(version: int) -> str:

@@ -32,7 +32,7 @@ _INTENT: Final = "_publishing.json"
 _LOG: Final = logging.getLogger(__name__)
 
 _AT_A_TIME: Final = 16
-"""Tables of a store whose logs are looked up at a time."""
+"""Most tables whose logs are looked up concurrently."""
 
 
 @contextmanager
@@ -41,10 +41,10 @@ def publication(
 ) -> Iterator[None]:
     """Make everything that the block commits to these tables visible at once when the block ends.
 
-    An error in the block undoes its commits. Otherwise the warehouse then reads as of the new publication.
+    An error in the block undoes its commits. Without an error, `warehouse` then reads the new publication.
     """
-    kept_digests(warehouse.root)  # an error before, and not within, the publication
-    if warehouse.published.versions is None:  # existing tables need a row to go back to
+    kept_digests(warehouse.root)  # raises for damaged digests before anything is committed
+    if warehouse.published.versions is None:  # recover needs versions to go back to
         _complete(warehouse, 1, BEGIN, [])
     before = _as_published(warehouse, names)
     number = warehouse.published.number + 1
@@ -54,10 +54,10 @@ def publication(
         _complete(warehouse, number, phase, log_dates, names)
     except BaseException:
         lease = held(warehouse.root)
-        if lease is None or lease.holds():  # else another writer undoes this
+        if lease is None or lease.holds():  # else the writer that has the lock undoes the commits
             try:
                 recover(warehouse)
-            except Exception as error:  # noqa: BLE001  # whatever it is, it came second
+            except Exception as error:  # noqa: BLE001  # the block's error is raised instead
                 _LOG.warning(
                     "%s: the next writer undoes what failed; here that failed: %s", warehouse.root, error
                 )
@@ -83,9 +83,9 @@ def _remove_intent(warehouse: "Warehouse") -> None:
 
 
 def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int | None]:
-    """Return the newest version of each table; in a store, first undo commits of a paused writer."""
+    """Return each table's newest version; in a store, first undo commits after the published version."""
     published = warehouse.published.versions or {}
-    with ThreadPoolExecutor(_AT_A_TIME) as beside:  # in a store each takes several requests in turn
+    with ThreadPoolExecutor(_AT_A_TIME) as beside:  # in a store, each table takes several requests
         if is_url(warehouse.root):
             late = {warehouse.path(name): published[name] for name in published.keys() & {*names}}
             list(beside.map(restore, late, late.values()))
@@ -95,15 +95,14 @@ def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int
 def recover(warehouse: "Warehouse") -> list[str]:
     """Undo the commits of an unfinished publication; return the tables that were restored.
 
-    Only a writer that holds the warehouse's lock may call it. Raises DamagedError for an intent that cannot
-    be read.
+    The caller must hold the warehouse's lock. Raises DamagedError for an intent that cannot be parsed.
     """
     intent, lease = _intent(warehouse), held(warehouse.root)
     was_left = lease is not None and lease.was_left
     warehouse.__dict__.pop("published", None)
     if intent is None and not was_left:
         return []
-    # By the log itself: a row may be all that its writer made.
+    # The rows of `publications` decide: a killed writer may have appended one without writing the small file.
     stated = warehouse.small_files.read(LATEST_PUBLICATION)
     published = warehouse.published = warehouse.logged_publication(stated)
     restored: list[str] = []
@@ -111,7 +110,7 @@ def recover(warehouse: "Warehouse") -> list[str]:
         before = intent["before"]
         restored = [name for name, version in before.items() if restore(warehouse.path(name), version)]
         _complete(warehouse, published.number + 1, RECOVER, [], before)
-    elif was_left:  # if its holder was paused and not killed, its row then comes too late
+    elif was_left:  # after this row, a holder that was only paused cannot append its own
         _complete(warehouse, published.number + 1, RECOVER, [], ())
     else:
         _state(warehouse, published)
@@ -123,7 +122,7 @@ def recover(warehouse: "Warehouse") -> list[str]:
 
 
 def _intent(warehouse: "Warehouse") -> dict[str, Any] | None:
-    """Read the intent; return None if it was removed, or emptied as in a store."""
+    """Read the intent; return None if there is none, or if it was emptied, as in a store."""
     content = warehouse.small_files.read(_INTENT)
     if not content:
         return None
@@ -146,8 +145,8 @@ def _complete(
 ) -> None:
     """Append the row that makes a publication visible to readers.
 
-    names : tables that it changes; None: maybe any. In a store the others are not looked up again: what a
-        paused writer committed to them late is not published
+    names : tables that the publication changes; None: possibly any. In a store, other tables keep their
+        published versions, so that a late commit of a paused writer to them is not published
     """
     before = warehouse.published.versions if is_url(warehouse.root) and names is not None else None
     changed = warehouse.own_tables if before is None or names is None else names

@@ -16,10 +16,10 @@ from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
 
 NO_TABLES: Final = "run a night first, or name another by --warehouse DIR"
-"""What to do about a warehouse without tables."""
+"""Advice in the error message about a warehouse without tables."""
 
 BATCH: Final = 1000
-"""Most rows of a batch of an answer, as a row may hold lists of thousands of values."""
+"""Most rows in one batch of an answer; few, because a row may hold lists of thousands of values."""
 
 
 class QuestionError(SettingsError):
@@ -42,23 +42,23 @@ class Reader(Protocol):
         """Return the root of the warehouse, a path or URL."""
 
     def ask(self, sql: str, limit: int = 0) -> Result:
-        """Answer a question for people, with at most `limit` rows (0: all)."""
+        """Answer a question as a Result, which can be printed, with at most `limit` rows (0: all)."""
 
     def batches(self, sql: str, limit: int = 0) -> Iterator[Result]:
         """Answer like `ask`, in batches of at most BATCH rows; there is at least one batch."""
 
     def rows(self, sql: str) -> pa.Table:
-        """Answer a question as an Arrow table with Spark's column types; integers may be wider."""
+        """Answer a question as an Arrow table with Spark's column types, or wider integer types."""
 
     def prepare(self, questions: Collection[str]) -> None:
-        """Open at once the tables that these questions read, if they are asked one after another."""
+        """Open the tables that these questions read once, before the questions are asked one by one."""
 
     def stop(self) -> None:
         """Interrupt the question that another thread is asking."""
 
 
 class TableReader(Protocol):
-    """Protocol of a reader of tables, or of some of their days or units, as of one publication."""
+    """Protocol of a reader of rows of tables, all as of one publication."""
 
     @property
     def ingested(self) -> "TableReader":
@@ -73,14 +73,14 @@ class TableReader(Protocol):
     ) -> pa.Table:
         """Read rows of a table, optionally only of these days or units.
 
-        also : values that other columns must have
+        also : required values of other columns, by column
         """
 
 
 class Tables:
     """TableReader of a warehouse without a Spark session.
 
-    ingested : reader of the warehouse that the ingested tables are read from, where not from this one
+    ingested : reader of another warehouse that has the ingested tables; None if `reader` has them
     """
 
     def __init__(self, reader: Reader, ingested: Reader | None = None) -> None:
@@ -101,10 +101,10 @@ class Tables:
 
 
 def batched(head: Result, fetch: Callable[[int], Sequence[Sequence[Any]]], limit: int) -> Iterator[Result]:
-    """Yield at most `limit` rows (0: all) in batches, the last of which says whether there are more.
+    """Yield at most `limit` rows (0: all) in batches; `is_cut` of the last one is set if rows are left.
 
-    head : the columns, without rows
-    fetch : returns this number of the rows that follow; at the end fewer
+    head : a Result with the columns and no rows
+    fetch : returns the next rows, as many as it is asked for, or fewer at the end
     """
     left = limit
     while True:
@@ -126,7 +126,7 @@ def on_days(log_dates: Collection[date]) -> str:
 def on_units(log_dates: Collection[date], units: Collection[Unit] | None) -> str:
     """Return an SQL condition that selects rows of these days, or only of these units.
 
-    Days, jobs and runs also stand by themselves: files and row groups that have none of them are skipped.
+    The condition also lists days, jobs and runs column by column, so that engines skip files and row groups.
     """
     days = on_days(log_dates)
     if units is None:

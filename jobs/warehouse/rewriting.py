@@ -1,7 +1,7 @@
 """Rewriting of a table's files in Spark tasks, to remove some units' rows or to merge small files.
 
-Row groups stay as they are, each with the rows of one unit where it had those, so that units are still read
-without a shuffle.
+Row groups of rank_steps are never merged: a group with rows of one unit only stays such a group, so that
+units can still be read without a shuffle.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -18,7 +18,7 @@ from jobs.warehouse.delta_files import commit, with_partition
 from jobs.warehouse.file_frames import in_tasks, packed
 from jobs.warehouse.reader import keys_of
 from jobs.warehouse.rows import groups_of
-from jobs.warehouse.staging import StagedFile, Staging, remove, removed_after_errors
+from jobs.warehouse.staging import Partition, StagedFile, Staging, remove, removed_after_errors
 from jobs.warehouse.stored import opened
 from jobs.warehouse.table_log import Filters, Logged, logged
 from schemas.table import Table
@@ -27,7 +27,7 @@ from schemas.unit import Unit
 from schemas.vocabulary import RANK_STEPS
 
 _SMALL_BYTES: Final = 32 << 20
-"""Larger files are left alone: merging them makes no query faster."""
+"""Files of this size or more are not merged, because that makes no query faster. [B]"""
 _MERGED_BYTES: Final = 128 << 20
 
 
@@ -56,7 +56,10 @@ def without_units(
 def merge_small(context: SparkContext, root: str, table: Table) -> tuple[int, int]:
     """Merge the small files of each partition; return the number of files before and after."""
     path = f"{root}/{table.name}"
-    tasks = _merged_together(logged(opened(path)))
+    small = [file for file in logged(opened(path)) if file.size < _SMALL_BYTES]
+    tasks: list[list[Logged]] = []
+    for _, some in groupby(sorted(small, key=_partition), _partition):
+        tasks += [files for files in packed(some, _MERGED_BYTES) if len(files) > 1]
     work = partial(_merged, root, table.name)
     new = [file for staged in in_tasks(context, tasks, work) for file in staged]
     old = [file for task in tasks for file in task]
@@ -65,21 +68,12 @@ def merge_small(context: SparkContext, root: str, table: Table) -> tuple[int, in
     return len(old), len(new)
 
 
-def _merged_together(files: Sequence[Logged]) -> list[list[Logged]]:
-    """Return groups of small files in one partition that become one file; single files stay as they are."""
-    small = sorted((file for file in files if file.size < _SMALL_BYTES), key=_place)
-    tasks: list[list[Logged]] = []
-    for _, some in groupby(small, lambda file: sorted(file.partition.items())):
-        tasks += packed(some, _MERGED_BYTES)
-    return [task for task in tasks if len(task) > 1]
-
-
-def _place(file: Logged) -> tuple[list[tuple[str, str]], str]:
-    return sorted(file.partition.items()), file.name
+def _partition(file: Logged) -> Partition:
+    return tuple(sorted(file.partition.items()))
 
 
 def _without(root: str, name: str, units: frozenset[Unit], file: Logged) -> list[StagedFile] | None:
-    """Stage a file's rows without those of some units; return None if the file has no rows of these units."""
+    """Stage a file's rows except those of some units; return None if the file has no rows of these units."""
     staging, are_there = Staging(root, uuid4().hex), False
     for rows in _groups(f"{root}/{name}", file, TABLES[name]):
         is_kept = [key not in units for key in keys_of(rows)]
@@ -92,7 +86,7 @@ def _without(root: str, name: str, units: frozenset[Unit], file: Logged) -> list
 
 
 def _merged(root: str, name: str, files: Sequence[Logged]) -> list[StagedFile]:
-    """Stage the rows of files as one file; rank_steps by row group, other tables sorted by key."""
+    """Stage the rows of files as one file: of rank_steps group by group, of other tables sorted by key."""
     staging, table = Staging(root, uuid4().hex), TABLES[name]
     groups: Iterator[pa.Table] = (rows for file in files for rows in _groups(f"{root}/{name}", file, table))
     if name != RANK_STEPS:
@@ -109,4 +103,4 @@ def _groups(path: str, file: Logged, table: Table) -> Iterator[pa.Table]:
 
 def _stage(staging: Staging, name: str, file: Logged, rows: pa.Table) -> None:
     ops = pc.sum(pc.list_value_length(rows["op"])).as_py() or 0 if "op" in rows.column_names else 0
-    staging.write(name, tuple(sorted(file.partition.items())), rows, ops)
+    staging.write(name, _partition(file), rows, ops)

@@ -1,4 +1,4 @@
-"""Rows of tables before they are committed: in the driver, or already in files beside their table."""
+"""Rows to be committed to a table: in the driver's memory, or already in files in the table's folder."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
 _ROWS: Final = 2000
-"""Rows of a batch: a row of rank_steps holds a whole step of one worker."""
+"""Rows in a batch; few, because a row of rank_steps holds a whole step of one worker."""
 _KEPT_BYTES: Final = 1 << 20
-"""Bytes of a table's staged files that are read into memory: gates read them several times."""
+"""Most bytes of staged files in a store that are kept in memory, because gates read them several times."""
 _STORE_FILES: Final = "jobs.warehouse.store_files"
-"""Imported only if a table has many files in a store: pyarrow's datasets take a second to import."""
+"""Module imported only for more bytes than that, because importing pyarrow.dataset takes a second."""
 
 
 @dataclass(frozen=True)
 class FileRows:
-    """Rows of one table in files below its folder.
+    """Rows of one table in files in its folder.
 
-    are_sound : whether their writers found all lists of numbers valid
+    path : path or URL of the table
+    are_sound : whether `arrays_valid` held for all rows when the files were written
     """
 
     path: str
@@ -46,7 +47,7 @@ class FileRows:
         return sum(file.size for file in self.files)
 
     def columns(self, schema: pa.Schema) -> pa.Table:
-        """Return some columns, in the driver's memory."""
+        """Read the columns of `schema` from all files into this process's memory."""
         parts = (
             with_partition(some, file.partition, schema)
             for file in self.files
@@ -56,10 +57,7 @@ class FileRows:
 
     @cached_property
     def in_store(self) -> "pa.Table | Dataset":
-        """Return the rows of files in a store for DuckDB; if there are few bytes, fetch them once.
-
-        Of many, it reads what it needs.
-        """
+        """Return the rows of files in a store for DuckDB: few bytes in memory, more as a dataset."""
         schema = TABLES[self.path.rpartition("/")[2]].arrow_schema
         if self.size <= _KEPT_BYTES:
             return pa.concat_tables([schema.empty_table(), *read_files(self.path, self.files, schema)])
@@ -109,14 +107,14 @@ def staged_rows(
 
 
 def columns_of(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of rows, in the driver's memory."""
+    """Return some columns of a table's rows, in this process's memory."""
     if isinstance(rows, pa.Table):
         return rows.select(columns)
     return rows.in_files.columns(pa.schema([TABLES[table].arrow_schema.field(name) for name in columns]))
 
 
 def batches_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the rows of a file in batches, with only these columns, as far as the file has them."""
+    """Yield the rows of a file in batches, with those of these columns that the file has."""
     with opened_file(path, file) as stored:
         names = [name for name in columns if name in stored.schema_arrow.names]
         for batch in stored.iter_batches(_ROWS, columns=names):
@@ -124,7 +122,7 @@ def batches_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.T
 
 
 def groups_of(path: str, file: Logged, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the rows of each row group of a file, with only these columns, as far as the file has them."""
+    """Yield the rows of a file by row group, with those of these columns that the file has."""
     with opened_file(path, file) as stored:
         names = [name for name in columns if name in stored.schema_arrow.names]
         for number in range(stored.num_row_groups):

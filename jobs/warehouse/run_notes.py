@@ -1,6 +1,7 @@
-"""Notes of how runs ended, in files made when runs start, in case a run's row cannot be written.
+"""Small files that note how a run ended, in case the run's row in `pipeline_runs` cannot be written.
 
-A full disk takes no new byte, but those that are there can be replaced. Warehouses in a store have no notes.
+Each is created when its run starts, because on a full disk only existing bytes can be overwritten.
+Warehouses in a store have no notes.
 """
 
 from contextlib import suppress
@@ -39,7 +40,7 @@ class RunNote:
 
     @property
     def later(self) -> str:
-        """Describe how the next run will complete a row whose outcome this run could not write."""
+        """Return words for a log message: which outcome the next run will write into this run's row."""
         return "the next run " + ("calls it killed" if self._path is None else "writes how it ended")
 
     def remove(self) -> None:

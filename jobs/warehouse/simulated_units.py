@@ -1,4 +1,4 @@
-"""Simulation of units on Spark's workers: together, or in separate processes after a worker has died."""
+"""Simulation of units in Spark tasks: in Spark's Python worker, or if that has died, each in a process."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -18,7 +18,11 @@ from udfs.what_if import SimulationSettings
 def simulated_units(
     settings: SimulationSettings, before_s: UsualTransfers, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[Unit, Results]]:
-    """Read and simulate the units of some tasks. before_s : usual transfers on earlier days, by unit [s]"""
+    """Read and simulate the units of some tasks.
+
+    before_s : usual durations of transfers on earlier days, by unit [s]
+    batches : rows of `units_frame`
+    """
     go_first()
     for units, facts in tasks_in(batches):
         if not is_again():
@@ -32,7 +36,7 @@ def simulated_units(
 
 
 def simulated_rows(settings: SimulationSettings, before_s: UsualTransfers, unit: UnitRows) -> Results:
-    """Simulate a unit whose rows a shuffle has gathered."""
+    """Simulate a unit whose rows a shuffle has brought together; see simulated_units."""
     go_first()
     if not is_again():
         return simulate_unit(unit, settings, before_s.get(unit.key))

@@ -8,7 +8,7 @@ from typing import Any, Final
 from jobs.runtime.places import is_url
 
 _OBJECTS: Final = "jobs.runtime.objects"
-"""Imported only for a store, which not every install can reach."""
+"""Module imported only for a store, because small installs lack its dependencies."""
 
 
 class SmallFiles:
@@ -29,7 +29,7 @@ class SmallFiles:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file atomically, in a folder by a rename."""
+        """Write a file so that readers see either its old or its new content."""
         if self._objects is not None:
             self._objects.write(self._root, name, content)
             return

@@ -1,7 +1,7 @@
-"""Result tables on their way from the tasks that simulate units to files beside the tables.
+"""Staging of results: a shuffle brings the rows of each result table together, and its tasks write the files.
 
-A shuffle brings the rows of a table together: the driver never has them, and a night of a few jobs has one
-file for each table and day. Of many units a table has several, each with neighbours in the order of names.
+The driver never holds the rows. A night of a few jobs gets one file for each table and day. With more than
+UNITS_OF_A_FILE units, a table gets several files, each for a range of the sorted units.
 """
 
 import pickle
@@ -26,10 +26,10 @@ _FILES: Final = pa.schema([("files", pa.binary())])
 
 
 class Shares(NamedTuple):
-    """Assignment of rows to the tasks that write them; each task writes some tables of neighbouring units.
+    """Assignment of rows to the tasks that write them; each task writes some tables of a range of units.
 
-    firsts : the first unit of every part of the units, but for that of the first part
-    writers : tasks that share the tables of a part
+    firsts : first unit of each range of the sorted units, except of the first range
+    writers : number of tasks among which the tables of one range are divided
     """
 
     firsts: Sequence[Unit]
@@ -47,7 +47,7 @@ class Shares(NamedTuple):
 
 
 def shares_of(units: Collection[Unit], partitions: int) -> Shares:
-    """Divide the results of units among tasks: at least `partitions` tasks, if there are as many tables."""
+    """Divide the results of units among tasks: `partitions` for each range, but at most one per table."""
     return Shares(sorted(units)[UNITS_OF_A_FILE::UNITS_OF_A_FILE], min(partitions, len(RESULT_TABLES)))
 
 
@@ -56,7 +56,7 @@ def stage_results(
 ) -> list[StagedFile]:
     """Stage rows of RESULT_SCHEMA in Spark tasks. Failed or repeated tasks leave no files.
 
-    results : with the places of `shares`
+    results : rows whose column `place` has the value of `shares.place`
     """
     run = uuid4().hex
     shuffled = results.repartitionById(shares.places, "place").select("table", "rows")
@@ -68,7 +68,7 @@ def stage_results(
 
 
 def _stage(root: str, run: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Stage the rows of one task's place; yield the names of the files."""
+    """Stage the rows of one task; yield a batch with its pickled list of StagedFile."""
     staging = Staging(root, run)
     found = results_of(batches)
     for name in RESULT_TABLES:

@@ -1,7 +1,7 @@
 """Staged rows: Parquet files that no commit has added to their table yet.
 
-They lie beside the table's files, so that a commit alone adds them. Files never committed are
-removed by the run that staged them, or by vacuum.
+They lie in the table's folder, so that a commit adds them without moving any. Files that are never committed
+are removed by the run that staged them, or by vacuum.
 """
 
 import json
@@ -30,28 +30,26 @@ from udfs.op_lists import arrays_valid
 _LOG: Final = logging.getLogger(__name__)
 
 STAGED_TABLES: Final = (RANK_STEPS, REJECTS, COLLECTIVE_ARRIVAL, RUN_EVENTS)
-_LISTED: Final = ("op", "microbatch", "model_chunk")
 _KEYS: Final = ("job_id", "run_id", "source_file", "step", "rank", "pipeline_run_id")
-"""Columns whose minimum and maximum let a reader skip a file."""
+"""Columns whose minimum and maximum are recorded for each file, so that a reader can skip files."""
 
 _DICTIONARIES: Final = [
     "job_id",
     "run_id",
     "host",
     "source_file",
-    *(f"{name}.list.element" for name in _LISTED),
+    *(f"{name}.list.element" for name in ("op", "microbatch", "model_chunk")),
 ]
-"""Times rarely repeat: looking for equal ones costs more than it saves."""
+"""Columns of rank_steps with a dictionary; columns of times have none, because times rarely repeat."""
 
 _COMPRESSION: Final = "lz4"
-"""Times get as small as with Snappy, and are unpacked four times as fast."""
+"""Lists of times get as small with LZ4 as with Snappy, and are decompressed four times as fast."""
 
 _OPS_OF_GROUP: Final = 2_000_000
-_LISTED_AT_A_TIME: Final = 8
 
 
 Partition = tuple[tuple[str, str], ...]
-"""Names of the columns by which a table is partitioned, and their values."""
+"""Name and value of each column by which a table is partitioned."""
 
 
 class StagedFile(NamedTuple):
@@ -59,7 +57,7 @@ class StagedFile(NamedTuple):
 
     path : below the table's folder
     stats : Delta's statistics of a file, as JSON
-    is_sound : whether its lists of numbers were valid when written
+    is_sound : whether `arrays_valid` held for all its rows when they were written
     """
 
     table: str
@@ -94,10 +92,10 @@ class _Open:
 
 
 class Staging:
-    """Writer of rows of tables under one root, with one file per table and day.
+    """Writer of rows of tables under one root, with one file per table and partition.
 
-    root : folder of the tables, of this machine or by URL
-    run : common part of the names of all files of one run of ingest
+    root : folder of the tables, a local path or a URL
+    run : ID in the names of all files that one run stages
     """
 
     def __init__(self, root: str, run: str, opened: tuple[fs.FileSystem, str] | None = None) -> None:
@@ -107,7 +105,10 @@ class Staging:
         self._closed: list[StagedFile] = []
 
     def write(self, table: str, partition: Partition, rows: pa.Table, ops: int = 0) -> None:
-        """Append rows to a partition in a separate row group, so that each group has rows of one unit."""
+        """Append rows to a partition's file, in row groups of their own, so that no group mixes two calls.
+
+        ops : number of ops in the rows; more than _OPS_OF_GROUP are divided into several groups
+        """
         if not rows.num_rows:
             return
         declared = TABLES[table]
@@ -192,27 +193,22 @@ def remove(root: str, files: Iterable[StagedFile]) -> None:
 
 @contextmanager
 def removed_after_errors(remove_all: Callable[[], None]) -> Iterator[None]:
-    """Remove staged files if the block raises.
-
-    If removing them fails too, the error of the block is raised.
-    """
+    """Call `remove_all` if the block raises; the block's error is raised even if the call fails, too."""
     try:
         yield
     except BaseException:
         try:
             remove_all()
-        except Exception:  # noqa: BLE001  # whatever it is, it came second
+        except Exception:  # noqa: BLE001  # the block's error is raised
             _LOG.warning("staged files stay until the table is vacuumed", exc_info=True)
         raise
 
 
 @contextmanager
 def swept(root: str, run: str, tables: Sequence[str], days: Collection[date]) -> Iterator[list[StagedFile]]:
-    """Yield a list for the files that a run stages.
+    """Yield a list for the block to fill with the files of a run that are to be kept; then remove the others.
 
-    Its other files, of failed or repeated tasks, are removed.
-
-    All are where the block raises.
+    The others were left by failed or repeated tasks. If the block raises, all files of the run are removed.
     """
     kept: list[StagedFile] = []
     with removed_after_errors(lambda: _sweep(root, run, tables, days, ())):
@@ -232,6 +228,6 @@ def _sweep(
         mine = [file.base_name for file in files if file.base_name.startswith(f"part-{run}-")]
         return [name for each in mine if (name := f"{folder}/{each}") not in names]
 
-    with ThreadPoolExecutor(_LISTED_AT_A_TIME) as beside:
+    with ThreadPoolExecutor(8) as beside:
         for found in beside.map(rest, folders):
             SmallFiles(root).remove(*found)

@@ -1,12 +1,11 @@
 """Tables in object stores as Arrow datasets, which DuckDB reads like files.
 
-DuckDB itself would need an extension for each store, and the secrets. Small tables come whole, a request for
-each file, all beside each other; of a large one Arrow reads what a question asks for.
+By itself, DuckDB would need an extension for each kind of store, and the credentials. Small tables are
+fetched whole, with one request per file, all concurrently. From larger ones Arrow reads only the row groups
+and columns that a question needs.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import and_
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -27,14 +26,14 @@ Rows: TypeAlias = pa.Table | ds.Dataset
 def rows_of(path: str, table: DeltaTable, schema: pa.Schema) -> Rows:
     """Return a dataset of a table's rows with these columns, null where a file lacks them.
 
-    Least and greatest values of files are not taken from Delta's log: where it has none of a column,
-    deltalake's own dataset takes null for a bound, and filters drop rows. Row groups have their own.
+    deltalake's own dataset is not used: if Delta's log lacks a column's minimum or maximum, it takes null as
+    the bound, and filters then drop rows. The row groups in the files have bounds of their own.
     """
     files = logged(table)
     sizes = {file.name: file.size for file in files}
     if sum(sizes.values()) <= WHOLE_BYTES:
         return pa.concat_tables(read_files(path, files, schema))
-    # Its open files are for one thread at a time: pyarrow sees to that, DuckDB does not.
+    # Only one thread at a time may read an open file of the handler: pyarrow ensures that, DuckDB does not.
     filesystem = PyFileSystem(DeltaStorageHandler(path, storage_options(path), known_sizes=sizes))
     return dataset_of(filesystem, [(file.name, file.partition) for file in files], schema)
 
@@ -46,15 +45,10 @@ def dataset_of(
     parquet = ds.ParquetFileFormat(
         default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     )
-    fragments = [
-        parquet.make_fragment(path, filesystem, partition_expression=_holds(partition, schema))
-        for path, partition in files
-    ]
+    fragments = []
+    for path, partition in files:
+        holds = ds.scalar(True)  # noqa: FBT003  # a value
+        for name, value in partition.items():
+            holds &= ds.field(name) == pa.scalar(value).cast(schema.field(name).type)
+        fragments.append(parquet.make_fragment(path, filesystem, partition_expression=holds))
     return ds.FileSystemDataset(fragments, schema, parquet, filesystem)
-
-
-def _holds(partition: Mapping[str, str], schema: pa.Schema) -> ds.Expression:
-    """Return an Arrow expression that is true for all rows of a file."""
-    everything = ds.scalar(True)  # noqa: FBT003  # a value
-    values = ((name, pa.scalar(value).cast(schema.field(name).type)) for name, value in partition.items())
-    return reduce(and_, (ds.field(name) == value for name, value in values), everything)

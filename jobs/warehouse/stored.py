@@ -1,6 +1,7 @@
 """Delta tables by path, published or not, in a local folder or a store.
 
-delta-rs reads their logs and commits; in a store by conditional writes, so that of two commits one succeeds.
+delta-rs reads their logs and commits. In a store a commit is a conditional write, so that only one of two
+concurrent commits succeeds.
 """
 
 from collections.abc import Callable
@@ -21,20 +22,21 @@ if TYPE_CHECKING:
     from jobs.warehouse.log_mirror import LogMirror
 
 STORE_ERRORS: Final = (OSError, DeltaError)
-"""Errors of deltalake and jobs.runtime.objects when a store does not do what was requested."""
+"""Errors that deltalake and jobs.runtime.objects raise if a request to a store fails."""
 _LOG_MIRROR: Final = "jobs.warehouse.log_mirror"
-"""Imported only for a store: a small install lacks what it needs."""
+"""Module imported only for a store, because small installs lack its dependencies."""
 _MIRRORS: Final[dict[str, "LogMirror"]] = {}
-"""Logs of stores that this process has read: every look at one takes requests."""
+"""Mirrors of the logs that this process has read in stores, by URL of the table; they save requests."""
 _MIRRORING: Final = Lock()
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""Actions after a commit that would read the whole log, switched off."""
+"""Switches off delta-rs's actions after a commit, because they would read the whole log."""
 
 
 def forget(path: str | None = None) -> None:
     """Drop cached logs of stores, or of one table, because another process may have written them.
 
-    Others must stay while tables are published together: a late commit of another would be taken for known.
+    During a publication the mirrors of its other tables must stay: a new mirror would include late commits
+    of another writer, which this process then could no longer recognise.
     """
     with _MIRRORING:
         for each in [*_MIRRORS] if path is None else [path]:
@@ -52,14 +54,14 @@ def _mirror(path: str) -> "LogMirror":
 def opened(path: str, version: int | None = None) -> DeltaTable:
     """Return a table at a version, or its newest if None. Raises TableNotFoundError if it does not exist.
 
-    A table of a store is looked at again only for a later version, or after `forget`: a commit of this
-    process to a table that another has written since is an error.
+    In a store, the log is listed again only for a later version, or after `forget`. So this process's commit
+    with `is_alone` fails if another writer has committed since the log was listed.
     """
     return _mirror(path).at(version) if is_url(path) else DeltaTable(path, version=version)
 
 
 ALONE: Final = CommitProperties(max_commit_retries=0)
-"""Fail if another commit was made since the table was opened."""
+"""Commit properties with which a commit fails if another was made since the table was opened."""
 
 
 def commit_actions(
@@ -112,20 +114,21 @@ def newest_version(path: str) -> int | None:
 def restore(path: str, version: int | None) -> bool:
     """Restore a table to a version (None: empty); return whether anything changed.
 
-    A store's table is then cached as restored: a commit of another since then is an error.
+    In a store, the mirror then ends with the restoring commit, so that this process's next commit fails if
+    another writer has committed since.
     """
     newest = newest_version(path)
-    wanted = version or 0  # every table is made without rows
+    wanted = version or 0  # version 0 of every table is empty
     if newest is None or newest == wanted:
         return False
-    opened(path, wanted)  # its log is then in the mirror, which has no files
+    opened(path, wanted)  # brings the log of this version into the mirror, which has no data files
     table, without_files = opened(path), is_url(path)
     committed(path, lambda: table.restore(wanted, ignore_missing_files=without_files), is_alone=True)
     return True
 
 
 def vacuum(path: str, hours: int, *, is_trial: bool) -> list[str]:
-    """Find or delete the files of a table to which no version of the last hours refers."""
+    """Find the files to which no version of the last `hours` refers; delete them unless is_trial."""
     if is_url(path):
         return _mirror(path).vacuum(hours, is_trial=is_trial)
     found: list[str] = DeltaTable(path).vacuum(hours, dry_run=is_trial, full=True)
@@ -149,6 +152,6 @@ def create(path: str, table: Table) -> None:
 
 
 def keep(path: str, rows: pa.Table) -> None:
-    """Overwrite a table with rows of any schema. Raises one of STORE_ERRORS."""
+    """Replace a table's rows and schema by those of `rows`. Raises one of STORE_ERRORS if the store fails."""
     options = storage_options(path)
     write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite", storage_options=options)

@@ -1,7 +1,7 @@
-"""Units stored in rank_steps, with their row groups, which the task that simulates a unit reads.
+"""Units stored in rank_steps, each with the row groups that the task which simulates the unit reads.
 
-Ingest begins a row group with each unit, so that a unit is read whole without a shuffle. Footers show
-whether that holds: days whose files were written otherwise, as by OPTIMIZE, take a shuffle.
+Ingest begins a row group with each unit, so that a task can read a unit without a shuffle. Footers of files
+show whether each row group has rows of one unit only. If not, as after OPTIMIZE, the day takes a shuffle.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -21,15 +21,12 @@ from schemas.unit import Unit
 from udfs.simulate.unit_batches import SIMULATED_COLUMNS, SIMULATED_SCHEMA, UnitRows
 
 _TASK_BYTES: Final = 512 << 20
-"""Bytes of unpacked row groups that one task reads, unit by unit."""
+"""Bytes of uncompressed row groups that one task reads, unit by unit; a larger unit has a task of its own."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Rows of jobs and run_events of units, in Arrow because Python objects take ten times the memory.
-
-    events : in their order
-    """
+    """Rows of units in jobs and run_events, in Arrow because Python objects take ten times the memory."""
 
     jobs: pa.Table
     events: pa.Table
@@ -71,7 +68,10 @@ class Facts:
 
 @dataclass
 class StoredUnit:
-    """A unit, and the row groups that hold only its rows: path of the file, number of the group."""
+    """A unit, and the row groups that hold its rows: path of the file, number of the group.
+
+    bytes : uncompressed size of the row groups
+    """
 
     key: Unit
     groups: list[tuple[str, int]] = field(default_factory=list)
@@ -92,10 +92,10 @@ def stored_units(
 ) -> Stored:
     """Locate the row groups of each unit from the footers of rank_steps files.
 
-    files : log date and path, or URL, of each
-    units : of the table jobs; also those without rows
-    only : units wanted, if not all of these days
-    Raises OSError or pa.ArrowException for a store that pyarrow does not reach.
+    files : log date and path or URL of each file
+    units : units of the table jobs; returned even if they have no rows in rank_steps
+    only : units to locate in the files; None: all
+    Raises OSError or pa.ArrowException for a store that pyarrow cannot reach.
     """
     found = {unit: StoredUnit(unit) for unit in units}
     mixed: set[date] = set()
@@ -113,7 +113,7 @@ def stored_units(
 
 
 def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
-    """Yield each row group's number, the job and run of its rows (None if mixed), and unpacked bytes."""
+    """Yield each row group's number, the job and run of its rows (None if mixed), and uncompressed bytes."""
     filesystem, place = filesystem_of(path)
     footer = pq.read_metadata(place, filesystem=filesystem)
     columns = [footer.schema.names.index(name) for name in ("job_id", "run_id")]
@@ -128,13 +128,13 @@ def _groups(path: str) -> Iterator[tuple[int, tuple[str, str] | None, int]]:
 
 
 def units_frame(spark: SparkSession, units: Sequence[StoredUnit], facts: Facts, partitions: int) -> DataFrame:
-    """Return a DataFrame with one row per task, from which tasks_in makes units and their facts."""
+    """Return a DataFrame with one row per task, from which `tasks_in` yields units and their Facts."""
     tasks = [(some, facts.of(*(unit.key for unit in some))) for some in packed(units, partitions)]
     return frame_of_tasks(spark, tasks)
 
 
 def packed(units: Sequence[StoredUnit], partitions: int) -> list[list[StoredUnit]]:
-    """Pack units, in order, into tasks by size."""
+    """Pack units, in order, into tasks of about equal size: one per partition, or more if these are large."""
     tasks: list[list[StoredUnit]] = []
     most = min(_TASK_BYTES, sum(unit.bytes for unit in units) // partitions + 1)
     filled = 0

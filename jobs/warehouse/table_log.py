@@ -13,13 +13,13 @@ from schemas.table import Table
 _LOG_DATE: Final = "log_date"
 
 Filters = Mapping[str, Collection[str]]
-"""Values that columns by which a table is partitioned may have; of other columns any."""
+"""Allowed values of partition columns, by column; a column that is not a key may have any value."""
 
 
 def on_days(table: Table, log_dates: Sequence[date] | None, also: Mapping[str, str] | None = None) -> Filters:
-    """Return a partition filter for rows of these days; no days mean that any day passes.
+    """Return a partition filter for rows of these days (None: of all days).
 
-    also : values of other columns by which the table is partitioned
+    also : required values of other partition columns, by column
     """
     found = {name: {value} for name, value in (also or {}).items()}
     if log_dates is not None and _LOG_DATE in table.partition_by:
@@ -36,8 +36,8 @@ def has_rows_of(path: str, day: date) -> bool:
 class Logged(NamedTuple):
     """A file as listed in a Delta log: name below the table, bytes, rows, partition.
 
-    rows : None in a log of another tool that states none; rows_in counts them
-    least, greatest : of some columns, by name; of others nothing is known
+    rows : None if another tool committed the file without a number of rows; `rows_in` then finds it
+    least, greatest : minimum and maximum of those columns for which the log has them, by column
     """
 
     name: str

@@ -31,9 +31,9 @@ from schemas.vocabulary import INGESTED_TABLES, PUBLICATIONS, PUBLISHED_TABLES, 
 class Warehouse:
     """Tables under one root, a folder or a URL of a store.
 
-    Tables are read as of one publication, all together.
+    All tables are read as of the same publication.
 
-    ingested : root of another warehouse to read the ingested tables from; left out, this one
+    ingested : root of another warehouse that has the ingested tables; None if this one has them
     """
 
     def __init__(self, spark: SparkSession, root: str, ingested: str | None = None) -> None:
@@ -66,7 +66,7 @@ class Warehouse:
         return (versions is None or name in versions) and is_stored(self.path(name))
 
     def _versions(self, name: str) -> latest.Versions | None:
-        """Return published versions of the tables; None for log tables, and before any publication."""
+        """Return published versions by table; None if `name` is a log table, or before any publication."""
         return self._home(name).published.versions if name in PUBLISHED_TABLES else None
 
     def _version(self, name: str) -> int | None:
@@ -75,13 +75,13 @@ class Warehouse:
 
     @cached_property
     def published(self) -> latest.Published:
-        """Return the publication that this warehouse reads: the latest at first use, or one made since."""
+        """Return the publication to read: the latest at first use, or a later one of this process."""
         stated = self.small_files.read(latest.LATEST_PUBLICATION)
         known = latest.latest_stated_in(stated) if is_url(self.root) else None
         return known or self.logged_publication(stated)
 
     def logged_publication(self, stated: bytes | None) -> latest.Published:
-        """Return the latest publication by the log, which takes one request per publication in a store."""
+        """Read the latest publication from `publications`; a store takes one request per publication."""
         return latest.latest_publication(self.rows(TABLES[PUBLICATIONS]), self.root, stated)
 
     def as_of(self, published: latest.Published) -> "Warehouse":
@@ -104,8 +104,9 @@ class Warehouse:
     ) -> DataFrame:
         """Read rows of a table as a DataFrame, optionally only of these days or units.
 
-        also : values of other columns by which the table is partitioned
-        Without the table, no rows; a column, or a field within one, that it was written without is null.
+        also : required values of partition columns other than log_date, by column
+        If the table does not exist, the DataFrame has no rows. Columns and nested fields that the stored
+        table lacks are null.
         """
         if not self.exists(table.name):
             return self.spark.createDataFrame([], spark_schema(table))
@@ -182,15 +183,15 @@ class Warehouse:
         """Replace the rows of exactly these days, or only of these units.
 
         rows : in the driver, or already in files beside the table
-        also : values of other columns by which the table is partitioned
-        Raises SchemaError, listing all differences, if the rows have not the table's columns, and ValueError
-        for rows of other days or units; the table is then as it was.
+        also : required values of partition columns other than log_date, by column
+        Raises SchemaError, listing all differences, if the rows' columns differ from the table's, and
+        ValueError for rows of other days or units; the table then stays unchanged.
         """
         path = self.path(table.name)
         replaced = table_log.on_days(table, log_dates, also)
         if isinstance(rows, StagedRows) and units is not None and table.name != RANK_STEPS:
             size = rows.in_files.size + self.in_files(table, log_dates).size
-            if size <= delta_files.FEW_BYTES:  # one file again, without a job of Spark's
+            if size <= delta_files.FEW_BYTES:  # rewritten here as one file, without a Spark job
                 rows = rows.in_files.columns(table.arrow_schema)
         if isinstance(rows, StagedRows):
             self.create(table)
@@ -207,7 +208,7 @@ class Warehouse:
         delta_files.put(self.root, table, rows, replaced)
 
     def _all_rows(self, table: Table, log_dates: Sequence[date], also: Mapping[str, str] | None) -> pa.Table:
-        """Return all rows of some days in the driver, where the rows of a few units are then replaced."""
+        """Read all rows of some days into the driver, however many they are."""
         path, schema = self.path(table.name), table.arrow_schema
         if not is_stored(path):
             return schema.empty_table()
@@ -221,13 +222,14 @@ class Warehouse:
         delta_files.put(self.root, table, rows)
 
     def rewrite(self, table: Table, rows: pa.Table, key: str) -> None:
-        """Replace rows with equal keys in an unpartitioned table."""
+        """In an unpartitioned table, replace the rows that have the same `key` as one of `rows`."""
         delta_files.rewrite(self.root, table, rows, key)
 
     def register_views(self, names: Collection[str] = (*TABLES, *VIEWS)) -> int:
         """Register tables and views as temporary views; return how many tables exist.
 
-        names : which ones; a view needs what it reads. A table that does not exist yet is empty.
+        names : tables and views to register; those that a view reads must be among them
+        A table that does not exist yet is registered without rows.
         """
         for table in TABLES.values():
             if table.name in names:
@@ -238,6 +240,6 @@ class Warehouse:
         return sum(map(self.exists, TABLES))
 
     def create(self, *tables: Table) -> None:
-        """Create empty tables unless they exist, because files need the folder of an existing table."""
+        """Create empty tables unless they exist; do so before files are committed to them."""
         with ThreadPoolExecutor() as beside:
             list(beside.map(create, (self.path(table.name) for table in tables), tables))

@@ -19,7 +19,7 @@ def remove_days(
 ) -> int:
     """Delete the rows of all days before a day; return the number of rows.
 
-    also : values of other columns by which the table is partitioned
+    also : required values of partition columns other than log_date, by column
     """
     if not warehouse.exists(table.name):
         return 0
@@ -39,17 +39,15 @@ def compact(warehouse: Warehouse, table: Table) -> tuple[int, int]:
 
 
 def unused_files(warehouse: Warehouse, table: Table) -> int:
-    """Count the files to which no version of the retained days refers."""
-    return len(_vacuum(warehouse, table, is_trial=True)) if warehouse.exists(table.name) else 0
+    """Count the files of a table to which no version of the last KEPT_HOURS hours refers."""
+    if not warehouse.exists(table.name):
+        return 0
+    return len(stored.vacuum(warehouse.path(table.name), KEPT_HOURS, is_trial=True))
 
 
 def vacuum(warehouse: Warehouse, table: Table) -> int:
     """Delete the files that unused_files counts; return their number."""
     files = unused_files(warehouse, table)
     if files:
-        _vacuum(warehouse, table, is_trial=False)
+        stored.vacuum(warehouse.path(table.name), KEPT_HOURS, is_trial=False)
     return files
-
-
-def _vacuum(warehouse: Warehouse, table: Table, *, is_trial: bool) -> list[str]:
-    return stored.vacuum(warehouse.path(table.name), KEPT_HOURS, is_trial=is_trial)

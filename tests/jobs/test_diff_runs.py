@@ -221,15 +221,15 @@ def test_a_day_that_is_not_simulated_is_named(call: Ask, warehouse: str, tmp_pat
         (["lm", "llm@2026-01-06"], "lm is neither a folder nor a job of the warehouse: did you mean llm?"),
         (
             ["llm@2026-01-06..2026-01-07", "llm/r9"],
-            "llm/r9: job llm has no run r9; its last are run",
+            "llm/r9: job llm has no run r9; the last that it has are run",
         ),
         (
             ["llm", "--date", "2026-01-05"],
-            "llm before 2026-01-05: job llm has no run on the 7 days from 2025-12-29 to 2026-01-04; its",
+            "llm before 2026-01-05: job llm has no run on the 7 days from 2025-12-29 to 2026-01-04; the last",
         ),
         (
             ["llm/r5", "--date", "2026-01-07", "--days", "1"],
-            "llm/r5 before 2026-01-07: job llm has no run r5 on 2026-01-06; its last are run",
+            "llm/r5 before 2026-01-07: job llm has no run r5 on 2026-01-06; the last that it has are run",
         ),
         (
             ["llm", "missing", "--warehouse", "/no/warehouse"],

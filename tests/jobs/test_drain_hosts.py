@@ -49,7 +49,7 @@ def test_people_are_told_what_to_do_and_when_not_to(ask: Ask) -> None:
     assert "node-1" in out
     said = (
         "drain node-1: 329 GPU-hours expected back in 7 days (141 to 624), at a cost of 100; "
-        "slow for 3 days in a row; no if it stays slow for less than 1.0 days"
+        "slow for 3 days in a row; not worth it if it stays slow for less than 1.0 days"
     )
     assert said in err
     assert "node-2" not in err

@@ -401,7 +401,7 @@ def test_two_slow_hosts_of_one_cause_are_drained_together() -> None:
     said = drain_texts([row.asDict() for row in rows], 7, 5)
     assert len(said) == 2
     assert f"probably drain a together with b: {a.together_gpu_hours:.1f} GPU-hours" in said[1]
-    assert "no if they stay slow for less than" in said[1]
+    assert "not worth it if they stay slow for less than" in said[1]
     assert drain_row(a.asDict())["verdict"] == "probably, together with b"
 
 
@@ -417,7 +417,7 @@ def test_if_draining_all_does_not_pay_one_is_judged_by_its_part_at_most_probably
     assert a.expected_low > a.cost_gpu_hours
     assert a.together_gpu_hours < a.together_cost_gpu_hours
     assert (a.verdict, found["b"].verdict) == ("probably", "no")
-    assert "slow in one job with b: what is expected" in drain_text(a.asDict(), 7)
+    assert "slow in one job with b: the saving that is expected" in drain_text(a.asDict(), 7)
 
 
 def test_hosts_of_different_causes_or_healthy_again_are_drained_alone() -> None:

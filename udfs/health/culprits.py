@@ -26,10 +26,10 @@ class Culprit(NamedTuple):
 
     number : its place among the culprits of its cause
     host : set if the culprit is one host
-    first_day : first of the days in a row on which its run named its hosts for the cause, and it did not
-        begin anew within a day
-    slow_from : when it was first slow on that day
-    is_always : from the first recorded step to the last
+    first_day : first of the consecutive replayed days on which these hosts are a culprit of this cause; a
+        culprit that becomes slow during a day begins on this day
+    slow_from : time at which it was first slow on first_day
+    is_always : whether it was slow on first_day from the first recorded step to the last
     """
 
     unit: tuple[Any, ...]
@@ -52,7 +52,7 @@ class _Onset(NamedTuple):
 class Named:
     """Culprits of all causes that the diagnosis names (`is_cause`), by day.
 
-    causes : job_causes; units without a cause that holds say that a run was replayed and named nobody
+    causes : the table job_causes; its rows without culprits show on which days a run was replayed
     """
 
     def __init__(self, causes: pa.Table) -> None:
@@ -88,7 +88,7 @@ class Named:
     def on(self, day: date, earliest: date) -> Iterator[Culprit]:
         """Yield the culprits of a day whose hosts are known, and the time at which they became slow.
 
-        earliest : first of the days looked back on: who was slow then may have been slow before
+        earliest : culprits that were slow on this day are left out: they may have been slow before it
         """
         for row in self._rows.get(day, ()):
             for number, each in enumerate(row["culprits"]):
@@ -101,9 +101,9 @@ class Named:
                     yield Culprit(*facts, onset.slow_from, onset.course == _ALWAYS)
 
     def _beginning(self, row: Row, culprit: Row, earliest: date) -> tuple[date, _Onset | None]:
-        """Return the first of the days in a row that have a culprit, and its onset then; None without times.
+        """Return the first of the consecutive days with this culprit, and its onset then; None without times.
 
-        Days on which the run was not replayed do not count.
+        Days on which the run was not replayed are skipped.
         """
         first_day, onset = row["log_date"], min(_onsets(culprit), default=None)
         replayed = self._replayed[row["job_id"], row["run_id"]]
@@ -122,7 +122,7 @@ def _onsets(culprit: Row) -> Iterator[_Onset]:
 
 
 def _key(row: Row, day: date) -> tuple[Any, ...]:
-    """Return what identifies a cause of a run, for a row of a day."""
+    """Return the key under which onsets of a row's cause on the given day are stored."""
     return day, row["job_id"], row["run_id"], row["cause"]
 
 

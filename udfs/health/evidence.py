@@ -17,7 +17,7 @@ from schemas.vocabulary import HEALTH_OK, UNIT_KEY
 from udfs.health.culprits import Culprit, HostDay, Named, Row
 
 _LINKS: Final = ("nic", "link")
-"""Components whose spans also count at the other end."""
+"""Components whose failures also count for the host at the other end, the peer."""
 _KEY: Final = ("host", "component", "device", "check_name", "peer")
 _READ: Final = (*_KEY, "log_date", "severity", "first_at", "last_at", "began_before", "is_open")
 _COUNTED: Final = ["component", "check_name", "host", "log_date"]
@@ -64,9 +64,12 @@ Seen = tuple[Any, ...]
 class _Rate(NamedTuple):
     """How often a check fails on a slow host in a day, and on any other host.
 
-    spans_a_day : on hosts on which it fails
-    rare_days, rare_hosts : host-days that are not slow, and hosts that never are, with a check that fails as
-        rarely, each check for itself
+    slow, other : host-days with a slow host, and all other host-days
+    slow_with, other_with : those of them on which the check failed
+    hosts       : hosts that are never slow
+    spans_a_day : failures a day on a host on which the check failed on this day
+    rare_days   : sum of other_with over all checks whose other_with is at most that of this check
+    rare_hosts  : the same sum, of never slow hosts on which a check failed
     """
 
     slow: int
@@ -83,9 +86,9 @@ class _Rate(NamedTuple):
         return _share(self.slow_with, self.slow) / _share(self.other_with, self.other)
 
     def by_chance(self, *, is_lasting: bool) -> float:
-        """Return the failures a day, on a host that is not slow, of checks that fail as seldom as this one.
+        """Return how many checks that fail as seldom as this one fail on a host that is not slow, per day.
 
-        Of one that goes on for days, hosts count and not host-days: that is one coincidence, however long.
+        A failure that lasts for days is one coincidence, so that hosts are counted too, not only host-days.
         """
         daily = _share(self.rare_days, self.other)
         return max(daily, _share(self.rare_hosts, self.hosts)) if is_lasting else daily
@@ -112,10 +115,10 @@ def cause_evidence(
     log_dates: Iterable[date],
     days: int,
 ) -> pa.Table:
-    """Return the rows of cause_evidence for some days; tables also cover the `days` before each.
+    """Return the rows of cause_evidence for the given days.
 
-    health : rows of host_health of a day: a day's may be many, and few of them stand beside a culprit
-    causes : job_causes;  hosts : host_day
+    health : function that returns the rows of host_health of one day, so that only few days are in memory
+    causes, hosts : the tables job_causes and host_day of these days and of the `days` days before each
     """
     named = Named(causes)
     ever = pa.array(sorted(named.hosts), pa.string())
@@ -129,7 +132,9 @@ def cause_evidence(
         for each in window:
             if each not in known:
                 read = health(each)
-                known[each] = _Health(_by_host(read), _near(read, ever).select(_READ))
+                failed = read.filter(pc.not_equal(read["severity"], HEALTH_OK))
+                by_host = failed.group_by(_COUNTED).aggregate([([], "count_all")])
+                known[each] = _Health(by_host, _near(read, ever).select(_READ))
         known = {each: known[each] for each in window}
         trained = hosts.filter(
             pc.and_(pc.greater_equal(hosts["log_date"], window[0]), pc.less_equal(hosts["log_date"], day))
@@ -141,7 +146,7 @@ def cause_evidence(
             before = known[first_day - timedelta(days=1)]
             spans = _near(pa.concat_tables([before.spans, known[first_day].spans]), beside).to_pylist()
             since = [each for each in culprits if each.first_day == first_day]
-            found += _of_day(list(_on_day(first_day, spans)), since, failures)
+            found += _of_day(_on_day(first_day, spans), since, failures)
     return pa.Table.from_pylist(found, CAUSE_EVIDENCE.arrow_schema)
 
 
@@ -149,17 +154,11 @@ def _near(spans: pa.Table, hosts: pa.Array) -> pa.Table:
     return spans.filter(pc.or_(pc.is_in(spans["host"], hosts), pc.is_in(spans["peer"], hosts)))
 
 
-def _by_host(health: pa.Table) -> pa.Table:
-    """Count the failures of each check on each host and day."""
-    failed = health.filter(pc.not_equal(health["severity"], HEALTH_OK))
-    return failed.group_by(_COUNTED).aggregate([([], "count_all")])
-
-
 def _failures(failing: pa.Table, slow: Collection[HostDay], trained: pa.Table, beside: pa.Array) -> _Failures:
     """Return how often each check fails on slow hosts, and how often on other hosts.
 
-    failing : of the days looked back on, as _by_host counts;  trained : host-days
-    beside  : hosts of which the checks that fail on several days are wanted
+    failing : number of failures of each check on each host and day;  trained : host-days
+    beside  : hosts for which the result names the checks that failed on several days
     """
     names = ["host", "log_date"]
     with duckdb.connect(":memory:") as connection:
@@ -186,9 +185,9 @@ def _of_day(on_day: Iterable[Row], culprits: Iterable[Culprit], failures: _Failu
 
 
 def _on_day(day: date, spans: Sequence[Row]) -> Iterator[Row]:
-    """Yield the failures of a day, and those of the day before that have no end, unless they fail again.
+    """Yield the failures of a day, and open failures of the day before whose check does not fail on the day.
 
-    Where such a check was seen to pass on the day, its span has ended then.
+    If the check of an open failure passed on the day, the failure ends when the check passed.
     """
     failing = [span for span in spans if span["severity"] != HEALTH_OK]
     passed_at = {_seen(span): span["first_at"] for span in spans if span["severity"] == HEALTH_OK}

@@ -20,7 +20,8 @@ COUNT: Final = 9
 FIXABLE: Final = range(UNEXPLAINED)
 """Causes that have a fix to replay."""
 IN_SECONDS: Final = (PAUSE, COMMUNICATION, LAUNCH_DELAY, DATA_LOADING)
-"""Causes whose culprits lose seconds in the steps that they strike; of others a share of the usual time."""
+"""Causes whose culprits have an effect in seconds per affected step; for others it is a share of usual
+time."""
 
 NO_FLAG: Final = 0
 FEW_STEPS: Final = 1
@@ -34,17 +35,17 @@ MOSTLY_UNEXPLAINED: Final = 8
 HIGH_DISCREPANCY: Final = 9
 TYPE_OR_STAGE: Final = 10
 TYPE_OR_WORKER: Final = 11
-"""Why to trust an answer less than others."""
+"""Flags: reasons to trust a result less than others."""
 
 ALL: Final = -1
-"""Stage or dp rank of a culprit that has none."""
+"""Stage, dp rank or host of a culprit that is not limited to one."""
 
 ALWAYS: Final = 0
 FROM: Final = 1
 UNTIL: Final = 2
 COMES_AND_GOES: Final = 3
 GROWS: Final = 4
-"""Course of a culprit: how its slowness goes over the recorded steps."""
+"""Courses: in which part of the recorded steps a culprit is slow, or that its slowness grows."""
 
 WORKER: Final = 0
 HOST: Final = 1
@@ -61,17 +62,18 @@ BOTH: Final = -1
 class Culprit(NamedTuple):
     """A worker or a group of workers that caused a slowdown, and the steps in which they were slow.
 
-    stage, dp_rank : of a worker; one is ALL of a stage or a replica, both of a host or a rack.
-    effect         : how much longer its ops took, as a share of the usual time (0.3: 30 % longer); of pauses,
-                     transfers, launch delays and loads the time lost in a step they struck. [1, or s]
-    share_of_steps : in how many of the steps.
+    stage, dp_rank : position of a worker. dp_rank is ALL for a stage, stage is ALL for a replica, and both
+                     are ALL for a host or a rack.
+    effect         : by how much its ops took longer, as a share of the usual time (0.3: 30 % longer); for
+                     causes IN_SECONDS the time lost in an affected step. [1, or s]
+    share_of_steps : share of all steps in which it was slow.
     first_step, last_step : positions of the first and the last step in which it was slow.
     course         : ALWAYS, FROM, UNTIL, COMES_AND_GOES or GROWS.
     direction      : BOTH, or the op type that is slow.
     reach          : WORKER, HOST, STAGE, REPLICA, LINK or RACK.
     host           : number of the host or rack, ALL for other culprits.
-    lost_s         : what its ops took longer in the mean step, all of them together. [s]
-    workers        : its workers, (stage, dp_rank), where it is more than one.
+    lost_s         : time that all its ops together took longer, mean over steps. [s]
+    workers        : (stage, dp_rank) of its workers if there are several.
     """
 
     stage: int
@@ -93,8 +95,8 @@ class Evidence(NamedTuple):
 
     effect         : size of the largest effect, in the unit of `Culprit.effect`.
     standard_error : of that effect.
-    peers          : number of those it was compared with.
-    samples        : number of ops it rests on.
+    peers          : number of peers with which the culprit was compared.
+    samples        : number of ops that were measured.
     indicator      : the paper's indicator of this cause (M_W, M_S, correlation), nan where it has none.
     """
 
@@ -108,12 +110,13 @@ class Evidence(NamedTuple):
 class CauseFound(NamedTuple):
     """One cause of a job's slowdown: what its fix saves, its share of the loss, flag, culprits and evidence.
 
-    time_saved_fraction : (replayed step time - the same with this cause fixed) / T_actual; the best estimate,
-                          also where flagged. Of UNEXPLAINED: what is lost to the ideal and no fix returns.
-    attributed_fraction : its share of what all fixes together save (Shapley value), over T_actual; 0 of
-                          UNEXPLAINED, which nothing fixes.
-    is_cause            : whether the fix saves enough and the evidence is there.
-    flag                : why not to trust it like others; NO_FLAG.
+    time_saved_fraction : (replayed step time - replayed step time with this cause fixed) / T_actual; the best
+                          estimate even if flagged. For UNEXPLAINED: the loss against the ideal that no fix
+                          recovers.
+    attributed_fraction : its share (Shapley value) of the time that all fixes together save, over T_actual; 0
+                          for UNEXPLAINED, which nothing fixes.
+    is_cause            : whether the fix saves enough and the evidence suffices.
+    flag                : reason to trust the result less, or NO_FLAG.
     culprits            : worst first.
     """
 
@@ -128,11 +131,11 @@ class CauseFound(NamedTuple):
 class TypeFactors(NamedTuple):
     """How slow GPU types are relative to the fastest. Axes p, k, d, t: stage, direction, dp rank, type.
 
-    measured   : log of the factor, shape (t, k); nan where that cannot be known.
+    measured   : log of the factor, shape (t, k); nan if the log cannot show it.
     error      : its standard error, shape (t,).
-    is_slower  : bool, shape (t,); beyond doubt. Of other types nothing is scaled.
-    of_workers : factor of each worker's type, 1 where not slower, shape (p, k, 1, 1, 1, d).
-    worker_type : int, shape (p, d); -1 where nothing says so.
+    is_slower  : bool, shape (t,); whether the type is slower beyond doubt. Other types have the factor 1.
+    of_workers : factor of each worker's type, shape (p, k, 1, 1, 1, d).
+    worker_type : int, shape (p, d); -1 if unknown.
     is_confounded : whether some types share no stage, so that a slow type and heavy stages look the same.
     """
 
@@ -153,12 +156,12 @@ class Diagnosis(NamedTuple):
     """All causes found for one job.
 
     causes             : one for each code, in the order of the codes.
-    shown              : codes that the log can show at all; of the others nothing is found.
+    shown              : codes of the causes that the log can show; no other cause is ever found.
     all_fixes_fraction : (T_actual - step time with everything fixed) / T_actual.
     types              : factors of the types of GPU; None where fewer than two are known.
-    saved_by_step      : what fixing each cause alone saves in each step, and what is attributed to it, over
-                         the mean T_actual: their means over steps are the fractions above; shape
-                         (2, cause, step). None where it is not known.
+    saved_by_step      : shape (2, cause, step); time that fixing each cause alone saves in each step, and
+                         time attributed to it, both over the mean T_actual. The means over steps are the
+                         causes' fractions. None if unknown.
     """
 
     causes: tuple[CauseFound, ...]
@@ -171,9 +174,8 @@ class Diagnosis(NamedTuple):
 def within_the_step(diagnosis: Diagnosis) -> Diagnosis:
     """Scale all savings down if one is more than the recorded step, so that no share of T_actual exceeds 1.
 
-    A replay that is longer than the recorded step may save more than all of it. All shares are then scaled
-    alike, so that none exceeds 1, nor all fixes with what UNEXPLAINED saves beside them, and their parts
-    still add up.
+    Savings can exceed the recorded step if its replay is longer. All shares are then divided by one number,
+    so that they still add up. Neither a cause alone nor all fixes together with UNEXPLAINED then exceed 1.
     """
     alone = [each.time_saved_fraction for each in diagnosis.causes]
     beside = max(0.0, diagnosis.all_fixes_fraction) + alone[UNEXPLAINED]

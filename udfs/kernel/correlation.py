@@ -12,10 +12,10 @@ from udfs.kernel.selection import median_of_all
 ALONE: Final = -1
 
 CACHED: Final = 64
-"""Most schedules of which the pairs are kept."""
+"""Most schedules whose pairs are cached."""
 
 CONSTANT: Final = 1e-12
-"""Times that differ by less than this share of the largest do not vary: the rest is rounding."""
+"""Times are constant if the root of their summed squared deviations is below this share of the longest."""
 
 
 def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forwards: int) -> Ints:
@@ -78,9 +78,9 @@ class Moments(NamedTuple):
 
     pairs     : float64, shape (worker,); number of complete pairs.
     mean_s    : float64, shape (2, worker); of forwards, and of backwards. [s]
-    squares   : the same; sums of squared deviations. [s^2]
+    squares   : float64, shape (2, worker); sums of squared deviations. [s^2]
     together  : float64, shape (worker,); sum of the products of both deviations. [s^2]
-    longest_s : float64, shape (2, worker). [s]
+    longest_s : float64, shape (2, worker); longest forward, and longest backward. [s]
     """
 
     pairs: Floats

@@ -1,7 +1,7 @@
 """Op types as integers, in the order of `schemas.vocabulary.OP_TYPES`.
 
-The kernel knows no strings and imports nothing of the project, so that it can be taken over alone;
-a test compares the two lists.
+The kernel has no strings and imports nothing of the project, so that it can be used without the project; a
+test compares the two lists.
 """
 
 from typing import Final
@@ -43,10 +43,9 @@ AVERAGED: Final = (FORWARD_COMPUTE, BACKWARD_COMPUTE, OPTIMIZER, GC, DATA_LOAD)
 OPTIONAL: Final = (GC, LAYERNORM_GRADS_ALL_REDUCE, OPTIMIZER)
 """Local ops that some steps lack: no other op waits for them."""
 OWN: Final = (OPTIMIZER, GC, LAYERNORM_GRADS_ALL_REDUCE, OPTIMIZER_CLIP_MAIN_GRAD)
-"""Types in which a worker is slow by itself; gc runs where and when it has to. Of a clip it is the time from
-the last worker's start to the own end."""
+"""Types in which a worker can be slow by itself; its time in a clip counts from the last worker's start."""
 ENTERED: Final = frozenset({*MEETS_ACROSS_DP, OPTIMIZER, GC})
-"""Types to which a worker may be late by itself; before others it waits for ranks that do not count."""
+"""Types that a worker may enter late by its own slowness; before other types it waits for other ranks."""
 TAIL: Final = (
     GC,
     LAYERNORM_GRADS_ALL_REDUCE,
@@ -54,4 +53,4 @@ TAIL: Final = (
     OPTIMIZER_CLIP_MAIN_GRAD,
     OPTIMIZER,
 )
-"""What follows the last compute, and blocking transfers."""
+"""Types of ops that follow the last compute and the last blocking transfer."""

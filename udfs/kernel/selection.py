@@ -18,19 +18,20 @@ VERY_FEW: Final = 256
 
 SAMPLE: Final = 1024
 MARGIN: Final = 64
-"""Values of the sample that find the bracket, and its half width in their ranks: four standard errors."""
+"""Values in the sample from which the bracket is taken, and half of the bracket's width in ranks of the
+sample, which is four standard errors."""
 
 FEW: Final = 9
 ENOUGH: Final = 4096
-"""Up to this many along an axis, of at least this many values, comparing all at once is faster than sorting
-each."""
+"""Up to FEW values along an axis, and from ENOUGH values in all, comparing whole rows is faster than sorting
+each column."""
 
 SORTED: Final = 1024
 """Up to this length of an axis, sorting takes less time than selecting."""
 
 
 def neighbours(values: Floats, rank: int) -> tuple[float, float]:
-    """Return the sorted values at a rank and at the next, or twice the last one; values : shape (value,)."""
+    """Return the sorted values at a rank and the next rank, or the last value twice; values : (value,)."""
     following = min(rank + 1, values.size - 1)
     if values.size > MANY:
         sample = np.sort(values[:: values.size // SAMPLE])
@@ -79,20 +80,15 @@ def quantile_of_all(values: Floats, share: float) -> float:
 def ascending(values: Floats, *axes: int) -> Floats:
     """Return a copy in which the given axes are flattened into the last axis and sorted.
 
-    Sorting all of a short and contiguous axis takes less than selecting along another.
+    Sorting a short axis that is contiguous in memory is faster than selecting along one that is not.
     """
-    ordered = values.transpose(_axes_last(values.ndim, axes)).copy(order="C")
+    others = (axis for axis in range(values.ndim) if axis not in axes)
+    ordered = values.transpose(*others, *axes).copy(order="C")
     if len(axes) > 1:
-        joined = prod(ordered.shape[-len(axes) :])  # known where another axis is empty
+        joined = prod(ordered.shape[-len(axes) :])  # reshape cannot infer it if another axis is empty
         ordered = ordered.reshape(*ordered.shape[: -len(axes)], joined)
     ordered.sort(axis=-1)
     return ordered
-
-
-@cache
-def _axes_last(axes: int, moved: tuple[int, ...]) -> tuple[int, ...]:
-    """Return an order of the axes in which the given ones come last."""
-    return (*(axis for axis in range(axes) if axis not in moved), *moved)
 
 
 @cache

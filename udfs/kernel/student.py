@@ -15,8 +15,8 @@ _STEPS: Final = 200
 def student_quantile(probability: float, freedom: float) -> float:
     """Return a quantile of Student's distribution above the median, for one degree of freedom or more.
 
-    scipy has it too, and would be a fifth of the whole install. Newton's steps from the normal quantile rise
-    to it: the distribution is concave there.
+    Newton's steps rise from the normal quantile to the result, because the distribution function is concave
+    there. scipy has this function too, but would be a fifth of the whole install.
     """
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
 

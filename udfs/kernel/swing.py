@@ -1,14 +1,12 @@
-"""How many of the workers compute at each phase of a step, how that swings, and how regular steps are.
+"""The share of workers that compute at each phase of a step, how it swings, and how regularly steps begin.
 
 udfs/README.md, "Power", has the equations.
 """
 
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
@@ -16,11 +14,10 @@ from udfs.kernel.graph.graph import OpGraph, once_per_graph
 from udfs.kernel.recorded.trace import StepBlock
 
 BINS: Final = 128
-"""Parts of a step: enough for waves of 64 microbatches."""
+"""Number of equal parts of a step; two for each of 64 microbatches."""
 
 COMPUTING: Final = (ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.OPTIMIZER)
 """Ops that keep a GPU busy; all others move data or wait."""
-
 
 MIDDLES: Final = np.arange(BINS + 1) + 0.5
 
@@ -70,7 +67,7 @@ def shares(block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> 
     step_s  : float64, shape (step,); recorded step time. [s]
     """
     ops = _computing_ops(block.graph)
-    # An op adds to the bins behind its start and takes away from those behind its end.
+    # An op adds to the bins after its start, and subtracts from the bins after its end.
     starts, ends = (_behind(times[ops], began_s, step_s) for times in (block.start_s, end_s))
     workers = len(block.graph.cells) * block.start_s.shape[2]
     starts -= ends
@@ -80,24 +77,23 @@ def shares(block: StepBlock, end_s: Floats, began_s: Floats, step_s: Floats) -> 
 
 @once_per_graph
 def _computing_ops(graph: OpGraph) -> Ints:
-    """Return the numbers of the ops during which a worker computes."""
     return np.flatnonzero(np.isin(graph.op_types, COMPUTING))
 
 
 def _behind(at_s: Floats, began_s: Floats, step_s: Floats) -> Floats:
-    """Return in total how much of each bin is after the given times; shape (step, bin + 1).
+    """Sum over the times of a step the part of each bin that comes after the time; shape (step, bin + 1).
 
     at_s : float64, shape (op, step, dp). [s]
     """
     shape = (len(began_s), BINS + 1)
-    # Steps last: neighbours that fall into one bin would wait for each other's sum.
+    # Steps are the last axis: neighbours that fall into one bin would wait for each other's sum.
     place = np.subtract(at_s.swapaxes(1, 2), began_s, order="C")
     # A step of no time is refused later.
     place *= np.divide(BINS, step_s, out=np.zeros(len(step_s)), where=step_s > 0.0)
     bins = place.astype(np.int64)
     bins += np.arange(0, shape[0] * shape[1], shape[1])
-    # Places and their number in one sum, because sums by bin take most of the time: more places than there
-    # are make each count as one more than all places together can.
+    # One sum by bin gives the number of places and their total, because such sums take most of the time. Each
+    # place is increased by the number of all places, so that the sum shows how many places the bin has.
     most = float(place.shape[0] * place.shape[1])
     place += most
     both = np.bincount(bins.ravel(), place.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
@@ -111,13 +107,14 @@ HARMONICS: Final = 8
 """Number of amplitudes that are stored, from the step's own period on."""
 
 STILL: Final = 1e-9
-"""A share that swings by less is constant: the rest is rounding."""
+"""A share whose largest amplitude is below this is constant; what is left is rounding."""
 
 LEAST_STEPS: Final = 4
-"""A line fits fewer steps exactly."""
+"""Fewest steps to which a line is fitted; through fewer steps a line always fits well."""
 
 IN_BEAT: Final = 1 / 8
-"""If steps begin further from equal spacing, in periods of the dominant component, its phase is unknown."""
+"""If starts of steps scatter more around equal spacing, in periods of the dominant component, no phase is
+known."""
 
 
 class Swing(NamedTuple):
@@ -136,10 +133,11 @@ class Swing(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """Times between starts of steps, if these are regular, fitted by least squares: `every_s`. [s]
+    """Equally spaced starts, fitted to the starts of steps by least squares.
 
-    scatter_s : root mean square of the distance from that. [s]
-    middle_s  : when the middle step began, by the fit. [s]
+    every_s   : time between two starts. [s]
+    scatter_s : root mean square of the recorded starts minus the fitted ones. [s]
+    middle_s  : fitted start of the middle step. [s]
     """
 
     every_s: float
@@ -150,20 +148,15 @@ class Beat(NamedTuple):
 def swing(share: Floats) -> Swing:
     """Compute the Fourier components of the computing share over a step; share : shape (bin,)."""
     bins = len(share)
-    components = np.fft.rfft(share)[1 : bins // 2] * _half_a_bin(bins) * 2 / bins
+    # Bins count at their middles, so that each component is shifted by half a bin.
+    half_a_bin = np.exp(-1j * np.pi * np.arange(1, bins // 2) / bins)
+    components = np.fft.rfft(share)[1 : bins // 2] * half_a_bin * 2 / bins
     amplitude = np.abs(components)
     most = int(amplitude.argmax())
     if amplitude[most] < STILL:
         return Swing(amplitude[:HARMONICS], 0, 0.0, 0.0)
     turned = float(-np.angle(components[most]) / (2 * np.pi)) % 1.0
     return Swing(amplitude[:HARMONICS], most + 1, float(amplitude[most]), turned / (most + 1))
-
-
-@cache
-def _half_a_bin(bins: int) -> npt.NDArray[np.complex128]:
-    """Return phase factors that shift each component by half a bin, since bins count at their middles."""
-    turned: npt.NDArray[np.complex128] = np.exp(-1j * np.pi * np.arange(1, bins // 2) / bins)
-    return turned
 
 
 def beat(step: Ints, began_s: Floats) -> Beat | None:

@@ -35,27 +35,29 @@ SLOWEST_PERCENT: Final = 3
 """Share of the workers that M_W makes ideal [%] (Eq. 5)."""
 
 OPS_TOGETHER: Final = 1_000_000
-"""Most ops that are laid out and replayed at a time: of a larger job, only the durations stay in memory."""
+"""About the most ops converted and replayed at a time: of larger jobs, only durations stay in memory."""
 
 NO_WASTE: Final = 1e-9
-"""Shares of a loss below this part of T are meaningless: the denominator vanishes (contract, section 3)."""
+"""Shares of a loss below this part of T are nan, because the denominator is rounding (contract, section
+3)."""
 
 
 class How(NamedTuple):
     """Options of a what-if analysis.
 
     ideal        : how ideal durations are chosen.
-    ops_together : ops per block; a step is never divided.
-    limits       : offsets of clocks that are left alone; None: all.
+    ops_together : about how many ops are processed at a time; a step is never divided.
+    limits       : clock offsets below these limits are not corrected; None: no clock is examined.
     diagnosed    : whether to look for causes, and for communication that delays the step.
-    worker_type  : int, shape (stage, dp_rank); type of GPU, numbered from 0 on, -1 where unknown. None where
-                   fewer than two are known.
-    worker_rack  : the same, of racks; None where the log names none.
-    before_s     : usual transfer of an op type on earlier days, by which transfers that all became slow are
-                   measured. [s]
-    mitigated    : causes of which mitigations are replayed; None: of those that are found.
-    layers       : int, shape (chunk of the model,); layers of each, None where they are not known.
-    memory       : bound of mitigations, as mitigate takes it.
+    worker_type  : int, shape (stage, dp_rank); number of the worker's GPU type from 0 on, -1 if unknown. None
+                   if fewer than two types are known.
+    worker_rack  : int, shape (stage, dp_rank); number of the worker's rack, -1 if unknown; None without
+                   racks.
+    before_s     : usual transfer time by op type on earlier days, which shows whether all transfers of a type
+                   became slow. [s]
+    mitigated    : causes whose mitigations are replayed; None: the causes that are found.
+    layers       : int, shape (chunk of the model,); number of layers of each chunk, None if unknown.
+    memory       : limit of mitigations, as in `mitigate`.
     """
 
     ideal: Ideal = IDEALS[PAPER_IDEAL]
@@ -73,16 +75,16 @@ class How(NamedTuple):
 class WhatIf(NamedTuple):
     """What-if results of one job; float64 and in seconds, unless said otherwise.
 
-    recorded         : what its record says, without the blocks of steps.
+    recorded         : figures from recorded times, without the blocks of steps.
     times            : step times of every scenario.
-    slowest_ideal_s  : shape (step,); the slowest workers ideal, all else as recorded.
+    slowest_ideal_s  : shape (step,); step times with the slowest workers ideal, all else as recorded.
     worker_slowdown_approx : shape (stage, dp_rank); the paper's shortcut, a ratio.
-    is_slowest       : bool, shape (stage, dp_rank).
+    is_slowest       : bool, shape (stage, dp_rank); the workers that slowest_ideal_s takes as ideal.
     ideal_duration_s : shape (stage, op type); nan where a type was never recorded.
-    diagnosis        : causes and what their fixes save; None where it was not wanted.
-    types            : what types of GPU cost; None where fewer than two are known.
-    exposed          : what communication costs; none without any, or where no diagnosis was wanted.
-    mitigated        : what mitigations save; None where there is none to replay.
+    diagnosis        : causes and what their fixes save; None if not wanted.
+    types            : times by GPU type; None if fewer than two types are known.
+    exposed          : cost of communication; empty without communication or without a diagnosis.
+    mitigated        : savings of mitigations; None if there was none to replay.
     has_calls        : whether a worker waits for several transfers in one call.
     """
 
@@ -123,11 +125,11 @@ def _share(times: ScenarioTimes, without_s: Floats) -> float:
 def analyse(rows: JobRows, layout: Layout, how: How) -> WhatIf:
     """Replay a job in every scenario of section 5 of the model.
 
-    Two passes over blocks of steps: the ideals need the durations of all steps; given the ideals, steps are
-    independent. So at most one block of start times, and of replays, is in memory at a time.
+    Two passes over blocks of steps are needed: the ideals need the durations of all steps, and given the
+    ideals, steps are independent. At most one block of start times, and of replays, is in memory at a time.
 
     rows   : the job's rows, every step complete.
-    raises : TraceDefectError if the ops contradict each other, or take no time: nothing is faster than that.
+    raises : TraceDefectError if the ops contradict each other, or take no time.
     """
     as_if_none_blocked: list[_Replayed] = []
 
@@ -177,7 +179,7 @@ def _diagnosed(
         rows.worker_host,
         actual_s=float(recorded.actual_s.mean()),
         ideal_s=float(times.ideal.mean()),
-        # The paper's, as evidence beside ours.
+        # The paper's indicators are stored as evidence.
         indicators={
             cause.SLOW_WORKER: found.slow_worker_share,
             cause.STAGE_IMBALANCE: found.last_stage_share,
@@ -242,7 +244,7 @@ class _Replay(NamedTuple):
 
 
 class _Replayed(NamedTuple):
-    """What the second pass finds: ideal durations, replays by block, and step times."""
+    """Results of the second pass: ideal durations, replays by block, and step times."""
 
     ideal_s: Floats
     replays: list[_Replay]
@@ -257,7 +259,6 @@ class _Replayed(NamedTuple):
 
 
 def _in_step_order(found: list[ScenarioTimes], blocks: list[Block]) -> ScenarioTimes:
-    """Join scenario times of all blocks in the order of steps."""
     if len(found) == 1:
         return found[0]
     order = np.argsort(np.concatenate([block.steps for block in blocks]))

@@ -1,6 +1,6 @@
 """Power tables of some days: megawatts of each unit, their sum over the fleet, and units in phase.
 
-udfs/README.md, "Power", has the conditions. Arrays over units; no loop over pairs.
+udfs/README.md, "Power", has the conditions. Arrays have an axis of units, and no loop visits single pairs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from schemas.vocabulary import JOB_MEGAWATTS, POWER_DAY, POWER_IN_PHASE
 from udfs.kernel.arrays import Floats, Ints
 
 MOST_PAIRS: Final = 1000
-"""Most pairs stored for a day: those that swing most."""
+"""Most pairs stored for a day; the pairs with the largest swings are kept."""
 
 READ: Final = {
     "job_power": (
@@ -49,12 +49,13 @@ class Watts(NamedTuple):
 def power_tables(units: pa.Table, watts: Mapping[str, Watts]) -> dict[str, pa.Table]:
     """Compute the rows of job_megawatts, power_day and power_in_phase.
 
-    units : the columns READ of each unit with a row in job_power, and its key.
-    watts : by gpu_type; units of other types have no megawatts.
+    units : for each unit with a row in job_power, its key and the columns READ.
+    watts : by gpu_type; units of other, unknown or mixed types have no megawatts.
     """
     rows = []
     for unit in units.to_pylist(maps_as_pydicts="strict"):
-        row = unit | {"gpu_type": _gpu_type(unit)}
+        types = {unit["gpu_type"], *(unit["gpu_types"] or {}).values()} - {None}
+        row = unit | {"gpu_type": types.pop() if len(types) == 1 else None}
         rows.append(row | _megawatts(row, watts.get(row["gpu_type"])))
     rows.sort(key=Unit.of)
     days, pairs = [], []
@@ -65,12 +66,6 @@ def power_tables(units: pa.Table, watts: Mapping[str, Watts]) -> dict[str, pa.Ta
         pairs += found
     made = {JOB_MEGAWATTS: rows, POWER_DAY: days, POWER_IN_PHASE: pairs}
     return {name: pa.Table.from_pylist(each, TABLES[name].arrow_schema) for name, each in made.items()}
-
-
-def _gpu_type(row: Row) -> str | None:
-    """Return the GPU type of all GPUs of a unit; None if unknown or mixed."""
-    types = {row["gpu_type"], *(row["gpu_types"] or {}).values()} - {None}
-    return types.pop() if len(types) == 1 else None
 
 
 def _megawatts(row: Row, watts: Watts | None) -> Row:
@@ -174,22 +169,22 @@ def _pairs(rows: list[Row]) -> tuple[int, list[Row]]:
 
 
 MOST_APART: Final = 1 / 8
-"""If peaks are this part of a period apart, they still add up to 92 % of their sum in phase."""
+"""Largest phase difference of units in phase, in periods; equal swings then add up to 92 % of their sum."""
 MOST_DRIFT: Final = 1 / 4
-"""Largest drift over the common time, in periods: at its ends peaks are half of that further apart than in
-its middle."""
+"""Largest change of the phase difference over the common time, in periods; half of it lies on either side of
+the middle, at which the phase difference is measured."""
 LEAST_PERIODS: Final = 10
-"""In a shorter common time almost any two periods look equal."""
+"""Shortest common time, in periods; in a shorter time almost any two periods look equal."""
 PAIRS_TOGETHER: Final = 1_000_000
 """Most pairs that are compared at a time."""
 
 
 class Swings(NamedTuple):
-    """Swings of the units whose phase is known; float64, shape (unit,); all times count from one zero.
+    """Swings of the units whose phase is known; float64, shape (unit,); times of all units share one zero.
 
     period_s        : of the dominant component.
-    peak_s          : one of its peaks.
-    first_s, last_s : of the recorded time.
+    peak_s          : time of one of its peaks.
+    first_s, last_s : first and last recorded time.
     """
 
     period_s: Floats
@@ -203,8 +198,9 @@ class Pairs(NamedTuple):
 
     one, other       : positions of the units.
     common_s         : time in which both were recorded.
-    drift            : by how much one gains on the other in it, in periods.
-    phase_difference : how much later the other peaks in its middle, in periods, between -1/2 and 1/2.
+    drift            : change of the phase difference over common_s, in periods.
+    phase_difference : how much later `other` peaks than `one` in the middle of common_s, in periods, between
+                       -1/2 and 1/2.
     """
 
     one: Ints
@@ -217,9 +213,9 @@ class Pairs(NamedTuple):
 def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
     """Count the pairs of units that swing in phase, and return the pairs of the largest weight.
 
-    weight : float64, shape (unit,); that of a pair is the sum.
-    most   : pairs that are returned, heaviest first, then in the order of the units. Others are not in memory
-             but those that are compared at a time.
+    weight : float64, shape (unit,); the weight of a pair is the sum of its units' weights.
+    most   : most pairs that are returned, by descending weight, then by units. Only these pairs, and those
+             that are compared at a time, are in memory.
     """
     count = 0
     kept: list[Pairs] = []
@@ -233,7 +229,7 @@ def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
 
 
 def _with_like_periods(period_s: Floats) -> Iterator[tuple[Ints, Ints]]:
-    """Yield the pairs whose periods are too close for a difference to show within LEAST_PERIODS."""
+    """Yield, part by part, the pairs of units whose phases drift at most MOST_DRIFT in LEAST_PERIODS."""
     rate = 1 / period_s
     order = np.argsort(rate, kind="stable")
     rising = rate[order]

@@ -3,4 +3,4 @@
 from typing import Final
 
 REVISION_VERSION: Final = "1.2.0"
-"""Raised when the revision computes different causes from the same results, by more than rounding."""
+"""Version of the revision; it is increased if the same results give other causes, by more than rounding."""

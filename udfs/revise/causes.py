@@ -1,10 +1,10 @@
 """Revise the causes of one unit by other jobs and by earlier days; takes and returns rows of job_causes.
 
-Only what the unit's steps could not decide is revised. Each revised row keeps its values before.
+Only rows that the unit's own steps could not decide are revised. A revised row also keeps its earlier values.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any, Final, NamedTuple
 
@@ -34,7 +34,8 @@ COMMUNICATION: Final = "communication"
 
 WANT_OF_PEERS: Final = ("few_peers", "slow_worker_or_stage_imbalance")
 WANT_OF_A_NORM: Final = ("no_usual_transfer",)
-"""Flags of rows about which history may decide, in either direction."""
+"""Flags of rows that a comparison with other runs may revise; their causes may then hold, or no longer
+hold."""
 
 _WORKER: Final = ("pp_rank", "dp_rank", "rank", "host")
 
@@ -42,10 +43,10 @@ _WORKER: Final = ("pp_rank", "dp_rank", "rank", "host")
 class Measured(NamedTuple):
     """A unit whose causes may be revised.
 
-    run           : itself, as others see it.
+    run           : figures of the unit that are compared with other runs.
     actual_step_s : T_actual. [s]
-    gpu_hours     : None where its manifest does not say. [GPU h]
-    workers       : reads dp_rank, pp_rank, rank and host of each worker.
+    gpu_hours     : None if its manifest does not state them. [GPU h]
+    workers       : function that reads dp_rank, pp_rank, rank and host of each worker.
     """
 
     run: Run
@@ -55,16 +56,16 @@ class Measured(NamedTuple):
 
 
 class History(NamedTuple):
-    """What other units show: runs of the same model, and hosts that were slow in other jobs."""
+    """Runs of the same model, and hosts that were slow in other jobs, with which a unit is compared."""
 
     runs: Sequence[Run]
     slow_hosts: Mapping[str, SlowHost]
 
 
 class Revised(NamedTuple):
-    """A unit's revised rows, except for slow transfers, and what other runs show about its transfers.
+    """A unit's rows, revised in all but transfers, and its transfers compared with other runs.
 
-    transfers : None if history cannot decide.
+    transfers : None if other runs cannot decide whether transfers are slow.
     """
 
     rows: list[Row]
@@ -75,7 +76,7 @@ def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs
     """Revise a unit's rows of job_causes as far as this needs no replay; see with_usual_transfers.
 
     causes       : with the evidence as a dict.
-    minimum_runs : of the same model; from fewer nothing is concluded.
+    minimum_runs : fewest runs of the same model from which anything is concluded.
     """
     rows = {row["cause"]: row for row in causes}
     runs = comparable(unit.run, history.runs)
@@ -93,10 +94,10 @@ def revise(causes: Sequence[Row], unit: Measured, history: History, minimum_runs
 def with_usual_transfers(
     rows: Sequence[Row], found: SlowTransfers | None, unit: Measured, replayed: Sequence[Row]
 ) -> list[Row]:
-    """Return the rows with what a replay with usual transfer times saves.
+    """Revise the row of slow communication by a replay with the usual transfer times of other runs.
 
-    replayed : rows of the unit, its transfers measured by found.usual_s; none where no type became slow, or
-               where the unit cannot be replayed any more.
+    replayed : the unit's rows from a replay with the usual times found.usual_s; empty if no type of transfer
+               became slow, or if the unit can no longer be replayed.
     """
     if found is None or (found.usual_s and not replayed):
         return list(rows)
@@ -106,7 +107,7 @@ def with_usual_transfers(
     if found.usual_s:
         (new,) = (each for each in replayed if each["cause"] == COMMUNICATION)
         if new["time_saved_fraction"] - row["time_saved_fraction"] >= LEAST_CLAIM:
-            # What all fixes together save rose by the better usual transfer alone.
+            # Only the saving of communication changes the saving of all fixes together.
             others = fsum(each["attributed_fraction"] for each in rows if each is not row)
             together = min(fsum(each["attributed_fraction"] for each in replayed), 1.0 - _beside(rows))
             changes = {name: new[name] for name in ("time_saved_fraction", "culprits")}
@@ -121,21 +122,21 @@ def with_usual_transfers(
 
 
 def _beside(rows: Iterable[Row]) -> float:
-    """Return the share of T_actual that is lost beyond all fixes, and that no revised fix may claim."""
+    """Return the share of T_actual that is lost beyond all fixes, which no revised fix may save."""
     return fsum(
         max(0.0, row["time_saved_fraction"]) for row in rows if row["cause"] == vocabulary.CAUSE_UNEXPLAINED
     )
 
 
 def _is_open(row: Row, flags: Sequence[str]) -> bool:
-    """Return whether other runs may revise a row: it has no flag, or a flag that other runs can settle."""
+    """Return whether other runs may revise a row: only if it has no flag, or one of the given flags."""
     return row["flag_reason"] is None or row["flag_reason"] in flags
 
 
 def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> dict[str, Row]:
     """Move losses between causes by stage: slow hosts to slow_worker, uneven work to stage_imbalance."""
     worker, stage = rows[SLOW_WORKER], rows[STAGE_IMBALANCE]
-    # Only what the unit's own fixes leave of a step is left to save.
+    # The unit's own fixes save a part of the step already; no more than the rest can be saved.
     together = fsum(row["attributed_fraction"] for row in rows.values())
     left = 1.0 - max(together + _beside(rows.values()), worker["time_saved_fraction"])
     saved = min(found.saved_s / unit.actual_step_s, left)
@@ -148,11 +149,15 @@ def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> di
         was_open = (row for row in (worker, stage) if row["flag_reason"] in WANT_OF_PEERS)
         is_answered = not found.factors
         return {row["cause"]: _revised(row, unit, {}, evidence) for row in was_open if is_answered}
-    # A fix that shared its saving with those of other causes shares it under its new name too.
+    # The moved saving overlaps those of other causes as much as the saving of the stages did.
     shared = _share(stage) if found.kept < 1.0 else 1.0
-    # Without a slow stage the culprits were only candidates; on these stages they are known better now.
+    # Culprits on slow stages are replaced; culprits of a row that is no cause were only candidates.
     known = worker["culprits"] if worker["is_cause"] else []
-    elsewhere = [each for each in known if not _is_on(each, found.factors)]
+    elsewhere = [
+        each
+        for each in known
+        if not any(place["pp_rank"] in found.factors for place in (each, *(each["workers"] or ())))
+    ]
     culprits = sorted(
         [*elsewhere, *_workers(unit, found.factors)],
         key=lambda culprit: -culprit["effect"] * culprit["share_of_steps"],
@@ -177,9 +182,9 @@ def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> di
 
 
 def _moved(row: Row, name: str, moved: float, origin: Row | None = None) -> Row:
-    """Return a fraction with its bounds after some of it was moved to it from the row `origin`.
+    """Return a fraction and its bounds after `moved` was added to it, from the row `origin` if given.
 
-    Errors of one unit are of the same steps, and add up.
+    Half widths of both rows are added, because their errors come from the same steps.
     """
     return {name: row[name] + moved, **_around(row, name, row[name] + moved, origin)}
 
@@ -192,7 +197,7 @@ def _around(row: Row, name: str, value: float, origin: Row | None = None) -> Row
 
 
 def _revised(row: Row, unit: Measured, changes: Row, evidence: Mapping[str, float]) -> Row:
-    """Return the changed row with new hours and a new label, which keeps the values before the revision."""
+    """Return the row with changes, new GPU-hours, a flag for the revision, and the values from before it."""
     new = row | changes
     return new | {
         "is_cause": new["time_saved_fraction"] >= LEAST_SAVED,
@@ -204,12 +209,8 @@ def _revised(row: Row, unit: Measured, changes: Row, evidence: Mapping[str, floa
     }
 
 
-def _is_on(culprit: Row, stages: Container[int]) -> bool:
-    """Return whether a culprit, or one of its workers, is on one of the given stages."""
-    return any(each["pp_rank"] in stages for each in (culprit, *(culprit["workers"] or ())))
-
-
 def _share(row: Row) -> float:
+    """Return the attributed part of a row's saving; 1 if the saving is too small for a ratio."""
     saved = row["time_saved_fraction"]
     return min(max(row["attributed_fraction"] / saved, 0.0), 1.0) if saved >= LEAST_CLAIM else 1.0
 

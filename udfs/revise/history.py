@@ -1,30 +1,30 @@
 """Compare a unit with other runs, to find stages or transfers of the unit that take longer than theirs.
 
-A stage that is one worker, or that lies on one host whole, looks the same whether the host is slow or the
-work is heavy. Other runs of the same model decide: the work moves with the stage, slowness stays with the
-host.
+If a stage is one worker, or lies on one host, its log looks the same whether the host is slow or the work is
+heavy. Other runs of the same model decide: the work moves with the stage, and slowness stays with the host.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from statistics import median_low
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from schemas.vocabulary import OP_TYPES
 from udfs.kernel.op_type import AVERAGED, COMPUTE
 from udfs.op_lists import GROUPS
 
 LEAST_SLOWER: Final = 1.08
-"""A stage that takes this many times as long as elsewhere is slow: healthy hosts differ by 3 %."""
+"""A stage that takes this many times as long as in other runs is slow; healthy hosts differ by 3 %."""
 
 SAME_WORK: Final = 1.05
-"""If computes are closer than this, the work is the same, so that slower transfers are the network's."""
-
-SAME_TRAFFIC: Final = 1.25
-"""If transfers are closer than this, they carry the same, so that slower computes are the host's, not more
+"""If computes of two runs differ by less than this factor, slower transfers are due to the network, not
 work."""
 
+SAME_TRAFFIC: Final = 1.25
+"""If transfers of two runs differ by less than this factor, slower computes are due to hosts, not to work."""
+
 SLOW_LINK: Final = 1.8
-"""Transfers that take this many times as long are faults, as within a job (diagnosis, section 2)."""
+"""Transfers that take this many times as long as in other runs are slow, as in a job (diagnosis, section
+2)."""
 
 SAME_OPS: Final = 0.02
 """Share by which ops per step may differ between compared runs: less than one microbatch."""
@@ -75,11 +75,11 @@ class SlowHost(NamedTuple):
 class SlowStages(NamedTuple):
     """Stages that are slow according to other runs.
 
-    factors : pp_rank -> how many times as long as elsewhere; without stages that are not slow.
-    saved_s : what a step would take less without. [s]
-    kept    : part of the imbalance between stages that remains without.
-    largest : the largest factor, also if it is not slow.
-    runs, jobs : how many runs of the model, and other jobs on the hosts, that rests on.
+    factors : pp_rank of each slow stage -> its time over that in other runs.
+    saved_s : time by which a step would be shorter if these stages were not slow. [s]
+    kept    : part of the imbalance between stages that would then remain.
+    largest : the largest factor of any stage, slow or not.
+    runs, jobs : number of compared runs of the model, and of other jobs on the hosts.
     """
 
     factors: Mapping[int, float]
@@ -93,14 +93,19 @@ class SlowStages(NamedTuple):
 class SlowTransfers(NamedTuple):
     """Transfers that are slow according to other runs.
 
-    factor  : how many times as long as in other runs, the largest of all op types.
-    usual_s : op types that became slow -> what one takes there. [s]
-    runs    : how many runs that rests on.
+    factor  : time of a transfer over that in other runs; the largest of all op types.
+    usual_s : slow op types -> time of an op in other runs. [s]
+    runs    : number of compared runs.
     """
 
     factor: float
     usual_s: Mapping[str, float]
     runs: int
+
+
+def kind_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
+    """Return a unit's model, or its job without a model, and the columns `names`; row : of job_baseline."""
+    return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in names))
 
 
 def comparable(unit: Run, runs: Sequence[Run]) -> list[Run]:
@@ -117,7 +122,7 @@ def slow_stages(
 ) -> SlowStages | None:
     """Find stages that are slow because of their hosts; None if other runs do not decide it.
 
-    runs : of the same model, comparable. A stage that computes nothing, or in no time, has no result.
+    runs : comparable runs of the same model. Runs in which a stage has no compute time are left out.
     """
     runs = [run for run in runs if _computes(run)]
     if not _computes(unit):
@@ -166,7 +171,7 @@ def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStag
         chosen = others if len(others) >= minimum_runs else runs
         base.append(len(chosen))
         factors.append(_ratio(unit, chosen, number))
-    # What all stages take longer is more work. What some take less is a host that was slow then.
+    # A factor that most stages share is more work. If it is below 1, hosts were slow in the other runs.
     common = max(median_low(factors), 1.0) if len(factors) > 1 else 1.0
     relative = {number: factor / common for number, factor in enumerate(factors)}
     slow = {
@@ -180,7 +185,7 @@ def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStag
 
 
 def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages | None:
-    """Find heavy stages that are alone on a slow host of other jobs, slow by at most what it was there."""
+    """Find heavy stages alone on a host that was slow in other jobs, by at most its slowness there."""
     slow, jobs = {}, 0
     for number, stage in enumerate(unit.stages):
         others = [other for place, other in enumerate(unit.stages) if place != number]
@@ -195,7 +200,7 @@ def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages 
 
 
 def _without(unit: Run, factors: Mapping[int, float], largest: float, runs: int, jobs: int) -> SlowStages:
-    """Return what is saved if slow stages ran as fast as in other runs; the slowest stage sets the pace."""
+    """Return the saving if slow stages ran as fast as in other runs; the slowest stage sets the pace."""
     as_is_s = [stage.compute_s for stage in unit.stages]
     fixed_s = [time_s / factors.get(number, 1.0) for number, time_s in enumerate(as_is_s)]
     uneven_s, left_s = (max(times) - sum(times) / len(times) for times in (as_is_s, fixed_s))

@@ -1,4 +1,4 @@
-"""Rows of many units, of which a few units at a time become Python objects, to limit memory."""
+"""Rows of a table by unit; only a few units at a time become Python objects, to limit memory."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 class RowsOfUnits:
     """Rows of a table, grouped by unit.
 
-    order : columns by which the rows of a unit are sorted; else they are as in the table
+    order : columns by which the rows of a unit are sorted; rows that are equal in these stay in table order
     """
 
     def __init__(self, table: pa.Table, *order: str) -> None:
@@ -28,7 +28,7 @@ class RowsOfUnits:
         by = [(name, "ascending") for name in (*UNIT_KEY, *order, _PLACE)]
         self._rows = placed.sort_by(by).combine_chunks()
         numbered = self._rows.select(UNIT_KEY).append_column(_AT, pa.array(np.arange(table.num_rows)))
-        # Groups come in any order.
+        # group_by returns groups in any order.
         found = numbered.group_by(UNIT_KEY).aggregate([(_AT, "min"), (_AT, "count")]).sort_by(f"{_AT}_min")
         self._found = {Unit.of(row): (row[f"{_AT}_min"], row[f"{_AT}_count"]) for row in found.to_pylist()}
 

@@ -11,34 +11,34 @@ import pyarrow as pa
 
 from schemas.unit import Unit
 from schemas.vocabulary import UNIT_KEY
-from udfs.revise.history import SAME_OPS
+from udfs.revise.history import SAME_OPS, kind_of
 
 Row = dict[str, Any]
 
 _Past = defaultdict[tuple[Any, ...], defaultdict[date, list[Row]]]
-"""Rows of a model and layout, or of a run, by day; within each day in order, the last unit first."""
+"""Rows of a model and layout, or of a run, by day; the units of a day in descending order."""
 
 _COLUMN: Final = "slower_than_usual"
 _OF_THE_PAST: Final = ("actual_step_s", "ops_per_step")
 _KIND: Final = ("gpu_type", "dp_size", "pp_size", "cp_size", "vpp_size", "world_size")
 _MOST_RUNS: Final = 32
-"""Most earlier units that a unit is compared with, the latest."""
+"""Most earlier units with which a unit is compared; the latest are taken."""
 
 
 def with_slower(slowdowns: pa.Table, baselines: pa.Table, earlier: pa.Table, days: int) -> pa.Table:
     """Add to job_slowdown the ratio of each unit's step time to the usual one; null without earlier days.
 
-    Usual is the lower median of earlier days of the same model, layout and ops per step; where there are
-    none, that of the same run.
+    The usual step time is the lower median of earlier units of the same model, layout and ops per step; if
+    there are none, of earlier days of the same run.
 
     baselines, earlier : rows of job_baseline, of these days and of days before.
-    days               : how many earlier days count.
+    days               : number of earlier days that count.
     """
     columns = list(dict.fromkeys((*UNIT_KEY, "model", *_KIND, *_OF_THE_PAST)))
     own = baselines.select(columns).to_pylist()
     past: _Past = defaultdict(lambda: defaultdict(list))
     for row in sorted([*own, *earlier.select(columns).to_pylist()], key=Unit.of, reverse=True):
-        past[_kind(row)][row["log_date"]].append(row)
+        past[kind_of(row, _KIND)][row["log_date"]].append(row)
         past[row["job_id"], row["run_id"]][row["log_date"]].append(row)
     found = {Unit.of(row): _ratio(row, past, days) for row in own}
     units = zip(*(slowdowns.column(name).to_pylist() for name in UNIT_KEY), strict=True)
@@ -51,16 +51,9 @@ def _ratio(unit: Row, past: _Past, days: int) -> float | None:
         dates = (unit["log_date"] - timedelta(days=age) for age in range(1, days + 1))
         return chain.from_iterable(by_day.get(day, ()) for day in dates)
 
-    alike = (row for row in before(past[_kind(unit)]) if _is_same_work(row, unit))
+    ops, most = unit["ops_per_step"], SAME_OPS * unit["ops_per_step"]
+    alike = (row for row in before(past[kind_of(unit, _KIND)]) if abs(row["ops_per_step"] - ops) <= most)
     of_run = before(past[unit["job_id"], unit["run_id"]])
     compared = [*islice(alike, _MOST_RUNS)] or [*islice(of_run, _MOST_RUNS)]
     usual_s = median_low(row["actual_step_s"] for row in compared) if compared else 0.0
     return unit["actual_step_s"] / usual_s if usual_s > 0.0 else None
-
-
-def _is_same_work(row: Row, unit: Row) -> bool:
-    return bool(abs(row["ops_per_step"] - unit["ops_per_step"]) <= SAME_OPS * unit["ops_per_step"])
-
-
-def _kind(row: Row) -> tuple[Any, ...]:
-    return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _KIND))

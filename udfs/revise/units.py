@@ -1,7 +1,7 @@
 """Revise the causes of many units by earlier runs of their models, and by hosts slow in other jobs.
 
-Tables in, a table out. A few numbers per stage and op type of each unit and day (job_baseline) are all
-that is looked at; ops are replayed once more only of units whose transfers became slow.
+Takes tables and returns a table. Units are compared by a few numbers per stage and op type (job_baseline);
+only units whose transfers became slow are replayed again.
 """
 
 from collections import defaultdict
@@ -24,19 +24,19 @@ from schemas.vocabulary import JOB_BASELINE, JOB_CAUSES, JOB_SLOWDOWN, UNIT_KEY,
 from udfs.intervals import in_gpu_hours
 from udfs.lost import lost_columns
 from udfs.revise.causes import History, Measured, Revised, Row, revise, with_usual_transfers
-from udfs.revise.history import Run, SlowHost, Stage
+from udfs.revise.history import Run, SlowHost, Stage, kind_of
 from udfs.revise.rows_of_units import RowsOfUnits
 
 RUNS_A_DAY: Final = 8
-"""Most compared runs of each model and day: hundreds of the same model add nothing."""
+"""Most compared runs of each model and day, because more runs of one day add nothing."""
 
 MOST_RUNS: Final = 32
-"""Most runs that a unit is compared with, the latest."""
+"""Most runs with which a unit is compared; the latest are taken."""
 
 REVISED_FROM: Final = (JOB_BASELINE, JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)
-"""Tables that a revision reads of every unit: no ops, nothing by step."""
+"""Tables that a revision reads of every unit; none has a row per op or per step."""
 
-# Ideal durations of another layout, ideal or simulator are not comparable.
+# Units are compared only if these agree, because ideal durations depend on them.
 _KIND: Final = (
     *("gpu_type", "dp_size", "pp_size", "cp_size", "vpp_size", "world_size"),
     *("ideal", "simulator_version"),
@@ -63,7 +63,7 @@ A unit that cannot be replayed as before is missing from the result.
 
 
 class _Concluded(NamedTuple):
-    """A unit that other runs have revised, before its transfers are replayed."""
+    """A unit whose rows are revised except for slow transfers, which may need a replay."""
 
     key: Unit
     places: Sequence[int]
@@ -74,7 +74,7 @@ class _Concluded(NamedTuple):
 
     @property
     def usual_s(self) -> Mapping[str, float]:
-        """Usual transfer time by op type [s], if a replay with usual times has to decide; else empty."""
+        """Usual transfer time by op type for the replay that has to decide; empty if none has to. [s]"""
         return self.found.transfers.usual_s if self.found.transfers is not None else {}
 
     def changed(self, replayed: Sequence[Row]) -> dict[int, Row]:
@@ -91,12 +91,14 @@ def revised_causes(
 ) -> pa.Table:
     """Revise rows of job_causes by other jobs and earlier days.
 
-    results : the tables REVISED_FROM, of the same units; causes as measured, or as revised before.
+    results : the tables REVISED_FROM, of the same units; causes as measured, or as an earlier revision left
+              them.
     earlier : rows of job_baseline of other days.
-    returns : units missing from one of these tables are left out.
-    days    : how many earlier days a unit is compared with.
-    minimum_runs : of the same model; from fewer nothing is concluded.
-    replay  : called once, for units whose transfers became slow; one that it cannot replay stays as measured.
+    days    : number of earlier days with which a unit is compared.
+    minimum_runs : fewest runs of the same model from which anything is concluded.
+    replay  : called once, for all units whose transfers became slow; the communication row of a unit that it
+              cannot replay stays as measured.
+    returns : the rows of job_causes, without units that are missing from one of the tables.
     """
     baselines = {Unit.of(row): row for row in _rows(results[JOB_BASELINE])}
     known = _Known(chain(baselines.values(), _rows(earlier)), days)
@@ -141,19 +143,20 @@ class _Known:
             for each in row["slow_hosts"] or ():
                 self._slow[each["host"]].append(_Slow(row["log_date"], row["job_id"], each["effect"]))
             if row["status"] == Status.ANALYSED:
-                by_day[_kind(row), row["log_date"]].append(row)
+                by_day[kind_of(row, _KIND), row["log_date"]].append(row)
         self._runs: defaultdict[_Key, list[tuple[Unit, Run]]] = defaultdict(list)
         for (kind, _), rows in sorted(by_day.items(), key=lambda each: each[0][1], reverse=True):
             some = sorted(rows, key=Unit.of)[:RUNS_A_DAY]
             self._runs[kind] += [(Unit.of(row), _run(row)) for row in reversed(some)]
 
     def beside(self, baseline: Row, run: Run) -> History:
-        """Return what the days before a unit's own show about it.
+        """Return the runs and slow hosts of the days before a unit's day, with which the unit is compared.
 
-        Not of its own: a unit's rows would then depend on which others of its day were late, or corrected.
+        Units of its own day do not count, because its rows would then depend on which of them came late.
         """
         own_day, job_id = baseline["log_date"], baseline["job_id"]
-        runs = [each for key, each in self._runs[_kind(baseline)] if self._counts(key.log_date, own_day)]
+        alike = self._runs[kind_of(baseline, _KIND)]
+        runs = [each for key, each in alike if self._counts(key.log_date, own_day)]
         slow: dict[str, SlowHost] = {}
         for host in run.hosts:
             others = [each for each in self._slow.get(host, ()) if each.job_id != job_id]
@@ -207,11 +210,6 @@ def _run(row: Row) -> Run:
         ],
         op_types_s={each["op_type"]: each["ideal_duration_s"] for each in row["op_types"] or ()},
     )
-
-
-def _kind(row: Row) -> _Key:
-    """Return the model and layout of a unit; units are compared only if these are equal."""
-    return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in _KIND))
 
 
 def _rows(table: pa.Table, *columns: str) -> list[Row]:

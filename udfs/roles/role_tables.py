@@ -28,8 +28,8 @@ def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
     """Compute the role tables of all groups of runs on some days.
 
     role_steps : rows of role_step of these days
-    runs       : their units with part_of: columns log_date, job_id, run_id, part_of, role, gpu_hours, and
-                 lost_fraction, all that its causes lose; null where it was not analysed
+    runs       : the days' units with part_of: columns log_date, job_id, run_id, part_of, role, gpu_hours, and
+                 lost_fraction, which is summed over the unit's causes, or null if it was not analysed
     """
     found: dict[str, list[Row]] = {ROLE_ITERATION: [], ROLE_EFFECT: []}
     steps = dict(_by_whole(role_steps))
@@ -47,9 +47,14 @@ def role_tables(role_steps: pa.Table, runs: pa.Table) -> dict[str, pa.Table]:
             found[ROLE_ITERATION] += [whole | row for row in of_iterations]
             effects = {role: row | answers.get(role, {}) for role, row in effects.items()}
         hours = [unit["gpu_hours"] for unit in units if unit["gpu_hours"] is not None]
-        found[ROLE_EFFECT] += [
-            _with_hours(whole | row, sum(hours) if hours else None) for row in effects.values()
-        ]
+        gpu_hours = sum(hours) if hours else None
+        for effect in effects.values():
+            row = whole | effect | {"gpu_hours": gpu_hours}
+            for name in ("if_fixed", "if_ideal", "if_twice_as_fast"):
+                fraction = row.get(f"saved_fraction_{name}")
+                saved = None if gpu_hours is None or fraction is None else gpu_hours * fraction
+                row[f"saved_gpu_hours_{name}"] = saved
+            found[ROLE_EFFECT].append(row)
     return {name: pa.Table.from_pylist(rows, TABLES[name].arrow_schema) for name, rows in found.items()}
 
 
@@ -74,7 +79,10 @@ def _grouped(rows: Iterable[Row], key: Callable[[Row], Group]) -> dict[Group, li
 
 
 def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
-    """Count the runs of each role, and its iterations."""
+    """Return by role the number of its runs, of runs without steps, and of iterations.
+
+    steps : rows of role_step whose role is that of their run
+    """
     with_steps = {Unit.of(step) for step in steps}
     runs = Counter(role_of.values())
     left_out = Counter(role for unit, role in role_of.items() if unit not in with_steps)
@@ -88,16 +96,6 @@ def _counted(role_of: dict[Unit, str], steps: Sequence[Row]) -> dict[str, Row]:
         }
         for role in sorted(runs)
     }
-
-
-def _with_hours(effect: Row, gpu_hours: float | None) -> Row:
-    """Add the saved fractions as GPU-hours of all runs of the group together. [GPU h]"""
-    row = effect | {"gpu_hours": gpu_hours}
-    for name in ("if_fixed", "if_ideal", "if_twice_as_fast"):
-        fraction = row.get(f"saved_fraction_{name}")
-        saved = None if gpu_hours is None or fraction is None else gpu_hours * fraction
-        row[f"saved_gpu_hours_{name}"] = saved
-    return row
 
 
 def _answered(steps: Sequence[Row], lost: Mapping[Unit, float | None]) -> tuple[list[Row], dict[str, Row]]:
@@ -189,7 +187,7 @@ def whole_of(
 
 
 def _part(steps: Sequence[Row], first_us: int) -> tuple[float, float, float, float]:
-    """Return a run's first start, last end and busy time in an iteration [s], and its ideal/actual time."""
+    """Return a run's first start, last end and busy time in an iteration [s], and ideal over actual time."""
     start_us, end_us = min(step["start_us"] for step in steps), max(step["end_us"] for step in steps)
     actual_s = sum(step["actual_step_s"] for step in steps)
     ideal = sum(step["ideal_step_s"] for step in steps) / actual_s if actual_s else 1.0  # nothing to save

@@ -11,7 +11,8 @@ from udfs.kernel.arrays import Floats, Ints, Mask
 
 CLOCKS_S: Final = 0.05
 SHORTEST: Final = 0.1
-"""A span may begin earlier than the end that it waits for by this time, or this part of the shorter span."""
+"""A span may begin before the end that it waits for by CLOCKS_S, as clocks differ, or by this part of the
+shorter of the two spans, whichever is less."""
 
 
 class Whole(NamedTuple):
@@ -19,13 +20,14 @@ class Whole(NamedTuple):
 
     number   : int64, shape (iteration,); ascending.
     start_s, end_s : shape (role, iteration); first start and last end of the role's steps, nan without any.
-    busy_s   : the same; time in which one of its steps runs.
-    runs     : int64, the same; units with steps.
-    role, iteration : int64, shape (run,); places of each run's part of an iteration.
-    offset_s : shape (run,); from the role's start to the run's.
-    run_s, run_busy_s : shape (run,); from its first start to its last end, and time in which a step runs.
-    ideal    : shape (run,); ideal over recorded time of its steps.
-    fixed    : shape (run,); part of its time that is left when its causes are fixed, nan where unknown.
+    busy_s   : shape (role, iteration); time in which at least one of the role's steps runs.
+    runs     : int64, shape (role, iteration); number of runs with steps.
+    role, iteration : int64, shape (part,), where a part is one run in one iteration; positions of its role
+               and iteration. The arrays below have the same shape.
+    offset_s : from the start of the role's iteration to the start of the part.
+    run_s, run_busy_s : from the part's first start to its last end, and time in which a step runs.
+    ideal    : ideal over recorded time of its steps.
+    fixed    : share of its time that remains if the run's causes are fixed, nan where unknown.
     """
 
     number: Ints
@@ -48,11 +50,14 @@ class Whole(NamedTuple):
 
     @property
     def follows(self) -> Mask:
-        """Mask of the iterations that directly follow the recorded one before them, shape (iteration,)."""
+        """Mask of iterations that directly follow the previous recorded one; shape (iteration,)."""
         return np.concatenate([[False], np.diff(self.number) == 1])
 
     def lengths_s(self, role: int | None = None, factor: Floats | float = 1.0) -> Floats:
-        """Compute each role's length by iteration, one role's steps times a factor; (role, iteration). [s]"""
+        """Compute the length of each role's iterations, with `role` busy `factor` times as long. [s]
+
+        returns : shape (role, iteration); -inf where a role has no step
+        """
         factors = np.where(self.role == role, factor, 1.0)
         ends_s = self.offset_s + self.run_s - self.run_busy_s * (1.0 - factors)
         lengths_s = np.full(self.start_s.shape, -np.inf)
@@ -63,8 +68,8 @@ class Whole(NamedTuple):
 class Waits(NamedTuple):
     """Masks that say which role waits for which; bool, shape (role waited for, role that waits).
 
-    within : in the same iteration
-    before : in the iteration before
+    within : the role waits for the same iteration of the other role
+    before : the role waits for the previous iteration of the other role
     """
 
     within: Mask
@@ -105,7 +110,7 @@ class Chain(NamedTuple):
     """Spans of all roles by their starts, which is the order in which the replay visits them.
 
     spans : int64, shape (span, 2); role and iteration.
-    waited_for : for each, places of the spans that it waits for.
+    waited_for : for each span, positions of the spans that it waits for.
     gap_s : shape (role, iteration); from the last end that a span waits for to its start, nan without any.
     """
 
@@ -153,7 +158,7 @@ def replayed_s(whole: Whole, chain: Chain, lengths_s: Floats) -> float:
 def longest_path(whole: Whole, chain: Chain) -> tuple[Mask, Floats]:
     """Mark the spans on the longest recorded path, and return the gap before each; (role, iteration). [s]
 
-    Before the first span of a path lies the time since the stretch of iterations began.
+    The gap before the first span of a path is the time since the first span of its consecutive iterations.
     """
     is_on_path = np.zeros(whole.start_s.shape, dtype=bool)
     before_s = np.zeros(whole.start_s.shape)

@@ -29,7 +29,7 @@ class OpColumn(NamedTuple):
 
     values   : int, broadcastable to (op, step, dp_rank); numbers, or positions in `words`.
     is_known : bool, likewise; False where the column is null.
-    words    : what the values of a text column stand for; empty for a column of numbers.
+    words    : texts of a text column; empty for a column of numbers.
     """
 
     values: Ints
@@ -38,15 +38,15 @@ class OpColumn(NamedTuple):
 
 
 Columns = Callable[[str], OpColumn]
-"""Gives a column by its name."""
+"""Returns the column of a name."""
 
 
 @dataclass(frozen=True)
 class WorkerRows:
     """Rank and host of every replayed row.
 
-    rank       : int, shape (stage, step, dp_rank), or step 1 where each worker is one rank in all steps.
-    host       : likewise, positions in `hosts`; behind the last where the host is not known.
+    rank       : int, shape (stage, step, dp_rank); the axis of steps has length 1 if all steps agree.
+    host       : likewise; positions in `hosts`, or len(hosts) where the host is unknown.
     hosts      : names.
     """
 
@@ -92,7 +92,7 @@ class BlockColumns:
             "dp_rank": lambda: OpColumn(op_dp_ranks(graph, lanes)[:, None], _ALWAYS),
             "step": lambda: OpColumn(self.steps[self.block.steps][None, :, None], _ALWAYS),
             "model_chunk": lambda: OpColumn(self._chunks(), np.isin(op_types, _HAS_CHUNK)),
-            "microbatch": lambda: OpColumn(self._microbatches(), self._has_microbatch()),
+            "microbatch": self._microbatches,
             "rank": lambda: OpColumn(self._of_worker(self.workers.rank), _ALWAYS),
             "host": self._hosts,
         }
@@ -102,29 +102,21 @@ class BlockColumns:
         chunks = [chunk for cell in self.block.graph.cells for chunk in cell.program.chunks]
         return np.array(chunks)[:, None, None]
 
-    def _microbatches(self) -> Ints:
-        values = np.zeros(self.block.duration_s.shape, dtype=np.int64)
-        for first, of_computes in zip(self.block.graph.first_op[:-1], self.block.microbatch, strict=True):
-            values[first : first + len(of_computes)] = of_computes
-        loads, forwards = self._loads()
-        values[loads] = values[forwards]
-        return values
-
-    def _has_microbatch(self) -> Mask:
-        known = np.isin(self.block.graph.op_types, ot.COMPUTE)
-        known[self._loads()[0]] = True
-        return known[:, None, None]
-
-    def _loads(self) -> tuple[list[int], list[int]]:
-        """Return the data-load ops, and the forward-compute that waits for each of them."""
+    def _microbatches(self) -> OpColumn:
+        """Return the microbatch of computes, and of data-loads, which is that of the compute that waits."""
         graph = self.block.graph
-        pairs = [
-            (first + cell.program.first_ops[ot.DATA_LOAD] + place, first + forward)
-            for first, cell in zip(graph.first_op[:-1], graph.cells, strict=True)
-            for place, forward in enumerate(cell.program.loaded_for)
-            if forward >= 0
-        ]
-        return [load for load, _ in pairs], [forward for _, forward in pairs]
+        values = np.zeros(self.block.duration_s.shape, dtype=np.int64)
+        is_known = np.isin(graph.op_types, ot.COMPUTE)
+        for first, cell, of_computes in zip(
+            graph.first_op[:-1], graph.cells, self.block.microbatch, strict=True
+        ):
+            values[first : first + len(of_computes)] = of_computes
+            for place, forward in enumerate(cell.program.loaded_for):
+                if forward >= 0:
+                    load = first + cell.program.first_ops[ot.DATA_LOAD] + place
+                    values[load] = values[first + forward]
+                    is_known[load] = True
+        return OpColumn(values, is_known[:, None, None])
 
     def _hosts(self) -> OpColumn:
         host = self._of_worker(self.workers.host)

@@ -1,7 +1,7 @@
 """Parse a predicate over ops from SQL text, and evaluate it.
 
-DuckDB reads and evaluates it. Only logic over columns and literals is let through; anything else is refused
-with one line: what is wrong, and what is allowed.
+DuckDB parses and evaluates it. Only logic over columns and literals is accepted; for anything else, an error
+of one line says what is wrong and what is allowed.
 """
 
 import json
@@ -37,13 +37,13 @@ _COLUMN_OF: Final = {"stage": "pp_rank", "worker": "dp_rank and pp_rank together
     f"'{group}'": " or ".join(f"'{name}'" for name, of in OP_TYPE_GROUPS.items() if of == group)
     for group in OP_TYPE_GROUPS.values()
 }
-"""Everyday words and groups, where the nearest spelling would mislead."""
+"""Suggestions for names of columns and op types for which the nearest spelling would mislead."""
 _THERE_IS: Final = (
     f"use the columns {', '.join(COLUMNS)}, the operators AND, OR, NOT, =, !=, <>, "
     "<, <=, >, >=, IN, BETWEEN, IS NULL, LIKE, parentheses, numbers, 'text', NULL, TRUE and FALSE"
 )
 _TOGETHER: Final = 1_000_000
-"""Ops in one table for DuckDB, so that a large unit is not laid out whole."""
+"""About how many ops DuckDB gets in one table, so that the ops of a large unit are not copied all at once."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class OpPredicate:
 def parse_predicate(text: str) -> OpPredicate:
     """Parse a predicate such as `op_type = 'forward-compute' AND pp_rank = 3`.
 
-    raises : PredicateError, one line, for anything that is not in the language or names what does not exist.
+    raises : PredicateError, with one line, for other SQL, and for unknown columns and op types.
     """
     try:
         predicate = OpPredicate(" ".join(text.split()), text, _names(text))

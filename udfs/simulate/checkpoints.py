@@ -1,9 +1,10 @@
 """The best checkpoint interval by Young and Daly, from the failures and checkpoints in a run's events.
 
 The best interval is that of J. T. Daly, "A higher order estimate of the optimum checkpoint interval for
-restart dumps", FGCS 22 (2006), Eq. 37; its first order is Young's. What it saves is what the run would have
-spent less on checkpoints, on work lost at failures, and on restarts: failures come per time of work, so a run
-that repeats less fails less. How much is lost at each is chance, so both runs are taken at their mean.
+restart dumps", FGCS 22 (2006), Eq. 37; its first order is Young's. The saving counts time for checkpoints,
+for work lost at failures, and for restarts. Failures are assumed to be proportional to working time, so that
+a run that repeats less work fails less often. Expected times of both intervals are compared, because the work
+that a failure destroys is random.
 """
 
 import math
@@ -16,19 +17,19 @@ from schemas.vocabulary import RunEvent
 from udfs.simulate.run_course import Attempt, Span, course_of
 
 LEAST_FAILURES: Final = 2
-"""With fewer failures, the time between two is not known even roughly."""
+"""With fewer failures, the time between failures is not known even roughly."""
 
 MOST_TIMES: Final = 700.0
-"""Intervals are at most this multiple of the time between failures: beyond it exp overflows."""
+"""Intervals count as at most this multiple of the time between failures, beyond which exp overflows."""
 
 
 class Interval(NamedTuple):
     """Present and best interval between two checkpoints.
 
-    now_s, best_s : work from one checkpoint to the next. [s]
-    stall_s       : for how long one stops the work. [s]
-    failures, between_s : how many there were, and the time at work for each. [s]
-    saved_fraction : part of the run's time that the best interval saves, if neither has good or bad luck.
+    now_s, best_s : working time from one checkpoint to the next. [s]
+    stall_s       : time for which a checkpoint stops the work. [s]
+    failures, between_s : number of failures, and working time per failure. [s]
+    saved_fraction : expected part of the run's time that the best interval saves over the present one.
     """
 
     now_s: float
@@ -42,8 +43,8 @@ class Interval(NamedTuple):
 def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
     """Find the best checkpoint interval of a run.
 
-    None where the events show fewer than two failures or no interval, or where the best one would save more
-    than all that the run lost: then its failures did not come at random, as in a loop of crashes.
+    None if the events show fewer than two failures, or no interval. Also None if the best interval would save
+    more than the run lost: its failures were then not random, as in a loop of crashes.
 
     events : rows of run_events in the order of the log.
     """
@@ -66,7 +67,7 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
     now_s, stall_s, between_s = float(np.median(gaps_s)), float(np.mean(stalls_s)), work_s / failures
     best_s = daly(stall_s, between_s)
     starts_s = [span.length_s for span in course.startups], late_s
-    # A run starts once without a failure before.
+    # Starts that no failure caused take the same time with any interval.
     first_s = sum(sum(each_s[: max(len(each_s) - failures, 0)]) for each_s in starts_s)
     idle_s = sum(map(sum, starts_s)) - first_s + sum(span.length_s for span in course.outages)
     times_s = [
@@ -81,9 +82,9 @@ def best_interval(events: Iterable[Mapping[str, Any]]) -> Interval | None:
 
 
 class _Work(NamedTuple):
-    """Working time and steps of an attempt, in total and until its second event that names a step.
+    """Working time and steps of an attempt, in total and until its first event with a later step. [s]
 
-    What stood still before the first step is start-up.
+    Time before the attempt's first event with a step is start-up, and does not count.
     """
 
     own_s: float = 0.0
@@ -106,7 +107,7 @@ def _work_of(attempt: Attempt) -> _Work:
 def _late_s(works: Sequence[_Work]) -> list[float]:
     """Return how much longer the first steps of each attempt took than as many later steps. [s]
 
-    Later ones of the same attempt, as its hosts may be slow, if it names any; else of all.
+    Later steps are those of the same attempt, whose hosts may be slow; if it has none, those of all attempts.
     """
     steps = sum(work.steps - work.first_steps for work in works)
     later_s = sum(work.own_s - work.first_s for work in works if work.steps)
@@ -120,13 +121,13 @@ def _late_s(works: Sequence[_Work]) -> list[float]:
 
 
 def _own_s(attempt: Attempt, span: Span) -> float:
-    """Return how long training ran in a span, without what made it stand still. [s]"""
+    """Return the length of a span minus the times in it in which training stood still. [s]"""
     still = (stall for kind in attempt.stalls.values() for stall in kind)
     return span.length_s - sum(stall.within(span).length_s for stall in still)
 
 
 def _kept_share(steps: Sequence[int], kept_below: float) -> float:
-    """Return the share of an attempt's steps that no later attempt repeats, by the steps of its marks."""
+    """Return the share of an attempt's steps that no later attempt repeats; steps : of its events."""
     if not steps:
         return 0.0
     done = steps[-1] - steps[0]
@@ -144,7 +145,7 @@ def daly(stall_s: float, between_s: float) -> float:
 def _worked_s(kept_s: float, every_s: float, between_s: float) -> float:
     """Return the mean working time until a given amount of work is saved, if failures are random.
 
-    What is behind the last checkpoint is a shorter stretch, which is less often done again.
+    The work after the last checkpoint is shorter than an interval, and is repeated less often.
     """
     whole, left_s = divmod(kept_s, every_s)
     again, last = (math.expm1(min(each_s / between_s, MOST_TIMES)) for each_s in (every_s, left_s))

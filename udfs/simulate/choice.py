@@ -1,6 +1,6 @@
 """Choose the rows of a unit that are replayed, in the same way for tables, what-if answers and timelines.
 
-Defects that the kernel finds in them are raised in the log's terms: step, rank, op type.
+Errors that the kernel finds in these rows are raised again with step numbers, ranks and names of op types.
 """
 
 from collections.abc import Iterator, Mapping
@@ -69,8 +69,8 @@ class Refused(NamedTuple):
     """Status and detail of a unit that cannot be replayed.
 
     status, detail : as in job_slowdown.
-    left_out       : columns of job_slowdown, as in Choice, and what is known without a replay; of an unread
-                     unit none.
+    left_out       : columns of job_slowdown as in Choice, and figures that need no replay; empty if the rows
+                     were not read.
     """
 
     status: str
@@ -92,12 +92,12 @@ class ExchangedError(NothingToReplayError):
 class Choice(NamedTuple):
     """The rows of a unit that are replayed, and how their times are to be read.
 
-    rows       : those that count, every step complete.
-    layout     : sizes of the run, and which transfers block where the manifest says so; else the replay of
-                 these rows finds out, with the same answer for all who read them (Recorded.blocking).
-    limits     : offsets of clocks that are left alone.
-    left_out   : columns of job_slowdown: what is odd in the unit, or left out.
-    is_partial : whether transfers were not recorded, so that no replay proves anything.
+    rows       : the replayed rows; every step is complete.
+    layout     : sizes of the run, and the types of transfers that block if the manifest states them;
+                 otherwise reading the rows finds these types (Recorded.blocking).
+    limits     : clock offsets below these limits are not corrected.
+    left_out   : columns of job_slowdown with the numbers of odd and left out records.
+    is_partial : whether transfers were not recorded, so that a replay would prove nothing.
     """
 
     rows: ReplayedRows
@@ -107,9 +107,9 @@ class Choice(NamedTuple):
     is_partial: bool
 
     def read(self, ops_together: int) -> Recorded:
-        """Read the rows for scenarios that the result tables do not contain.
+        """Read the rows for scenarios that the result tables do not contain, without a diagnosis.
 
-        raises : TraceError where the ops contradict each other, ExchangedError where ranks are exchanged.
+        raises : TraceError if the ops contradict each other, ExchangedError if ranks are swapped.
         """
         try:
             with defects_named(self.rows):
@@ -124,7 +124,7 @@ class Choice(NamedTuple):
     def refuse_exchanged(self, recorded: Recorded | None) -> None:
         """Raise ExchangedError if ranks or stages of the unit are swapped.
 
-        recorded : what was read of it; None where the ops contradict each other.
+        recorded : result of reading the rows; None if the ops contradict each other.
         """
         if recorded is not None and recorded.exchanged:
             names = named_exchanged(recorded.exchanged, self.rows)
@@ -180,7 +180,7 @@ def choose(
 def chosen(rank_steps: pa.Table, facts: Mapping[str, object], settings: SimulationSettings) -> Choice:
     """Choose the rows of a unit to replay, or raise an error if there are none.
 
-    raises : NothingToReplayError where its tables say why it is not, TraceError as choose does.
+    raises : NothingToReplayError with the status and detail of the unit, TraceError as in choose.
     """
     choice = choose(rank_steps, facts, settings)
     if isinstance(choice, Refused):

@@ -1,6 +1,6 @@
-"""Rows of the tables beside job_slowdown: causes, clocks, and the baseline with which others are compared.
+"""Rows of job_causes, host_clock and job_baseline for one unit.
 
-Codes of the kernel become names, cells become ranks and hosts.
+The kernel's codes become names, and its pairs (stage, dp_rank) become ranks and hosts.
 """
 
 import math
@@ -33,10 +33,11 @@ from udfs.simulate.worker_groups import WorkerGroups
 Row = dict[str, Any]
 
 _FLAGS: Final = (None, *FLAG_REASONS)
-"""Flags by the kernel's code; without a flag there is no reason."""
+"""Reason of a flag by the kernel's code; None for no flag."""
 
 _MANY_STEPS: Final = 0.1
-"""Causes are flagged from this share of steps on in which all wait and no worker is late."""
+"""Causes are flagged if, in this share of the steps, a stage waits in a reduce-scatter without a late
+worker."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -50,9 +51,9 @@ _NS: Final = 1e-9
 def cause_rows(found: WhatIf, rows: ReplayedRows, job: Row, racks: WorkerGroups | None) -> list[Row]:
     """Return a row for each cause that the log can show, in the order of CAUSES; no rows without a diagnosis.
 
-    rows  : those that were diagnosed; they know ranks and hosts of the culprits.
+    rows  : the diagnosed rows, which state ranks and hosts of the culprits.
     job   : the unit's row of job_slowdown: status, gpu_hours, world_size.
-    racks : of its workers, None where no label names them.
+    racks : racks of the workers; None if no label names them.
     """
     diagnosis, gpu_hours = found.diagnosis, job["gpu_hours"]
     if diagnosis is None:
@@ -72,8 +73,8 @@ def cause_rows(found: WhatIf, rows: ReplayedRows, job: Row, racks: WorkerGroups 
 def _half_widths(diagnosis: Diagnosis, actual_s: Floats, rows: ReplayedRows, job: Row) -> Floats:
     """Return half widths of the intervals of each cause: of its saving over the day, and of its attribution.
 
-    returns : shape (4, cause): these, what the diagnosis adds to the first, and the degrees of freedom of
-              the rest; nan where none is known.
+    returns : shape (4, cause): the two half widths, the part of the first that is due to the diagnosis, and
+              the degrees of freedom of the other part; nan if unknown.
     """
     if diagnosis.saved_by_step is None:
         return np.full((4, len(diagnosis.causes)), math.nan)
@@ -125,7 +126,8 @@ def _moment(unix_us: float) -> datetime | None:
 def _hidden(diagnosis: Diagnosis) -> set[int]:
     """Return the causes that the log may hide, because a worker may be slow within its own collective.
 
-    Not those that hold by a worker's own ops, or by reduce-scatters that take less in other steps.
+    A cause is not hidden if it was found in a worker's own ops, or in reduce-scatters that take less time in
+    other steps.
     """
     culprits = diagnosis.causes[kernel.COMMUNICATION].culprits
     scatters = any(each.direction == GRADS_REDUCE_SCATTER for each in culprits)
@@ -142,7 +144,7 @@ def _row(
     *,
     is_hidden: bool,
 ) -> Row:
-    evidence = zip(vocabulary.EVIDENCE_KEYS, found.evidence, strict=True)  # what does not exist is left out
+    evidence = zip(vocabulary.EVIDENCE_KEYS, found.evidence, strict=True)
     saved: Row = {}
     *halves, of_diagnosis, freedom = half_widths
     for name, half in zip(("time_saved_fraction", "attributed_fraction"), halves, strict=True):
@@ -166,13 +168,17 @@ def _culprit(culprit: Culprit, names: _Names) -> Row:
     first, last = culprit.first_step, culprit.last_step
     workers = [names.worker(stage, dp_rank, first, last) for stage, dp_rank in culprit.workers]
     named = next((each["host"] for each in workers if each["host"] is not None), None)
+    always, intermittent, once = vocabulary.CULPRIT_PATTERNS
+    direction, code = vocabulary.DIRECTION_BOTH, culprit.direction
+    if code != kernel.BOTH:
+        direction = vocabulary.COMPUTE_DIRECTIONS[code] if code in COMPUTE else OP_TYPES[code]
     return {
         **names.worker(culprit.stage, culprit.dp_rank, first, last),
         "effect": culprit.effect,
         "lost_s": culprit.lost_s or None,
         "share_of_steps": culprit.share_of_steps,
-        "pattern": _pattern(culprit),
-        "direction": _direction(culprit.direction),
+        "pattern": always if culprit.course == ALWAYS else once if first == last else intermittent,
+        "direction": direction,
         "course": CULPRIT_COURSES[culprit.course],
         **names.when(first, last),
         "reach": vocabulary.CULPRIT_REACHES[culprit.reach],
@@ -180,19 +186,6 @@ def _culprit(culprit: Culprit, names: _Names) -> Row:
         "slow_rack": names.racks[culprit.host] if culprit.reach == kernel.RACK else None,
         "workers": workers,
     }
-
-
-def _direction(code: int) -> str:
-    if code == kernel.BOTH:
-        return vocabulary.DIRECTION_BOTH
-    return vocabulary.COMPUTE_DIRECTIONS[code] if code in COMPUTE else OP_TYPES[code]
-
-
-def _pattern(culprit: Culprit) -> str:
-    always, intermittent, once = vocabulary.CULPRIT_PATTERNS
-    if culprit.course == ALWAYS:
-        return always
-    return once if culprit.first_step == culprit.last_step else intermittent
 
 
 def clock_figures(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, object]:
@@ -216,7 +209,7 @@ def clock_columns(clocks: Clocks | None, rows: ReplayedRows) -> dict[str, Any]:
         figures = ("offset_s", "largest_offset_s", "drift_ppm", "largest_jump_s")
         none = {"part": number, "jumps": 0 * number, "error_s": unknown, "is_corrected": number < 0}
         return names | dict.fromkeys(figures, zero_s) | none
-    # A clock alone in its part is its own median: offset and drift are already zero.
+    # A clock without links is the median of its part, so that its offset and drift are already zero.
     is_joined = np.bincount(clocks.part, minlength=len(number))[clocks.part] > 1
     furthest = np.abs(clocks.ahead_s).argmax(axis=1)
     return names | {
@@ -241,14 +234,18 @@ def baseline_row(
     """Return the row of job_baseline, without the columns that job_slowdown has as well.
 
     facts  : the manifest.
-    causes : rows of job_causes.
-    types  : types of GPU that the log states.
+    causes : the unit's rows of job_causes.
+    types  : GPU types of the workers; None if not stated.
     """
     layout, op_types_s = read_layout(facts), _op_types_s(found.ideal_duration_s)
+    gpu_type = _text(facts.get("gpu_type"))
+    if types is not None and (types.is_mixed or not gpu_type):
+        # Mixed types are joined, so that no unit of one type is compared with them.
+        gpu_type = " + ".join(types.names)
     return {
         **{name: getattr(layout, name) for name in ("dp_size", "pp_size", "cp_size", "vpp_size")},
         "model": _text(facts.get("model")),
-        "gpu_type": _gpu_type(facts, types),
+        "gpu_type": gpu_type,
         "ops_per_step": rows.ops / len(rows.steps),
         "stages": _stages(found, rows),
         "op_types": [{"op_type": name, "ideal_duration_s": time_s} for name, time_s in op_types_s.items()],
@@ -265,26 +262,26 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _gpu_type(facts: Mapping[str, object], types: WorkerGroups | None) -> str | None:
-    """Return a unit's GPU type; mixed types are joined, so that no unit of one type is compared with them."""
-    stated = _text(facts.get("gpu_type"))
-    return stated if types is None or (stated and not types.is_mixed) else " + ".join(types.names)
-
-
 def _stages(found: WhatIf, rows: ReplayedRows) -> list[Row]:
-    """Return each stage's usual compute time per step, as on the fastest GPU type [s], and its hosts."""
+    """Return each stage's usual compute time per step, as on the fastest GPU type [s], and its hosts.
+
+    The hosts of a stage are null if one of them is unknown.
+    """
     by_worker_s = medians_along(found.recorded.compute_ns * _NS, 1)
     if found.diagnosis is not None and found.diagnosis.types is not None:
         by_worker_s = by_worker_s / found.diagnosis.types.of_workers.mean(axis=1)[:, 0, 0, 0]
-    middle = (by_worker_s.shape[1] - 1) // 2
-    return [
-        {"pp_rank": stage, "usual_compute_s": usual_s, "hosts": _hosts(rows, stage)}
-        for stage, usual_s in enumerate(np.sort(by_worker_s, axis=1)[:, middle].tolist())
-    ]
+    dp_ranks = by_worker_s.shape[1]
+    made: list[Row] = []
+    for stage, usual_s in enumerate(np.sort(by_worker_s, axis=1)[:, (dp_ranks - 1) // 2].tolist()):
+        of_workers = rows.hosts[stage * dp_ranks :][:dp_ranks]
+        known = {host for host in of_workers if host is not None}
+        hosts = None if None in of_workers else sorted(known)
+        made.append({"pp_rank": stage, "usual_compute_s": usual_s, "hosts": hosts})
+    return made
 
 
 def _slow_hosts(cause: Row) -> list[Row]:
-    """Return the hosts of always slow workers, with the largest effect on each; empty if it is doubtful."""
+    """Return the hosts of always slow workers, with the largest effect on each; empty for a flagged cause."""
     if not cause["is_cause"] or cause["flag_reason"] is not None:
         return []
     effects: dict[str, float] = {}
@@ -306,11 +303,3 @@ def _op_types_s(ideal_s: Floats) -> dict[str, float]:
         if recorded.size:
             known.setdefault(group, []).append(float(recorded.sum()) / recorded.size)
     return {name: sum(values) / len(values) for name, values in known.items()}
-
-
-def _hosts(rows: ReplayedRows, stage: int) -> list[str] | None:
-    """Return the different hosts of a stage's workers, or None if one of the hosts is unknown."""
-    dp_ranks = rows.worker_row.shape[1]
-    of_workers = rows.hosts[stage * dp_ranks :][:dp_ranks]
-    known = {host for host in of_workers if host is not None}
-    return None if None in of_workers else sorted(known)

@@ -16,12 +16,12 @@ from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.recorded_computes import Computes, computes_of
 
 MOST_EARLY: Final = 0.05
-"""Up to this share of the computes may begin before their inputs have ended: clocks differ."""
+"""Up to this share of the computes may begin before their inputs exist, because clocks differ."""
 
 CLOCK_NOISE_US: Final = 1e3
 
 APART_US: Final = 0.2
-"""Distance between transfers that are waited for one by one; closer ones would be one call. [us]"""
+"""Time between transfers that are waited for one by one; closer transfers would count as one call. [us]"""
 
 _SEND, _RECV = 1, 2
 """Positions in DIRECTIONS."""
@@ -44,10 +44,11 @@ class _Transfers(NamedTuple):
 class CompletedRows(ReplayedRows):
     """Rows of a job with a recv inserted before and a send after each of its computes.
 
-    has_gaps : each compute begins when its worker is free and its data could be there, and takes what it was
-               idle before as well: whatever that was, the replay takes as long as the record.
-    one_by_one : whether workers that wait for transfers (see layout) wait between two computes for one, then
-               for the other, in an order in which no two wait for each other; else for both as one call.
+    has_gaps : whether each compute is extended to begin as soon as its worker is free and its input exists,
+               so that a replay takes as long as the recorded step.
+    one_by_one : whether workers wait for the two transfers between computes one after the other, ordered so
+               that no two workers wait for each other; otherwise both are one call. This matters only for
+               transfers that block by the layout.
     """
 
     layout: Layout
@@ -64,29 +65,35 @@ class CompletedRows(ReplayedRows):
 
     @property
     def clock(self) -> Ints:
-        """Clock of each row, which is the same for all, as clocks are corrected already (compute_clocks)."""
+        """Clock of each row: one for all rows, because compute_clocks has corrected them before."""
         return np.zeros(self.replayed_row.shape, dtype=np.int64)
 
     def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
         """Return the rows of every `apart`-th step in [first, end), with the inserted transfers.
 
-        raises : TraceError where the computes contradict each other, or the order of the stages.
+        raises : TraceError if the computes contradict each other, or the order of the stages.
         """
         recorded = super().stages(first, end, apart)
         computes = computes_of(recorded, self.layout)
         chunks = self.layout.pp_size * self.layout.vpp_size
         source_us, target_us = computes.end_of_source_us(chunks), computes.start_of_target_us(chunks)
         refuse_other_schedules(computes, source_us, target_us)
-        # With a virtual pipeline, k-th transfers go with k-th computes: those without a peer are there too.
+        # With a virtual pipeline, k-th transfers belong to k-th computes, so that none may be left out.
         has_recv, has_send = (
             np.isfinite(each) | (self.layout.vpp_size > 1) for each in (source_us, target_us)
         )
         if self.has_gaps:
             recorded, computes = _stretched(recorded, computes, source_us)
-        # Of transfers that start together, the one that ends first is waited for first.
+        # Of transfers that start together, a worker waits first for the one that ends first.
         apart_us = APART_US if self.one_by_one else 0.0
         recv_us = apart_us * np.where(_recv_first(computes, source_us, target_us), 1.0, 3.0)
-        transfers = _in_turn(computes, has_recv, has_send, recv_us, apart_us * 2.0)
+        previous_us, start_us = computes.previous_us, computes.start_us
+        before_us = np.where(np.isfinite(previous_us), np.minimum(previous_us, start_us), start_us)
+        after_us = np.minimum(computes.end_us, computes.next_us)
+        transfers = (
+            _Transfers(_RECV, has_recv, before_us, recv_us),
+            _Transfers(_SEND, has_send, after_us, np.full_like(after_us, apart_us * 2.0)),
+        )
         return [with_transfers(each, computes, stage, transfers) for stage, each in enumerate(recorded)]
 
 
@@ -109,8 +116,9 @@ def _stretched(
 def _recv_first(computes: Computes, source_us: Floats, target_us: Floats) -> Mask:
     """Mark the computes whose recv comes before the send of the compute before them.
 
-    That is between a forward and a backward whose data the next stage has before it needs the forward's: the
-    next stage sends first, too, and two workers that both sent first would wait for each other.
+    This is so for a backward after a forward if the next stage made the backward's input before it used the
+    forward's output. The next stage then sends first, and two workers that both send first would wait for
+    each other.
     """
     order = np.lexsort((computes.start_us, computes.row, computes.stage))
     before, behind = order[:-1], order[1:]
@@ -124,19 +132,6 @@ def _recv_first(computes: Computes, source_us: Floats, target_us: Floats) -> Mas
         & (source_us[behind] <= target_us[before])
     )
     return found
-
-
-def _in_turn(
-    computes: Computes, has_recv: Mask, has_send: Mask, recv_us: Floats, send_us: float
-) -> tuple[_Transfers, ...]:
-    """Return a recv before and a send after each compute, each of almost no duration."""
-    previous_us, start_us = computes.previous_us, computes.start_us
-    before_us = np.where(np.isfinite(previous_us), np.minimum(previous_us, start_us), start_us)
-    behind_us = np.minimum(computes.end_us, computes.next_us)
-    return (
-        _Transfers(_RECV, has_recv, before_us, recv_us),
-        _Transfers(_SEND, has_send, behind_us, np.full_like(behind_us, send_us)),
-    )
 
 
 def refuse_other_schedules(computes: Computes, source_us: Floats, target_us: Floats) -> None:

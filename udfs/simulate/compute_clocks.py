@@ -1,8 +1,9 @@
-"""Clocks of a job without recorded transfers: they must let no compute begin before its input exists.
+"""Estimate clocks of a job without recorded transfers, so that no compute begins before its input exists.
 
-The least gap forward between two workers is what a transfer takes plus how far the receiver's clock is ahead;
-the least gap backward is the same less that. So each pair has a range of offsets that make all its transfers
-possible. Where 0 lies in it, gaps that differ by direction are a link's, never a clock's.
+The least gap forward between two workers is the time of a transfer plus the offset of the receiver's clock;
+the least gap backward is the time of a transfer minus this offset. So each pair of workers has a range of
+offsets that make all its transfers possible. If 0 lies in this range, gaps that differ by direction are
+attributed to the link, never to a clock.
 """
 
 from dataclasses import replace
@@ -18,7 +19,7 @@ from udfs.kernel.clocks.ties import HeardSteps
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.ends import recorded_ends
 from udfs.kernel.recorded.first_pass import spans
-from udfs.kernel.recorded.rows import US, StageRows
+from udfs.kernel.recorded.rows import US
 from udfs.kernel.recorded.trace import build_trace
 from udfs.kernel.selection import median_of_all
 from udfs.simulate.completed_rows import MOST_EARLY, with_transfers
@@ -26,16 +27,17 @@ from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.recorded_computes import computes_of, least_gaps_us, sender_of
 
 NEIGHBOURS: Final = LINK - 1
-"""Name of a tie between computes of two stages, beside op types and links."""
+"""Key of ties between computes of two stages; other keys are op types and links."""
 
 SLOWER: Final = 1.5
-"""A round trip that takes this multiple of the shortest is not comparable with it."""
+"""A way there and back that takes more than this multiple of the shortest one includes a slow link."""
 
 
 class _Pairs(NamedTuple):
-    """Pairs of workers (stage * dp_size + dp_rank), of which one computes with what the other produces.
+    """Pairs of workers (stage * dp_size + dp_rank) on stages that exchange data in both directions.
 
-    up_s, down_s : float64, shape (pair, step); least gap to `other`, and to `one`; inf: unknown. [s]
+    up_s, down_s : float64, shape (pair, step); least gap from `one` to `other`, and from `other` to `one`.
+                   [s]
     """
 
     one: Ints
@@ -48,17 +50,18 @@ class _Pairs(NamedTuple):
         """Mask of the pairs whose clocks must differ, because else data would arrive before they are sent."""
         wanted_s = np.minimum(self.up_s, self.down_s) + LEAST_FLOOR_S
         is_impossible: Mask = (wanted_s < 0.0).mean(axis=1) > MOST_EARLY
-        # No offset makes both ways possible: then it is the order of stages, which is refused later.
+        # If no offset makes both ways possible, the order of the stages is wrong, which is refused later.
         is_possible: Mask = np.median(self.up_s + self.down_s, axis=1) > -LEAST_FLOOR_S
         return is_impossible & is_possible
 
     def heard(self, steps: Ints, time_s: Floats) -> Heard:
-        """Return differences of clocks in some steps: 0 if that is possible, else the middle of what is.
+        """Return differences of clocks in some steps: 0 if possible, else the middle of the possible range.
 
-        In steps in which a way there and back takes far longer than in others, a link became slow, and which
-        of the two is not known: there it is what lies in the range and goes on best from other steps.
+        If the way there and back takes far longer in a step than in others, one of its two links became slow,
+        and it is unknown which. The difference is then the possible one nearest to a line through other
+        steps.
 
-        time_s : float64, shape (step,); when each step of the job began. [s]
+        time_s : float64, shape (step,); start of each step of the job. [s]
         """
         both_s = np.maximum(self.up_s + self.down_s, 0.0)
         least_s = both_s.min(axis=1, keepdims=True)
@@ -86,7 +89,7 @@ def on_one_clock(
 ) -> tuple[ReplayedRows, Clocks | None]:
     """Correct all rows to one clock; return the rows, and the clocks if rows were corrected.
 
-    raises : TraceDefectError, TraceError where the computes contradict each other.
+    raises : TraceDefectError, TraceError if the computes contradict each other.
     """
     clock = rows.clock
     if not clock.any():
@@ -125,12 +128,15 @@ def _pairs(rows: ReplayedRows, layout: Layout) -> _Pairs:
 def _heard(
     rows: ReplayedRows, layout: Layout, ops_together: int, pairs: _Pairs
 ) -> tuple[list[HeardSteps], Floats]:
-    """Return differences of clocks by computes and collectives, and step times by each worker's own clock."""
+    """Return clock differences by computes and by collectives, and step times by the workers' own clocks."""
     found: list[HeardSteps] = []
     spans_s: list[Floats] = []
     by_step = rows.clock.transpose(1, 0, 2).reshape(rows.number_of_steps, -1)
     for first, end in spans(rows.number_of_steps, rows.ops, ops_together):
-        for block in build_trace(_collectives_alone(rows, layout, first, end), layout, end - first).blocks:
+        recorded = rows.stages(first, end)
+        computes = computes_of(recorded, layout)
+        without = [with_transfers(each, computes, stage, ()) for stage, each in enumerate(recorded)]
+        for block in build_trace(without, layout, end - first).blocks:
             ends = recorded_ends(block)
             spans_s.append((ends.last_s - ends.first_s).max(axis=(0, 2)))
             at = first + block.steps
@@ -140,10 +146,3 @@ def _heard(
                 kinds[NEIGHBOURS, 0, 0] = pairs.heard(at[members], rows.time_s)
                 found.append(HeardSteps(at[members], own, kinds))
     return found, np.concatenate(spans_s)
-
-
-def _collectives_alone(rows: ReplayedRows, layout: Layout, first: int, end: int) -> list[StageRows]:
-    """Return the rows of the steps [first, end) without transfers between stages."""
-    recorded = rows.stages(first, end)
-    computes = computes_of(recorded, layout)
-    return [with_transfers(each, computes, stage, ()) for stage, each in enumerate(recorded)]

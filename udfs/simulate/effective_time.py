@@ -17,9 +17,11 @@ from udfs.simulate.run_course import Attempt, Course, Span, course_of
 Row = dict[str, Any]
 
 MOST_OVERDRAWN: Final = 0.01
-"""Part of the GPU-hours by which events may exceed them: clocks, and manifests that are rounded."""
+"""Share of the scheduled GPU-hours by which the parts may exceed them, as clocks and manifests are
+inexact."""
 _ROUNDING: Final = 1e-12
-"""Rounding error of the sum of the parts, as a part of the GPU-hours: a smaller rest counts as 0."""
+"""Rounding error of the sum of the parts, as a share of the scheduled GPU-hours; a smaller rest is stored as
+0."""
 _HOUR_S: Final = 3600.0
 _COUNTED: Final = {
     "starts": (RunEvent.START, RunEvent.RESTART),
@@ -37,7 +39,7 @@ class StepTimes(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Steps in a time window, and the time spent on them [s]; lost steps were done again, or have to be."""
+    """Steps in a time window, and the time spent on them [s]; lost steps were repeated, or have to be."""
 
     steps_kept: float = 0.0
     steps_lost: float = 0.0
@@ -52,7 +54,7 @@ def time_rows(
 
     facts : the manifest; its `events` are rows of run_events in the order of the log
     job   : the unit's row of job_slowdown: status, world_size, gpu_hours
-    lost_fraction : what is lost of T_actual, as job_causes sums it; None: not diagnosed
+    lost_fraction : lost share of T_actual, summed over job_causes; None if the unit was not diagnosed
     """
     events, scheduled, gpus = facts.get("events"), job["gpu_hours"], job["world_size"]
     if not isinstance(events, Sequence) or not events or not scheduled or not gpus:
@@ -62,7 +64,7 @@ def time_rows(
     scheduled_s = scheduled * _HOUR_S / gpus
     spent_s["outage"] = min(_length_s(course.held, window), max(scheduled_s - sum(spent_s.values()), 0.0))
     is_overdrawn = sum(spent_s.values()) > scheduled_s * (1 + MOST_OVERDRAWN)
-    if is_overdrawn:  # the manifest and the events contradict each other: neither is believed
+    if is_overdrawn:  # the manifest and the events contradict each other, and either may be wrong
         spent_s, work = dict.fromkeys(spent_s, 0.0), Work()
     hours = {name: part_s * gpus / _HOUR_S for name, part_s in spent_s.items()}
     unknown = scheduled - sum(hours.values())
@@ -86,9 +88,9 @@ def time_rows(
 
 
 def shown_gpu_hours(facts: Mapping[str, Any], job: Mapping[str, Any], times: StepTimes) -> float:
-    """Return the GPU-hours that a unit's events show, without outages, and whatever its manifest states.
+    """Return the GPU-hours that a unit's events show, without outages; stated GPU-hours do not matter.
 
-    facts, job, times : as of time_rows
+    facts, job, times : as in time_rows
     """
     _, spent_s = _shown(course_of(facts["events"]), _window(facts), job["status"], times)
     return sum(spent_s.values()) * float(job["world_size"]) / _HOUR_S
@@ -96,20 +98,19 @@ def shown_gpu_hours(facts: Mapping[str, Any], job: Mapping[str, Any], times: Ste
 
 def _shown(course: Course, window: Span, status: str, times: StepTimes) -> tuple[Work, dict[str, float]]:
     """Return the work in a window, and the seconds of each known part except outages."""
-    work = _work(course, window, times.actual_s) if _are_trusted(status, times) else Work()
-    return work, _spent_s(course, window, work, times)
-
-
-def _are_trusted(status: str, times: StepTimes) -> bool:
-    """Return whether step times can be divided: the replay matches the log, or misses only late starts."""
+    # Steps can be divided into parts if the replay matches the log, or leaves out only late starts.
     is_late = status == Status.HIGH_DISCREPANCY and times.actual_s >= times.simulated_s
-    return status == Status.ANALYSED or is_late
-
-
-def _spent_s(course: Course, window: Span, work: Work, times: StepTimes) -> dict[str, float]:
-    """Return the seconds that the run spent on each known part except outages. [s]"""
+    work = Work()
+    if status == Status.ANALYSED or is_late:
+        pairs = zip(course.attempts, course.kept_below(), strict=True)
+        done = [
+            _of_attempt(attempt, kept_below, window, times.actual_s)
+            for attempt, kept_below in pairs
+            if attempt.steps
+        ]
+        work = Work(*(math.fsum(column) for column in zip(*done, strict=True))) if done else work
     steps = work.kept_s / times.actual_s
-    return {
+    return work, {
         "productive": steps * times.ideal_s,
         "straggling": steps * (times.simulated_s - times.ideal_s),
         "late_start": steps * (times.actual_s - times.simulated_s),
@@ -120,7 +121,6 @@ def _spent_s(course: Course, window: Span, work: Work, times: StepTimes) -> dict
 
 
 def _stalled_s(attempt: Attempt, kind: str, window: Span) -> float:
-    """Return how long training stood still because of one kind of event. [s]"""
     return _length_s(attempt.stalls.get(kind, ()), window)
 
 
@@ -132,17 +132,11 @@ def _queued(course: Course, window: Span, gpus: int) -> float | None:
     return math.fsum(span.length_s for span in ended) * gpus / _HOUR_S
 
 
-def _work(course: Course, window: Span, step_s: float) -> Work:
-    pairs = zip(course.attempts, course.kept_below(), strict=True)
-    done = [_of_attempt(attempt, below, window, step_s) for attempt, below in pairs if attempt.steps]
-    return Work(*(math.fsum(column) for column in zip(*done, strict=True))) if done else Work()
-
-
 def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float) -> Work:
-    """Return the work of one attempt, where steps spread evenly between two events that name steps."""
+    """Return the work of one attempt in a window, whose steps are spread evenly between its marks."""
     inside = Span(attempt.times_s[0], attempt.times_s[-1]).within(window)
     times_s, steps = np.array(attempt.times_s), np.array(attempt.steps)
-    # Of marks at one time: the first of them where the window begins, which np.interp finds from behind.
+    # Of several marks at the begin of the window the first counts, which np.interp finds in reverse order.
     first = float(np.interp(-inside.begin_s, -times_s[::-1], steps[::-1]))
     last = float(np.interp(inside.end_s, times_s, steps))
     if last <= first:

@@ -1,7 +1,7 @@
 """Detect times that are not in microseconds, and stages whose records are swapped.
 
-Both of the unit as a whole, before a replay: durations in seconds replay as well as any others. The order of
-exchanged stages contradicts that of their neighbours.
+Both are checked before a replay, because a replay of durations in seconds would look like any other. Swapped
+stages are found because their transfers contradict those of their neighbours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,33 +27,35 @@ LONGEST_US: Final = 86_400e6
 """A step takes at least a millisecond and at most a day. [us]"""
 
 SHORTEST_OP_US: Final = 1.0
-"""The longest op of a step takes more than this; quotients of shorter ones may overflow. [us]"""
+"""The longest op of a step takes more than this; quotients of shorter times may overflow. [us]"""
 
 SAMPLED: Final = 3
 """Most steps that are examined."""
 
 LONGEST_IN_SECONDS: Final = 60.0
-"""A number above this is more likely milliseconds than seconds: steps seldom take longer."""
+"""A step time above this number is more likely in milliseconds than in seconds."""
 
 ENOUGH_OPS: Final = 8
-"""Ops of a line, among which each takes as long as all before it only if durations are ends."""
+"""Fewest ops of a line from which units are inferred; on shorter lines durations may exceed starts by
+chance."""
 
 OTHER_UNIT: Final = 10.0
-"""If on every line ops take this many times as long as the last start, durations have another unit."""
+"""If ops on every line take more than this multiple of the last start, durations have another unit than
+starts."""
 
 LEAST_BUSY: Final = 0.005
-"""The ops of a step fill more of it than this, including waits for others."""
+"""Least share of a step that its ops take, including waits for others."""
 
 LONGEST_IN_GAPS: Final = 30.0
-"""A step takes no longer than from its beginning to the next one's: far less than a thousand times that."""
+"""If a step lasts more than this multiple of the time between two starts, one of the two has another unit."""
 
 IN_MILLISECONDS: Final = (950.0, 1_400.0)
-"""Steps that are a thousand times as long begin as much farther apart than they seem to last."""
+"""Range of the time between two starts over the length of a step if ops are in milliseconds, zeros in us."""
 
 GAPS: Final = 9
 ENOUGH_GAPS: Final = 5
-"""Gaps between the begins of consecutive steps that are looked at, and those that show milliseconds: a
-checkpoint, or an evaluation, may lie in some."""
+"""Most times between starts of consecutive steps that are examined, and fewest that show milliseconds,
+because a checkpoint or an evaluation may lie between two steps."""
 
 T0_IN_NS: Final = (631_152_000e9, 4_102_444_800e9)
 T0_IN_MS: Final = (631_152_000e3, 4_102_444_800e3)
@@ -67,7 +69,8 @@ UNITS_US: Final = {"seconds": 1e6, "milliseconds": 1e3, "nanoseconds": 1e-3}
 def implausible_times(rank_steps: pa.Table) -> str | None:
     """Describe a step time that is implausible, with its probable time unit; None if times are plausible.
 
-    The length of a step is that of its longest line, because zeros of lines may have the right unit.
+    A step counts as long as its longest line; zeros of lines do not count, because they may have another
+    unit.
     """
     number = rank_steps.column("step").to_numpy()  # nan where it is null
     rows, first = _by_step(number)
@@ -100,10 +103,9 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
 def _by_step(number: Ints | Floats) -> tuple[Ints, Ints]:
     """Sort rows by step.
 
-    returns : positions of the rows in order of their steps; where the rows of each step begin there, with the
-              end of the last.
-
-    number : of each row's step, nan where it is not known; such rows are left out.
+    number  : step number of each row; rows without one, nan, are left out.
+    returns : positions of the rows in the order of their steps; and the place of each step's first row in
+              this order, followed by the number of rows.
     """
     rows = np.argsort(number, kind="stable")[: np.count_nonzero(np.isfinite(number))]
     begins = np.flatnonzero(np.diff(number[rows])) + 1
@@ -124,7 +126,7 @@ def _counted_twice(rank_steps: pa.Table, begin_us: Floats) -> str | None:
 
 
 def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:
-    """Say that starts or durations have another time unit, or that durations are ends; None if not so.
+    """Say that starts or durations have another time unit, or that durations are ends; None if neither holds.
 
     lists   : starts and durations of lines. span_us : of each line. [us]
     """
@@ -137,7 +139,7 @@ def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:
         )
         total_us = np.add.reduceat(duration_us, first)[of_line]
         busy = total_us / np.maximum(span_us, SHORTEST_US)[of_line]
-        # Not one long wait alone: all others together, too.
+        # One long wait alone does not count: all other ops together must take too long, too.
         too_long_us = np.minimum(longest_of_line, total_us - longest_of_line)
     if len(last_us) and ((last_us > 0.0) & (too_long_us > OTHER_UNIT * last_us)).all():
         return (
@@ -176,7 +178,7 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str 
     gaps_us = np.diff(begin_us)[::2]
     gap_us, took_us = median_of_all(gaps_us) if begin_us else 0.0, float(np.median(span_us))
     least, most = IN_MILLISECONDS
-    is_near = bool(pairs) and 0.0 <= gap_us < took_us / LONGEST_IN_GAPS  # 0: several begin in one second
+    is_near = bool(pairs) and 0.0 <= gap_us < took_us / LONGEST_IN_GAPS  # 0 if several begin in one second
     is_close = is_near and gap_us > 0.0
     said = None
     if is_near and T0_IN_S[0] <= middle < T0_IN_S[1]:
@@ -207,19 +209,20 @@ def implausible_zeros(rank_steps: pa.Table, facts: Mapping[str, object], margin_
 MOST_STAGES: Final = 32
 REPLICAS: Final = 64
 SEARCHED: Final = 4
-"""Replicas that are examined, and replicas in which every pair of stages is exchanged."""
+"""Most replicas whose transfers are examined, and most odd replicas in which every pair of stages is
+swapped."""
 
 ODD: Final = 0.1
 MOST_ODD: Final = 0.01
-"""Share of odd transfers from which stages are suspected, and the largest share of stages in their right
-places."""
+"""A replica is odd from the first share of odd transfers on; with stages swapped back, at most the second
+share may be odd."""
 
 
 def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | None) -> list[str]:
-    """Find two stages that fit only if they are swapped, in one step of some replicas.
+    """Find two stages whose transfers fit only if the stages are swapped, in one step of some replicas.
 
-    recorded : what was read of the rows; None where the ops contradict each other.
-    returns  : one sentence per replica about the ranks; none where no stages do, or several pairs would.
+    recorded : result of reading the rows; None if the ops contradict each other.
+    returns  : one sentence per replica, which names the ranks; empty if not exactly one pair of stages fits.
     """
     if not 2 <= layout.pp_size <= MOST_STAGES or not _is_suspect(recorded, rows, layout):
         return []
@@ -227,7 +230,7 @@ def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | No
     stages = rows.stages(at, at + 1)
     alone = layout._replace(dp_size=1, blocking=None)
     looked_at = evenly(layout.dp_size, REPLICAS)
-    replicas = {dp_rank: [_row(each, dp_rank) for each in stages] for dp_rank in looked_at}
+    replicas = {dp: [each.some([slice(dp, dp + 1)]) for each in stages] for dp in looked_at}
     odd = {dp: replica for dp, replica in replicas.items() if _odd(replica, alone) >= ODD}
     found = set[tuple[int, int]]()
     for replica in list(odd.values())[:SEARCHED]:
@@ -238,7 +241,8 @@ def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | No
         )
         pairs = tuple(islice(fitting, 2))
         found.update(pairs)
-        # Each look lays out a replica and builds its graph: the first replica that contradicts ends them.
+        # Every test of a pair builds a graph, so that the first replica without a single answer ends the
+        # search.
         if not pairs or len(found) > 1:
             return []
     dp_ranks = range(layout.dp_size) if len(odd) == len(replicas) else odd
@@ -263,7 +267,7 @@ def is_transposed(rows: ReplayedRows) -> bool:
 def _is_suspect(recorded: Recorded | None, rows: ReplayedRows, layout: Layout) -> bool:
     """Return whether something hints at swapped stages: contradictions, or a first stage that hardly sends.
 
-    Some logs keep recvs of the first stage that moved nothing, about as many as sends.
+    A first stage may have about as many recvs as sends, because some logs keep recvs that moved nothing.
     """
     if recorded is None or recorded.clamped_transfers + recorded.buffered_sends >= len(recorded.actual_s):
         return True
@@ -283,17 +287,10 @@ def _exchanged(replica: Sequence[StageRows], one: int, other: int) -> list[Stage
     return places
 
 
-def _row(stage: StageRows, row: int) -> StageRows:
-    """Return one row of a stage as StageRows."""
-    first, end = stage.first_op[row : row + 2].tolist()
-    lists = [values[first:end] for values in stage[1:6]]
-    return StageRows._make([np.array([0, end - first]), *lists, stage.zero_us[row : row + 1]])
-
-
 def _odd(replica: Sequence[StageRows], layout: Layout) -> float:
     """Return the share of transfers that end before their send or have no peer; 1 if ops contradict.
 
-    With model chunks, transfers may go round from the last stage to the first.
+    With several model chunks only early ends count: transfers may go from the last stage to the first.
     """
     try:
         (block,) = build_trace(replica, layout, 1).blocks

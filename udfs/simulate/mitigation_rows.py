@@ -19,11 +19,11 @@ from udfs.simulate.checkpoints import best_interval
 from udfs.simulate.rank_rows import ReplayedRows
 
 ROUNDING: Final = 1e-12
-"""Two replays of the same times differ by less than this share."""
+"""Savings below this share are rounding errors, and are stored as 0."""
 MOST_OF_HOST: Final = 8
-"""GPUs of a host, at most; a worker of more ranks is on several."""
+"""Most GPUs of a host; a worker with more ranks is on several hosts."""
 LABEL: Final = "layers"
-"""Label of the manifest that says how many layers the model has."""
+"""Label of the manifest with the number of layers of the model, or of each chunk."""
 
 Row = dict[str, Any]
 
@@ -33,7 +33,11 @@ class LayersError(ValueError):
 
 
 class _Saved(NamedTuple):
-    """A mitigation and its savings: saved_s per mean step; gpu_s if the saved GPU time differs from that."""
+    """A mitigation and its savings.
+
+    saved_s : time saved in the mean step. [s]
+    gpu_s   : saved GPU time over the number of GPUs, if it differs from saved_s. [s]
+    """
 
     mitigation: str
     plan: str
@@ -80,7 +84,7 @@ def mitigation_rows(
     """Return rows for replayed mitigations, overlap and checkpoint intervals, the largest saving first."""
     actual_s = float(found.recorded.actual_s.mean())
     replayed_s = actual_s if found.mitigated is None else found.mitigated.as_it_is_s
-    # A replay that is longer than the record saves no more than all of it.
+    # If the replay is longer than the record, savings are shares of the replay, so that none exceeds 1.
     whole_s = max(actual_s, replayed_s)
     ranks = int(facts.get("tp_size") or 1) * int(facts.get("cp_size") or 1)
     answers: list[_Saved] = []
@@ -90,7 +94,8 @@ def mitigation_rows(
     made = []
     for each in answers:
         of_gpus_s = each.saved_s if each.gpu_s is None else each.gpu_s
-        fraction, of_gpus = (_without_rounding(part_s / whole_s) for part_s in (each.saved_s, of_gpus_s))
+        shares = (part_s / whole_s for part_s in (each.saved_s, of_gpus_s))
+        fraction, of_gpus = (0.0 if abs(share) < ROUNDING else share for share in shares)
         made.append(
             {
                 "mitigation": each.mitigation,
@@ -106,13 +111,8 @@ def mitigation_rows(
     return sorted(made, key=lambda row: -row["time_saved_fraction"])
 
 
-def _without_rounding(saved: float) -> float:
-    """Return a saving, or 0 if it is only what two replays of equal times differ by in rounding."""
-    return 0.0 if abs(saved) < ROUNDING else saved
-
-
 def _cause_of(mitigation: str, found: WhatIf) -> str | None:
-    """Return the cause that a mitigation is for: GPU types for a slow replica without slow workers."""
+    """Return the cause that a mitigation fixes; for a slow replica without slow workers, mixed GPU types."""
     if mitigation in (named.REPLICA_REMOVED, named.LIGHTER_REPLICA) and found.diagnosis is not None:
         holds = [found.diagnosis.causes[each].is_cause for each in (MIXED_HARDWARE, SLOW_WORKER)]
         if holds == [True, False]:
@@ -150,7 +150,7 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows, ranks: int) -> Iterator[_
     """Yield the mitigations of slow workers. ranks : number of ranks of a worker."""
     now_s = mitigated.as_it_is_s
     exchanged, removed, lighter = mitigated.exchanged, mitigated.removed, mitigated.lightened
-    # Of a worker on several hosts the log names one, which may be the other one.
+    # For a worker on several hosts the log names only one, which need not be the slow one.
     if exchanged is not None and ranks <= MOST_OF_HOST:
         worker = int(np.flatnonzero(rows.worker_host.ravel() == exchanged.host)[0])
         host = rows.hosts[worker]
@@ -181,10 +181,10 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows, ranks: int) -> Iterator[_
 
 
 def _overlapped(found: WhatIf, actual_s: float) -> Iterator[_Saved]:
-    """Yield the overlap for the op type of which it saves most, if it saves enough.
+    """Yield the overlap of the op type with the largest saving, if it is large enough.
 
-    Transfers of a pipeline are left out where one call waits for several: which takes long is not known;
-    and those that block no worker: they run beside computes already, and the next stage waits for their data.
+    All pipeline transfers are left out if a call waits for several of them, because it is unknown which takes
+    long. Transfers that block no worker are left out, because they run beside computes already.
     """
     held = () if found.has_calls else found.recorded.blocking.chosen.types
     without = {ALL, *(TYPE_GROUP[each] for each in TRANSFERS)} - {TYPE_GROUP[each] for each in held}

@@ -1,6 +1,6 @@
 """Odd records: lines of other days, rank-steps with unusual ops, and ranks with times in another unit.
 
-Each is counted, and what would bend a result is left out or refuses the unit: never silence.
+Each kind is counted. Records that would distort a result are left out, or the unit is not replayed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,34 +27,36 @@ MOST_NAMED: Final = 5
 """Most odd ranks, or missing workers, that a status names."""
 
 MOST_ODD: Final = 0.2
-"""Up to this share of the steps, those with an odd rank-step are left out: beyond it, the job itself varies.
-"""
+"""Steps with an odd rank-step are left out only if they are at most this share of all steps; otherwise the
+job itself varies."""
 
 ENOUGH_STEPS: Final = 10
-"""With fewer steps nothing counts as usual."""
+"""With fewer steps, it is unknown which ops a worker usually records."""
 
 TIMED: Final = (ot.FORWARD_COMPUTE, ot.BACKWARD_COMPUTE, ot.OPTIMIZER)
 """Ops that take equally long on all ranks, within a small factor."""
 
 UNITS: Final = (3.0, 6.0)
-"""Milliseconds or seconds instead of microseconds, or the reverse: powers of ten."""
+"""Powers of ten by which milliseconds, and seconds, differ from microseconds."""
 
 YEAR_US: Final = 366 * DAY_US
 NEAR: Final = 0.5
-"""Durations this near to a unit, in powers of ten, are in that unit: no rank is that much slower."""
+"""A rank has another unit if its ops take 10^x times as long as others', and |x| is this near to one of
+UNITS."""
 
 LEAST_RATIO: Final = 10 ** (min(UNITS) - NEAR)
-"""If single ops differ by less, so do their ranks."""
+"""If the longest op takes less than this multiple of the shortest, all ranks have one unit."""
 
 
 def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> tuple[pa.Table, int]:
     """Return the unit's rows of its log date, and the number of others; all rows if the date is unknown.
 
-    A zero of 0 does not count: producers without a calendar write it. If no line is of the day, but some are
-    within a year of it, the log has another calendar: its lines are counted and stored, as differences hold.
+    Rows with a t0_us of 0 or null are kept, because producers without a calendar write 0. If no row is of the
+    day but some are within a year of it, the log's calendar is wrong: these rows are returned, because
+    differences between their times are right, and all rows are counted as others.
 
-    facts    : the manifest, with log_date as a date where it is known.
-    margin_s : how long before and after that day, in UTC, a line may be. [s]
+    facts    : the manifest, with log_date as a date if it is known.
+    margin_s : time before and after this day, in UTC, that still counts as the day. [s]
     """
     day = log_day(facts, margin_s)
     if day is None or "t0_us" not in rank_steps.column_names:
@@ -77,7 +79,7 @@ def of_log_date(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: flo
 def log_day(facts: Mapping[str, object], margin_s: float) -> tuple[int, int] | None:
     """Return the start, and the end exclusive, of the unit's log date in Unix time; None if unknown. [us]
 
-    margin_s : how long before and after that day, in UTC, a line may be. [s]
+    margin_s : time before and after this day, in UTC, that still counts as the day. [s]
     """
     log_date = facts.get("log_date")
     if not isinstance(log_date, date):
@@ -93,9 +95,9 @@ def is_of_day(times_us: Ints | Floats, day: tuple[int, int]) -> Mask:
 
 
 def without_odd_rank_steps(rows: ReplayedRows) -> ReplayedRows:
-    """Drop steps in which a worker recorded other ops than it and its peers usually record.
+    """Drop steps in which a worker recorded other ops than the workers of its stage usually record.
 
-    A step in which most workers did something else is another schedule, and stays.
+    A step in which at least half of all workers differ has another schedule, and is kept.
     """
     lengths = list_lengths(rows.table)[rows.replayed_row]
     if (lengths == lengths[:, :1, :1]).all() or len(rows.steps) < ENOUGH_STEPS:
@@ -171,7 +173,7 @@ def _op_counts(rows: ReplayedRows) -> Ints:
 def in_other_units(rows: ReplayedRows) -> list[str]:
     """Return a sentence for each rank whose durations have another time unit than those of its peers.
 
-    Looks at one step, the middle one: a unit is a matter of how a rank logs.
+    Only the middle step is examined, because a rank logs all steps in one unit.
     """
     workers = rows.worker_rank.size
     if workers < 2:
@@ -183,7 +185,10 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
         times_us = duration_us[chosen]
         if not times_us.size or times_us.max() < times_us.min() * LEAST_RATIO:
             continue
-        for place, power in _off_by(_means(row[chosen], np.log10(times_us), workers)):
+        count = np.bincount(row[chosen], minlength=workers)
+        total = np.bincount(row[chosen], np.log10(times_us), workers)
+        means = np.divide(total, count, out=np.full(workers, np.nan), where=count > 0)
+        for place, power in _off_by(means):
             rank = int(rows.worker_rank.ravel()[place])
             found.setdefault(
                 rank, f"rank {rank}: {OP_TYPES[op_type]} takes 1e{power:+.0f} of what others take"
@@ -191,15 +196,8 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
     return [found[rank] for rank in sorted(found)]
 
 
-def _means(row: Ints, values: Floats, rows: int) -> Floats:
-    """Return the mean of the values of each row; nan without values."""
-    count, total = np.bincount(row, minlength=rows), np.bincount(row, values, rows)
-    mean: Floats = np.divide(total, count, out=np.full(rows, np.nan), where=count > 0)
-    return mean
-
-
 def _off_by(logs: Floats) -> list[tuple[int, float]]:
-    """Find values that differ from their lower median by a unit of time; return places and powers of ten."""
+    """Return places of logarithms that differ by a unit from their lower median, and the differences."""
     known = np.sort(logs[np.isfinite(logs)])
     if len(known) < 2:
         return []

@@ -98,7 +98,7 @@ def exposed_columns(found: Sequence[Exposed]) -> dict[str, list[object]]:
 
 _DAY_S: Final = 86_400.0
 _LAST_US: Final = 2**53
-"""In the year 2255; later times are not exact as float64, and those much later overflow. [us]"""
+"""A Unix time in the year 2255; later times are not exact as float64, and those much later overflow. [us]"""
 
 
 def role_step_columns(
@@ -137,8 +137,10 @@ def role_step_columns(
 def _zeros_us(rows: ReplayedRows, facts: Mapping[str, object], ended_s: Floats) -> Ints | None:
     """Return the Unix time of each step's zero [us], shape (step,); None if one is unknown or implausible.
 
-    A zero of 0 does not count: producers without a calendar write it. [us]
-    ended_s : shape (step,); from its zero to each step's end, which is no further from the log date.
+    Zeros must be at most a day from the log date. A zero of 0 is unknown: producers without a calendar write
+    it.
+
+    ended_s : shape (step,); end of each step minus its zero. [s]
     """
     if "t0_us" not in rows.table.column_names:
         return None

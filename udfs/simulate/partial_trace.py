@@ -1,8 +1,8 @@
 """Results for a unit whose log has computes but no transfers.
 
-Transfers that are made from the gaps between computes give T = T_actual, whatever the job is: such a replay
-proves nothing. So a slowdown is not given, only between which bounds it lies; which computes take longer than
-others of their kind, which no transfer can change; and between which stages gaps are largest.
+If transfers were inferred from the gaps between computes, T would equal T_actual for every job, and a replay
+would prove nothing. Instead of a slowdown, the results are bounds of it, the computes that take longer than
+others of their kind, which no transfer can change, and the stages between which gaps are largest.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def partial_results(
 ) -> tuple[str, Row]:
     """Return the status detail, and the columns of job_slowdown that follow from computes alone.
 
-    raises : TraceError where the computes contradict each other, or the order of the stages.
+    raises : TraceError if the computes contradict each other, or the order of the stages.
     """
     with defects_named(rows):
         rows, clocks = on_one_clock(rows, layout, ops_together, limits)
@@ -48,8 +48,17 @@ def partial_results(
         low, high = bounds(rows, layout, least_us, IDEALS[ideal], ops_together)
     slow, gaps = slow_computes(computes, layout), gap_rows(least_us, layout)
     known = [f"computes without transfers in {len(rows.steps)} steps: slowdown {low:.3f} to {high:.3f}"]
-    known += [_worker_text(each) for each in slow[:1]]
-    known += [_gap_text(each) for each in gaps[:1]]
+    for each in slow[:1]:
+        who = "" if each["dp_rank"] is None else f", dp rank {each['dp_rank']}"
+        known.append(
+            f"{each['op_type']} of stage {each['pp_rank']}, chunk {each['model_chunk']}{who} takes "
+            f"{1e3 * each['duration_s']:.3g} ms, usual are {1e3 * each['usual_s']:.3g} ms"
+        )
+    known += [
+        f"largest gap: {each['direction']}, stage {each['pp_rank']} to {each['next_pp_rank']}, "
+        f"{1e3 * each['gap_s']:.3g} ms, usual are {1e3 * each['usual_s']:.3g} ms"
+        for each in gaps[:1]
+    ]
     if clocks is not None:
         apart_ms = np.abs(clocks.ahead_s).max() * 1e3
         known.append(f"clocks were {apart_ms:.3g} ms apart and are corrected")
@@ -57,31 +66,15 @@ def partial_results(
     return "; ".join(known), figures
 
 
-def _worker_text(slow: Row) -> str:
-    who = "" if slow["dp_rank"] is None else f", dp rank {slow['dp_rank']}"
-    return (
-        f"{slow['op_type']} of stage {slow['pp_rank']}, chunk {slow['model_chunk']}{who} takes "
-        f"{1e3 * slow['duration_s']:.3g} ms, usual are {1e3 * slow['usual_s']:.3g} ms"
-    )
-
-
-def _gap_text(largest: Row) -> str:
-    return (
-        f"largest gap: {largest['direction']}, stage {largest['pp_rank']} to {largest['next_pp_rank']}, "
-        f"{1e3 * largest['gap_s']:.3g} ms, usual are {1e3 * largest['usual_s']:.3g} ms"
-    )
-
-
 MARGIN: Final = 0.005
-"""Transfers scatter, and so do the smallest gaps, which replace the usual transfer."""
-
+"""Share by which bounds are widened, because transfers and the least gaps, which stand for them, scatter."""
 
 _Graphs = Sequence[tuple[OpGraph, int]]
 """Graphs of a job, and the number of steps with each."""
 
 
 def _step_s(graphs: _Graphs, ideal_s: Floats, transfer_s: Floats) -> float:
-    """Return the mean step time by the given ideal durations; float64, shape (stage, op type). [s]"""
+    """Return the mean step time with the given durations, float64, shape (stage, op type), of all ops. [s]"""
     times_s = []
     for graph, _ in graphs:
         moved_s = np.where(_has_peer(graph), ideal_of_ops(graph, transfer_s), 0.0)
@@ -96,12 +89,12 @@ def bounds(
 ) -> tuple[float, float]:
     """Compute a lower and an upper bound of a slowdown without transfers.
 
-    From above: no step takes longer than if all its gaps are transfers', and no ideal step less than if
-    transfers take no time. From below it is the least over what transfers may be: of no time; or as long as
-    the least gaps, on streams of their own, or waited for one by one, or two as one call.
+    The upper bound is the step time with all gaps filled, over the ideal step time if transfers take no time.
+    The lower bound is the smallest ratio for four kinds of transfers. They take no time; or they take as long
+    as the least gaps, and run on separate streams, are waited for one by one, or are waited for in pairs.
 
-    least_us : as least_gaps_us gives it, by one clock. [us]
-    raises   : TraceDefectError where the ops contradict each other or take no time.
+    least_us : from least_gaps_us, on one clock. [us]
+    raises   : TraceDefectError if the ops contradict each other or take no time.
     """
     filled_s, _ = _replayed(rows, layout, ops_together, has_gaps=True)
     timeless_s, durations = _replayed(rows, layout, ops_together, has_gaps=False)
@@ -165,6 +158,6 @@ def _blocking(rows: ReplayedRows, layout: Layout, ops_together: int) -> list[_Gr
                 blocks = build_trace(completed.stages(first, end), held, end - first).blocks
                 graphs += [(block.graph, len(block.steps)) for block in blocks]
         except TraceDefectError:
-            continue  # Workers would wait for each other in a circle: they did not wait so.
+            continue  # Workers would wait for each other in a circle, so they did not wait in this way.
         found.append(graphs)
     return found

@@ -20,11 +20,11 @@ ENDLESS_US: Final = 2**61
 """Times further from 1970 overflow when durations are added. [us]"""
 
 MOST_OF_STEPS: Final = 0.9
-"""Share of its steps that must name a worker's host: one stale line does not change it, and after a move it
-has none."""
+"""A worker's host is the one that at least this share of its steps names: a stale line does not matter, and a
+worker that moved has none."""
 
 RANK_CLOCK: Final = "rank"
-"""A clock of which only the rank is known is named by it: rank 17."""
+"""First word of a clock's name if the log names no host, as in "rank 17"."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class ReplayedRows:
     worker_rank   : int, shape (stage, dp_rank); lowest rank that was replayed for each worker.
     worker_row    : int, shape (stage, dp_rank); position in the table of the first row of that rank.
     replayed_row  : int, shape (stage, step, dp_rank); position in the table of each row that is replayed.
-    zero_us       : float64, shape (stage, step, dp_rank); the row's zero from the step's zero. [us]
+    zero_us       : float64, shape (stage, step, dp_rank); zero of the row minus zero of the step. [us]
     ops           : number of replayed ops.
-    recorded      : whether there was any op at all.
-    odd_rank_steps : rows unlike their peers, whose steps are left out.
+    recorded      : whether the unit has any op.
+    odd_rank_steps : number of rows with unusual ops; see without_odd_rank_steps.
     """
 
     table: pa.Table
@@ -122,12 +122,12 @@ class ReplayedRows:
         encoded = hosts if pa.types.is_dictionary(hosts.type) else hosts.dictionary_encode()
         names, codes = encoded.dictionary.to_pylist(), np.asarray(encoded.indices.fill_null(-1))
         if hosts.null_count:
-            # Behind the hosts, a number for each rank.
+            # Numbers after those of the hosts stand for ranks.
             ranks = pa.array(_integers(self.table, "rank")).dictionary_encode()
             codes = np.where(codes < 0, len(names) + np.asarray(ranks.indices), codes)
             names += [f"{RANK_CLOCK} {each}" for each in ranks.dictionary.to_pylist()]
         own = pa.array(codes[self.replayed_row.ravel()]).dictionary_encode()
-        # A host may be called as a rank is.
+        # A host may have the name of a rank's clock; both are then one clock.
         by_name: dict[str, int] = {}
         number = [by_name.setdefault(names[code], len(by_name)) for code in own.dictionary.to_pylist()]
         clock = np.array(number)[np.asarray(own.indices)]
@@ -191,7 +191,7 @@ def without_warm_up(rank_steps: pa.Table, manifest: Mapping[str, object]) -> pa.
 def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
     """Choose one rank's rows for each worker (contract, section 2).
 
-    raises : TraceError where a row lies outside the layout.
+    raises : TraceError if a row lies outside the layout.
     """
     if "host" not in rank_steps.column_names:
         rank_steps = rank_steps.append_column("host", pa.nulls(rank_steps.num_rows, pa.string()))

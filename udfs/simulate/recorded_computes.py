@@ -1,4 +1,4 @@
-"""The computes of a unit: what each one's input and output is, gaps between them, and slow ones."""
+"""Computes of a unit, the computes that make their inputs, gaps between the two, and slow computes."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,7 @@ from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.rows import US, StageRows
 
 SLOW: Final = 1.1
-"""Computes that take this many times as long as usual are named."""
+"""Computes that take at least this multiple of the usual time are reported."""
 
 PEERS: Final = 3
 """With fewer dp ranks it is unknown which of them is slow."""
@@ -30,9 +30,10 @@ class Computes(NamedTuple):
     op    : position among the ops of a stage, counted from its first.
     row   : position of (step, dp_rank) among the rows of a stage.
     chunk : position in the model: model chunk x pp_size + stage.
-    key   : of direction, chunk, microbatch and row; ascending.
-    previous_us : end of the compute before on the same worker; -inf of the first.
-    next_us : start of the compute behind on the same worker; inf of the last.
+    key   : one number for direction, chunk, microbatch and row; ascending.
+    previous_us : end of the previous compute of the worker in the step; -inf for the first.
+    next_us : start of the next compute of the worker in the step; inf for the last.
+    stride : difference of the keys of one microbatch on neighbouring chunks.
     """
 
     op: Ints
@@ -73,7 +74,7 @@ class Computes(NamedTuple):
 def computes_of(recorded: Sequence[StageRows], layout: Layout) -> Computes:
     """Collect the computes of all stages, sorted by key.
 
-    raises : TraceError without any, or one of a chunk that the layout does not have.
+    raises : TraceError if there is no compute, or a compute of a chunk that the layout does not have.
     """
     each = [_of_stage(own.from_first_op(), stage, layout) for stage, own in enumerate(recorded)]
     microbatch, *columns = map(np.concatenate, zip(*each, strict=True))
@@ -90,7 +91,7 @@ def computes_of(recorded: Sequence[StageRows], layout: Layout) -> Computes:
 
 
 def _of_stage(own: StageRows, stage: int, layout: Layout) -> tuple[npt.NDArray[Any], ...]:
-    """Return microbatches of one stage's computes, and then the columns of Computes."""
+    """Return the microbatches of one stage's computes, followed by the columns of Computes up to next_us."""
     row_of_op = np.repeat(np.arange(len(own.zero_us)), np.diff(own.first_op))
     computes = np.flatnonzero(np.isin(own.op_type, ot.COMPUTE))
     starts_us = own.start_us[computes] + own.zero_us[row_of_op[computes]]
@@ -112,8 +113,8 @@ def _of_stage(own: StageRows, stage: int, layout: Layout) -> tuple[npt.NDArray[A
 def slow_computes(computes: Computes, layout: Layout) -> list[Row]:
     """Find stages, or single dp ranks of a stage, whose computes take longer than usual, the worst first.
 
-    A stage is compared with the lower median of all stages and chunks, a dp rank against that of its peers.
-    Times are medians over steps and microbatches.
+    A stage is compared with the lower median of all stages and chunks, and a dp rank with the lower median of
+    all dp ranks of its stage. Times are medians over steps and microbatches.
     """
     chunks = layout.pp_size * layout.vpp_size
     cell = (computes.direction * chunks + computes.chunk) * layout.dp_size + computes.row % layout.dp_size
@@ -165,7 +166,7 @@ def sender_of(direction: int, receiver: int, layout: Layout) -> int:
 def least_gaps_us(computes: Computes, layout: Layout, rows: int) -> Floats:
     """Return the shortest time from the end of a compute to the start of the one that takes its output. [us]
 
-    The least, because most computes also wait for their worker: in each step some find theirs idle.
+    The shortest time is taken because most computes also wait until their worker is free; some find it idle.
 
     rows    : number of (step, dp_rank).
     returns : float64, shape (direction, receiving stage, row); inf where nothing is passed on. [us]
@@ -179,7 +180,7 @@ def least_gaps_us(computes: Computes, layout: Layout, rows: int) -> Floats:
 def gap_rows(least_us: Floats, layout: Layout) -> list[Row]:
     """Return the mean gap of each stage boundary and direction as rows, the largest gap first.
 
-    least_us : as least_gaps_us gives it, by one clock.
+    least_us : from least_gaps_us, on one clock. [us]
     """
     joined: Mask = np.all(np.isfinite(least_us), axis=2)
     gap_s = np.where(joined[:, :, None], np.maximum(least_us, 0.0), 0.0).mean(axis=2) * US

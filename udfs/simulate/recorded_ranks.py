@@ -24,8 +24,8 @@ def some_ranks_results(
     """Return the status detail, and the columns of job_slowdown that follow from a profile of some ranks.
 
     rank_steps : rows of a unit without a complete step
-    returns : None where all workers left ops in some step, or the log is of another kind: then something is
-        missing that the tool has recorded.
+    returns : None if all workers recorded ops, though in different steps, or if the log's tool records all
+        ranks, so that rows are missing.
     """
     rows = rank_steps.filter(pa.array(list_lengths(rank_steps) > 0))
     workers = np.unique(np.stack([rows.column(name).to_numpy() for name in ("dp_rank", "pp_rank")]), axis=1)
@@ -37,10 +37,13 @@ def some_ranks_results(
     ranks, world_size = len(pc.unique(rows.column("rank"))), facts["world_size"]
     step_s, exposed_s = _step_s(rows), float(_exposed_us(rows).mean() * US)
     usual_s = float(np.median(step_s))
+    # The log's reader may have left out communication that the model does not know.
+    left_out = facts.get("left_out")
+    is_less = isinstance(left_out, Mapping) and any("without a place" in str(what) for what in left_out)
     detail = (
         f"{ranks} of {world_size} ranks recorded, in {len(step_s)} steps: a step takes {usual_s:.3g} s on "
-        f"them, {_least(facts)}{exposed_s:.3g} s of it in communication that no compute of the same rank "
-        "hides"
+        f"them, {'at least ' if is_less else ''}{exposed_s:.3g} s of it in communication that no compute of "
+        "the same rank hides"
     )
     return detail, {
         "recorded_step_s": usual_s,
@@ -48,13 +51,6 @@ def some_ranks_results(
         "recorded_ranks": ranks,
         "recorded_exposed_s": exposed_s,
     }
-
-
-def _least(facts: Mapping[str, object]) -> str:
-    """Return "at least " if the reader left out communication that is unknown to the model, else ""."""
-    left_out = facts.get("left_out")
-    is_less = isinstance(left_out, Mapping) and any("without a place" in str(what) for what in left_out)
-    return "at least " if is_less else ""
 
 
 def _step_s(rows: pa.Table) -> Floats:
@@ -73,7 +69,7 @@ def _step_s(rows: pa.Table) -> Floats:
 
 
 def _exposed_us(rows: pa.Table) -> Floats:
-    """Return how long each row communicates and does not compute meanwhile; shape (row,). [us]"""
+    """Return the time in which each row communicates without computing; shape (row,). [us]"""
     row, start_us, end_us = _times(rows)
     codes = flat_codes(rows)
     is_work: Mask = np.isin(codes, _WORK)
@@ -100,15 +96,15 @@ def _times(rows: pa.Table) -> tuple[Ints, Floats, Floats]:
 
 
 SLOW: Final = 1.1
-"""Steps that take this many times as long as the fastest quarter does are slow."""
+"""Steps that take at least this multiple of the lower quartile of the step times are slow."""
 
 
 def timed_results(facts: Mapping[str, Any]) -> tuple[str, str, Row]:
     """Return the status, its detail and the figures of a unit whose log has step times but no ops.
 
-    The first is not judged: it allocates memory and compiles kernels.
+    The first step is not searched for slowness, because it allocates memory and compiles kernels.
 
-    facts : row of jobs; `step_times` in the order of the log, at least one
+    facts : row of jobs, with at least one of `step_times`, in the order of the log
     """
     lines: Sequence[Row] = facts["step_times"]
     step_s = np.array([line["step_s"] for line in lines], dtype=np.float64)
@@ -125,7 +121,7 @@ def timed_results(facts: Mapping[str, Any]) -> tuple[str, str, Row]:
 
 
 def _stretch(lines: Sequence[Row], step_s: Floats) -> str:
-    """Describe the stretch of slow steps that lost most against the fastest quarter, or return ""."""
+    """Describe the consecutive slow steps that lost most over the lower quartile; "" if none is slow."""
     usual_s = float(np.quantile(step_s, 0.25))
     is_slow: Mask = step_s >= SLOW * usual_s
     if not is_slow.any():

@@ -1,4 +1,4 @@
-"""Rows of the result tables, in which slowdowns are S = T / T_ideal by the times of the kernel."""
+"""Result tables of one unit from the results of the kernel; slowdowns are S = T / T_ideal."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,21 +26,21 @@ from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.worker_groups import worker_racks, worker_types
 
 SIMULATOR_VERSION: Final = "1.12.0"
-"""Raised when a result of the same trace changes by more than rounding."""
+"""Version of the simulator; it is increased if the same trace gives other results, by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]
 
 Column: TypeAlias = Sequence[object] | npt.NDArray[np.generic] | pa.Array | pa.ChunkedArray
 Content: TypeAlias = Mapping[str, Column] | Sequence[Row]
-"""Of a result table: its columns, or a few rows."""
+"""Content of a result table: columns by name, or a few rows."""
 
 
 class NotFiniteError(ArithmeticError):
-    """Raised for a result that is not finite, so that only its unit fails; a gate would refuse the night."""
+    """Raised for a result that is not finite, so that only its unit fails, not the night by a gate."""
 
 
 def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:
-    """Return the columns of job_slowdown that every unit has. settings : as text."""
+    """Return the columns of job_slowdown that every unit has; settings : SimulationSettings.text."""
     world_size, gpu_hours = manifest.get("world_size"), manifest.get("gpu_hours")
     return {
         "status": status,
@@ -170,7 +170,7 @@ def _by_worker(found: WhatIf, rows: ReplayedRows, ideal_s: float) -> dict[str, C
 
 @cache
 def _fields(name: str) -> tuple[tuple[str, pa.DataType], ...]:
-    """Return the columns of a result table, from a cache since PyArrow makes new objects on each access."""
+    """Return names and types of a result table's columns, cached because PyArrow is slow to list them."""
     return tuple((field.name, field.type) for field in TABLES[name].value_schema)
 
 

@@ -1,6 +1,7 @@
 """Course of a run by its events: its attempts, and the time between two attempts.
 
-The rules, and the words: udfs/README.md, "Effective time". Events are few, so that this is plain Python.
+udfs/README.md, "Effective time", has the rules and terms. A run has few events, so that plain Python
+suffices.
 """
 
 import math
@@ -13,8 +14,8 @@ import pyarrow as pa
 from schemas.vocabulary import STALLS, UNIT_KEY, RunEvent
 
 CLOCK_SLACK_S: Final = 1.0
-"""An event may begin this much before the one before it ends: clocks are corrected by small steps now and
-then."""
+"""An event may begin by this time before the previous event ends, because clocks are sometimes corrected.
+[s]"""
 
 _US: Final = 1e-6
 _AT_WORK: Final = "at work"
@@ -37,7 +38,8 @@ _ALLOWED: Final = {
     RunEvent.STOP: _STATES - {_STOPPED},
     RunEvent.SUBMITTED: _STATES - {_QUEUED},
 }
-"""States of a run in which no event is a contradiction; a run may die without one, and start again."""
+"""By kind of event, the states of a run that allow it; a run may die without an event, and start in any
+state."""
 
 
 class Span(NamedTuple):
@@ -61,11 +63,11 @@ class Span(NamedTuple):
 class Attempt:
     """One attempt of a run from its start to its end, by the run's events.
 
-    resumes_at : step that its start names; None: none
-    times_s, steps : marks in order, at which time which step came next
-    stalls     : when training stood still, by the kind of event: one of STALLS
-    saved_step : step that comes next after the last checkpoint; None: none is known
-    has_failed : whether it ended without being asked to
+    resumes_at : step that its start names; None if it names none
+    times_s, steps : marks by time; a mark is a time, and the step that comes next at this time
+    stalls     : spans in which training stood still, by kind of event, which is one of STALLS
+    saved_step : step that comes next after the last checkpoint; None if unknown
+    has_failed : whether it ended by a failure
     """
 
     resumes_at: int | None = None
@@ -97,11 +99,11 @@ class Course:
 
     startups, outages : from a start to the first step, and from a failure to the next start
     early   : parts of startups in which the run loaded data or evaluated
-    held    : outages as far as the run keeps its GPUs: until it is submitted again, or starts
+    held    : parts of outages in which the run keeps its GPUs, until it is submitted again or starts
     queues  : from a submission to the start
-    unqueued_s : of starts that follow no submission; a restart needs none
-    times_s : of believed events, by kind
-    contradictions : events that cannot be true together with the one before
+    unqueued_s : times of starts without a submission before; restarts need none
+    times_s : times of events by kind, without discarded events
+    contradictions : number of events that contradict the event before
     """
 
     attempts: list[Attempt] = field(default_factory=list)
@@ -115,7 +117,7 @@ class Course:
     contradictions: int = 0
 
     def kept_below(self) -> list[float]:
-        """Return for each attempt the first of its steps that was done again, or has to be."""
+        """Return for each attempt its first step that was or must be repeated; infinite without one."""
         found, least = [], math.inf
         for attempt in reversed(self.attempts):
             mine = least
@@ -133,15 +135,15 @@ class _Follower:
         self.course = Course()
         self._state, self._since_s, self._last_s = _UNKNOWN, 0.0, -math.inf
         self._attempt: Attempt | None = None
-        self._marks, self._had_failed = 0, False  # of the attempt, before the last event
-        self._failed_s: float | None = None  # when it failed that is queued again
-        self._early: list[Span] = []  # of the startup
+        self._marks, self._had_failed = 0, False  # state of the attempt before the last event
+        self._failed_s: float | None = None  # time of the failure before the run was queued again
+        self._early: list[Span] = []  # stalls of the present startup
         self._last_kind: str | None = None
 
     def take(self, kind: str, at_s: float, step: int | None, stall_s: float) -> None:
         """Take the next event; if two events contradict each other, both are discarded."""
         if kind == RunEvent.SUBMITTED:
-            at_s = max(at_s, self._last_s)  # asked for in advance, it waits once what went before is over
+            at_s = max(at_s, self._last_s)  # a run submitted in advance waits from the last event on
         before = self._attempt.steps[-1:] if self._attempt is not None else []
         is_new = kind in (RunEvent.START, RunEvent.RESTART)
         goes_back = at_s < self._last_s - CLOCK_SLACK_S
@@ -193,9 +195,8 @@ class _Follower:
             self._attempt.has_failed = True  # it died without an event
 
     def _stalls_early(self, kind: str, span: Span) -> None:
-        if (
-            kind == RunEvent.CHECKPOINT
-        ):  # without a first step to come, the run was at work and did not say so
+        if kind == RunEvent.CHECKPOINT:
+            # If no first step follows, the run was at work without an event that says so.
             self._state = _SAVED_EARLY
         elif self._attempt is not None:
             self._attempt.stalls.setdefault(kind, []).append(span)
@@ -249,7 +250,7 @@ def course_of(events: Iterable[Mapping[str, Any]]) -> Course:
     for event in events:
         kind, stall_us = event["event"], event.get("duration_us")
         same = (kind, event["at_us"], event.get("step"), stall_us)
-        if same == before:  # as log shippers repeat lines
+        if same == before:  # log shippers may repeat lines
             follower.course.contradictions += 1
             continue
         before = same

@@ -18,10 +18,10 @@ class SimulationSettings:
     maximum_discrepancy : above this share of T_actual a unit is `high_discrepancy`.
     maximum_restarts    : with more restarts a unit is not replayed.
     clock_floor_s, clock_floor_fraction : mean offsets of a clock below the lower of the two, in seconds
-                          and as a share of the step time, are left alone.
-    log_day_margin_s    : lines whose times lie further outside their log date are left out.
-    ops_together        : a unit with more ops is laid out and replayed by blocks of steps of about that size.
-    diagnosed           : whether to look for causes; job_causes has no rows without.
+                          and as a share of the step time, are not corrected.
+    log_day_margin_s    : lines whose times lie further outside their log date are left out. [s]
+    ops_together        : a unit with more ops is replayed in blocks of steps of about this many ops.
+    diagnosed           : whether to look for causes; if not, job_causes has no rows.
     """
 
     ideal: str = PAPER_IDEAL

@@ -1,7 +1,8 @@
-"""What Spark calls to simulate: it takes batches of many units, and returns serialised result tables.
+"""Functions that Spark calls to simulate batches of many units, and that return serialised result tables.
 
 Results of small units share a batch, so that thousands of tiny jobs do not cost thousands of calls between
-Spark and Python. They pass the JVM unread: to Spark's rows and back costs more than a small unit's replay.
+Spark and Python. The JVM gets results as bytes, because converting them to Spark's rows and back would take
+longer than a small unit's replay.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,10 +39,11 @@ SIMULATED_COLUMNS: Final = (
 """Columns of rank_steps that the simulation reads."""
 
 UNITS_PER_BATCH: Final = 64
-"""Units whose results leave in one batch."""
+"""Most units whose results share one batch."""
 
 RESULT_SCHEMA: Final = pa.schema([("place", pa.int32()), ("table", pa.string()), ("rows", pa.binary())])
-"""Rows of a result table of UNITS_PER_BATCH units, as an Arrow stream, and where they are written."""
+"""The rows of one result table for the units of a batch, as an Arrow stream, and the file for them
+(Places)."""
 
 SIMULATED_SCHEMA: Final = pa.schema([TABLES[RANK_STEPS].arrow_schema.field(n) for n in SIMULATED_COLUMNS])
 
@@ -58,11 +60,11 @@ class UnitRows(NamedTuple):
 
 
 UsualTransfers = Mapping[Unit, Mapping[str, float]]
-"""Units whose transfers are measured by those of earlier days, by op type [s]."""
+"""Usual transfer times of earlier days by op type, for units whose transfers became slow. [s]"""
 NO_DAYS: Final[UsualTransfers] = MappingProxyType({})
 
 Places = Callable[[Unit, str], int]
-"""The file to which a table's rows of a unit, and of the next units in its batch, are written."""
+"""Returns the number of the file for a table's rows of a unit, and of the next units in its batch."""
 
 
 def one_place(_unit: Unit, _table: str) -> int:
@@ -132,7 +134,7 @@ def ended_unit(
 ) -> Results:
     """Return the results of a unit whose simulation raised an internal error or ended its process.
 
-    why : in one line. traceback : None where there is none, but `why`
+    why : one line, which is also stored in place of a missing traceback
     """
     row = job_row(facts, settings.text, Status.FAILED, why)
     return empty_results(row | {"failure_traceback": traceback or why})

@@ -12,15 +12,15 @@ from udfs.kernel.arrays import Ints
 from udfs.simulate.rank_rows import ReplayedRows
 
 LABELS: Final = ("rack.", "switch.")
-"""Labels of a prefix and a host say what that host is in, as in {"rack.node-7": "r3"}; the first prefix
-decides."""
+"""A label of a prefix and a host, such as {"rack.node-7": "r3"}, names the host's rack; if a host has labels
+with both prefixes, the first one counts."""
 
 
 class WorkerGroups(NamedTuple):
     """Groups of a unit's workers by GPU type or by rack.
 
-    names  : of the groups, by number, ascending.
-    number : int, shape (stage, dp_rank); -1 where nothing states that of a worker's host, or that has none.
+    names  : names of the groups by number, ascending.
+    number : int, shape (stage, dp_rank); group of each worker, or -1 if its host has none of these groups.
     """
 
     names: list[str]

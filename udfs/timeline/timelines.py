@@ -14,9 +14,8 @@ import pyarrow as pa
 from udfs.errors import NoSuchStepError
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.clocks.estimate import Clocks, by_one_clock
+from udfs.kernel.clocks.estimate import by_one_clock
 from udfs.kernel.graph.graph import Layout, OpGraph
-from udfs.kernel.recorded.first_pass import Block
 from udfs.kernel.recorded.trace import StepBlock, build_trace
 from udfs.kernel.replay.ideal import IDEALS, ideal_durations, ideal_of_ops
 from udfs.kernel.replay.replay import step_times
@@ -29,7 +28,7 @@ from udfs.kernel.replay.timeline import (
     timeline_of,
 )
 from udfs.scenario.op_columns import BlockColumns, WorkerRows
-from udfs.simulate.choice import Choice, chosen
+from udfs.simulate.choice import chosen
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.what_if import SimulationSettings, garbage_collection_paused
 
@@ -48,11 +47,11 @@ class StepTimelines:
 
     layout     : sizes of the run.
     step       : training step number.
-    t0_us      : Unix time of the step's zero, by the clock of the host that was first; 0 if not known. [us]
+    t0_us      : Unix time of the step's zero, by the clock of the host that was first; 0 if unknown. [us]
     op_type    : code of each op, shape (op,).
-    facts      : by column what each op is, int64, shape (op, lane), UNKNOWN without a value; a
-                 transfer has microbatch and chunk of the compute it belongs to, host is a position in hosts.
-    duration_s : by kind, what each op takes once all are there: the transfer in a rendezvous, else all. [s]
+    facts      : values of each op by column name of FACTS; int64, shape (op, lane), UNKNOWN if null. A
+                 transfer has the microbatch and chunk of its compute; host is a position in `hosts`.
+    duration_s : by kind, time of each op from when all ops of its rendezvous are called to its end. [s]
     timelines  : by kind, start and end of each op.
     critical   : by kind, the chain of ops that decides when the step ends.
     peers      : sends and recvs that meet.
@@ -87,9 +86,9 @@ def step_timelines(
 ) -> StepTimelines:
     """Compute the start and end of every op of one step: recorded, replayed (T), and ideal (T_ideal).
 
-    rank_steps : rows of the whole unit in any order, from which the ideal follows; see replay_scenarios.
-    step       : training step number; the one that takes longest replayed where left out.
-    settings   : those of the night, so that its steps are those of step_slowdown.
+    rank_steps : rows of the whole unit, as in replay_scenarios, because ideals need all steps.
+    step       : training step number; None: the step with the longest replayed time.
+    settings   : with the settings of the night, the steps equal those of step_slowdown.
     raises     : NothingToReplayError, NoSuchStepError, TraceError.
     """
     how = settings or SimulationSettings()
@@ -100,18 +99,15 @@ def step_timelines(
         recorded = choice.read(how.ops_together)
         blocks = recorded.blocks
         ideal_s = ideal_durations([(block.graph, block.duration_s) for block in blocks], IDEALS[how.ideal])
-        at = _slowest(blocks) if at is None else at
-        shown = choice._replace(layout=layout._replace(blocking=recorded.blocking.chosen))
-        drawn = _laid_out(shown, at, recorded.clocks)
+        if at is None:
+            times_s = [(block.steps, step_times(block.graph, block.duration_s)) for block in blocks]
+            steps, of_steps_s = max(times_s, key=lambda each: each[1].max())
+            at = int(steps[of_steps_s.argmax()])
+        with_blocking = layout._replace(blocking=recorded.blocking.chosen)
+        (drawn,) = build_trace(rows.stages(at, at + 1), with_blocking, 1).blocks
+        drawn = by_one_clock(drawn._replace(steps=np.array([at])), rows.clock, recorded.clocks)
         (replayed_s,) = (block.duration_s[:, block.steps == at] for block in blocks if at in block.steps)
         return _timelines(rows, layout, drawn, replayed_s, ideal_of_ops(drawn.graph, ideal_s))
-
-
-def _laid_out(choice: Choice, at: int, clocks: Clocks | None) -> StepBlock:
-    """Lay out the replayed step at position `at`, with times by one clock."""
-    rows, layout = choice.rows, choice.layout
-    (block,) = build_trace(rows.stages(at, at + 1), layout, 1).blocks
-    return by_one_clock(block._replace(steps=np.array([at])), rows.clock, clocks)
 
 
 def _timelines(
@@ -119,7 +115,7 @@ def _timelines(
 ) -> StepTimelines:
     """Build the three timelines of a block with one step.
 
-    replayed_s : shape (op, 1, dp); as all steps together gave them, so that T is that of step_slowdown. [s]
+    replayed_s : shape (op, 1, dp); durations from reading all steps, so that T is that of step_slowdown. [s]
     """
     graph = block.graph
     duration_s = replayed_s[:, 0]
@@ -130,12 +126,13 @@ def _timelines(
         REPLAYED: replayed_timeline(graph, duration_s),
         IDEAL: replayed_timeline(graph, ideal_s),
     }
-    at = block.steps[0]
+    at = int(block.steps[0])
     columns = BlockColumns(block, rows.steps, WorkerRows.of(rows))
+    zeros_us = rows.table.column("t0_us").take(pa.array(rows.replayed_row[:, at].ravel())).drop_null()
     return StepTimelines(
         layout=layout,
         step=int(rows.steps[at]),
-        t0_us=_zero_us(rows, int(at)),
+        t0_us=int(zeros_us.to_numpy().min()) if len(zeros_us) else 0,
         op_type=np.array(graph.op_types),
         facts={name: _fact(columns, name) for name in FACTS},
         hosts=columns.workers.hosts,
@@ -181,18 +178,6 @@ def _position(rows: ReplayedRows, step: int) -> int:
     )
 
 
-def _slowest(blocks: Sequence[Block]) -> int:
-    times_s = [(block.steps, step_times(block.graph, block.duration_s)) for block in blocks]
-    steps, of_steps_s = max(times_s, key=lambda each: each[1].max())
-    return int(steps[of_steps_s.argmax()])
-
-
-def _zero_us(rows: ReplayedRows, at: int) -> int:
-    first = rows.table.column("t0_us").take(pa.array(rows.replayed_row[:, at].ravel()))
-    known = first.drop_null().to_numpy() if first.null_count < len(first) else np.zeros(1)
-    return int(known.min())
-
-
 def _peers(graph: OpGraph, lanes: int) -> list[tuple[Place, Place]]:
     """Return pairs of a send and its recv, for every lane."""
     sends = {send for _, send, _ in ot.DIRECTIONS}
@@ -208,7 +193,7 @@ Worker: TypeAlias = tuple[int, int]
 """(dp_rank, pp_rank)."""
 
 CULPRITS: Final = 3
-"""Most workers that are shown because of their loss; each adds up to three beside it."""
+"""Most workers that are shown because of their loss, each with up to three others for comparison."""
 
 
 def lost_s(step: StepTimelines) -> dict[Worker, float]:
@@ -221,9 +206,10 @@ def lost_s(step: StepTimelines) -> dict[Worker, float]:
 
 
 def culprits_and_neighbours(step: StepTimelines) -> list[Worker]:
-    """Return the workers that lose most in this step, each with workers to compare it with.
+    """Return the workers that lose most in this step, each followed by workers for comparison.
 
-    Those are the worker of its stage that loses least, and the stages before and after it in its replica.
+    These are the worker of its stage that loses least, and the workers of its replica one stage before and
+    after.
     """
     lost = lost_s(step)
     found: dict[Worker, None] = {}
@@ -240,7 +226,7 @@ def of_stage(step: StepTimelines, pp_rank: int) -> list[Worker]:
 
 
 def of_rank(step: StepTimelines, rank: int) -> Worker | None:
-    """Return the worker of which this rank is replayed, or None if no worker has it."""
+    """Return the worker whose replayed rows are of this rank, or None if there is no such worker."""
     places = np.argwhere(step.facts["rank"] == rank)
     if not len(places):
         return None

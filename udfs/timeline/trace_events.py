@@ -1,11 +1,11 @@
 """Export timelines in the Trace Event Format, which Perfetto and chrome://tracing read.
 
-One process, because Perfetto orders processes by their slices, and threads of one by their ids. Threads on
-top hold the critical paths; each worker that is shown has a thread for every stream as recorded, and
-beneath it one as ideal. Slices of a thread have to nest, so ops that overlap get a further thread. An op
-that waits for others is one slice from its call, and inside it another from when all partners are there;
-arrows go from sends to recvs. Times are whole nanoseconds before they are written: slices that touch never
-overlap by rounding.
+All threads are in one process, because Perfetto sorts threads by id, but processes by their slices. The first
+threads hold the critical paths. Each shown worker has a thread for each stream as recorded, followed by one
+as ideal. Slices of a thread must nest, so that ops that overlap get a further thread. An op that waits for
+others is a slice from its call to its end, with an inner slice that begins when all its partners have been
+called. Arrows go from sends to recvs. Times are first rounded to nanoseconds, so that adjacent slices never
+overlap.
 """
 
 from collections import defaultdict
@@ -35,14 +35,15 @@ TITLES: Final = {RECORDED: "recorded", REPLAYED: "replayed (T)", IDEAL: "ideal (
 CRITICAL: Final = "critical"
 """Category of ops on the critical path, beside their own."""
 LAUNCH_DELAY: Final = "launch delay"
-"""Gap between two ops of a recorded critical path: the host came late."""
+"""Gap between two ops of a recorded critical path, in which the host was late."""
 ALL_THERE: Final = "all there"
-"""The part of an op in which it no longer waits for the others of its rendezvous."""
+"""Name of the part of an op in which it no longer waits for other ops of its rendezvous."""
 
 _COLOUR: Final = "terrible"
 """chrome://tracing's name for red; Perfetto chooses its colours, by name."""
 SHOWN: Final = (RECORDED, IDEAL)
-"""Timelines shown per worker; not the replay, which differs from the recording only by launch delays."""
+"""Timelines shown per worker; the replay is left out, as it differs from the recording by launch delays
+only."""
 PROCESS: Final = 1
 _PATHS: Final = len(KINDS)
 """The first threads, which hold the critical paths; those of workers follow."""
@@ -67,7 +68,7 @@ class Thread(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Times of one op: when it was called, when all its partners were there, and when it ended. [ns]"""
+    """Times of one op: when it was called, when all its partners had been called, and when it ended. [ns]"""
 
     start: int
     met: int
@@ -95,7 +96,7 @@ def trace_events(step: StepTimelines, workers: Sequence[Worker]) -> Iterator[Eve
 
 
 def lanes(step: StepTimelines, workers: Sequence[Worker]) -> int:
-    """Return how many threads are needed to draw the given workers."""
+    """Return the number of threads that trace_events draws for the given workers."""
     drawings = [_Drawing(step, kind, workers) for kind in SHOWN]
     return sum(len(threads) for drawing in drawings for threads in drawing.threads.values())
 
@@ -119,7 +120,7 @@ class _Drawing:
     def spans(self) -> dict[Place, Span]:
         """Times of all ops by start; of ops with equal starts, the longest comes first. [ns]
 
-        An end before the start, the clock noise of a transfer, becomes the start.
+        If a transfer ends before it starts, by clock noise, its end becomes the start.
         """
         starts, mets, ends = (
             (times_s * 1e9).round().astype(int) for times_s in self.step.timelines[self.kind]
@@ -178,7 +179,7 @@ class _Drawing:
         ]
 
     def path(self, tid: int) -> Iterator[Event]:
-        """Yield the critical path as a thread of its own, op after op, with the gaps."""
+        """Yield the critical path as a separate thread, with a slice for each op and each gap."""
         yield from _named(
             tid, "thread", f"critical path, {TITLES[self.kind]}: {self.step.step_s(self.kind):.5g} s"
         )
@@ -195,7 +196,7 @@ class _Drawing:
                 at_ns = end_ns
 
     def slices(self, worker: Worker, thread: Thread) -> Iterator[Event]:
-        """Yield a slice for each op of a thread, with a slice within it from when all partners were there."""
+        """Yield a slice for each op of a thread, with an inner slice from when all partners were called."""
         tid = self.tracks[worker, thread]
         for place in self.threads[worker][thread]:
             span, kind = self.spans[place], _STREAMS[thread.stream]
@@ -208,7 +209,7 @@ class _Drawing:
                 yield self._slice(ALL_THERE, kind, tid, (span.met, span.end), {}) | marked
 
     def arrow_events(self) -> Iterator[Event]:
-        """Yield an arrow from each send to its recv, which starts when both are called."""
+        """Yield an arrow from each send to its recv, at the time when both have been called."""
         for number, (send, recv) in enumerate(self.arrows, KINDS.index(self.kind) * _MILLION):
             met_ns = max(self.spans[send].start, self.spans[recv].start)
             for phase, place in (("s", send), ("f", recv)):
@@ -234,7 +235,7 @@ class _Drawing:
         return name
 
     def _arguments(self, place: Place) -> Event:
-        """Return what is shown when an op is clicked, without values that the log does not have."""
+        """Return the values that are shown when an op is clicked; values that the log lacks are left out."""
         known = {name: int(self.step.facts[name][place]) for name in FACTS}
         known = {name: value for name, value in known.items() if value != UNKNOWN}
         return {

@@ -19,9 +19,9 @@ _LONGEST_NAME: Final = 200
 class Attendance(NamedTuple):
     """One rank's time in one collective.
 
-    meeting : equal for all ranks that take part, within the communicator
-    rank : as the tool numbers it; size : how many ranks take part
-    inside_us : from its arrival to the end, which is one instant for all. [us]
+    meeting : key of the collective within its communicator, equal on all ranks that take part
+    rank : as the tool numbers it; size : number of ranks that take part
+    inside_us : time from the rank's arrival to the end of the collective, which is one instant for all. [us]
     """
 
     communicator: str
@@ -35,8 +35,8 @@ class Attendance(NamedTuple):
 class Arrivals:
     """Attendances of one run, stored as columns; one attendance takes about 32 bytes.
 
-    most : attendances stored; those beyond are counted
-    left_out : what says nothing of who came last, in words, and how often
+    most : most attendances that are stored; further ones are counted in `left_out`
+    left_out : description of the attendances and collectives that cannot be used -> their number
     """
 
     def __init__(self, most: int) -> None:
@@ -62,19 +62,19 @@ class Arrivals:
             member = self._members.setdefault((name, each.rank), len(self._members))
             if member == len(self._hosts):
                 self._hosts.append(each.host and each.host[:_LONGEST_NAME])
-            self._meeting.append(hash((name, each.meeting)))  # 64 bits: what it names takes many times that
+            self._meeting.append(hash((name, each.meeting)))  # 64 bits; the key takes far more
             self._member.append(member)
             self._size.append(each.size)
             self._inside_us.append(each.inside_us)
 
     def forget(self, length: int, left_out: Counter[str]) -> None:
-        """Drop the attendances of a broken file: restore the first `length` attendances and these counts."""
+        """Drop the attendances of a truncated file: keep the first `length` ones, and restore `left_out`."""
         for column in (self._meeting, self._member, self._size, self._inside_us):
             del column[length:]
         self.left_out = left_out
 
     def table(self) -> pa.Table:
-        """Return rows of collective_arrival without the unit's key, by communicator and rank.
+        """Return rows of collective_arrival without the unit's key, sorted by communicator and rank.
 
         Call it once: it counts the collectives with an unrecorded rank in `left_out`.
         """
@@ -91,7 +91,7 @@ class Arrivals:
         )
         if missing:
             self.left_out["collectives with an unrecorded rank"] += missing
-        first = np.flatnonzero(np.diff(meetings, prepend=-1) != 0)  # the shortest time: who came last
+        first = np.flatnonzero(np.diff(meetings, prepend=-1) != 0)  # the last to arrive has the shortest time
         counts = np.diff(first, append=len(meetings))
         shortest_us = np.repeat(inside_us[first], counts)
         longest_us = np.repeat(np.maximum.reduceat(inside_us, first) if len(first) else inside_us, counts)
@@ -118,13 +118,14 @@ class Arrivals:
 def _whole(
     meeting: Ints, member: Ints, size: Ints, inside_us: Floats, rank: Ints
 ) -> tuple[Ints, Floats, Ints, int]:
-    """Return a mask of the collectives in which every expected rank was recorded exactly once.
+    """Select the attendances of collectives in which every expected rank was recorded, one for each rank.
 
-    size : ranks that must be there, for each attendance: those that left any record in the communicator
-    returns : by meeting, the shortest time and then the lowest rank first; and how many are not whole
+    size : number of ranks expected in the collective of each attendance
+    returns : number of the collective, time inside [us] and member, of each attendance, sorted by collective,
+        time and rank; and the number of collectives that were left out
     """
     _, first_seen, meeting = np.unique(meeting, return_index=True, return_inverse=True)
-    meeting = np.argsort(np.argsort(first_seen))[meeting]  # hashes differ by process, sums must not
+    meeting = np.argsort(np.argsort(first_seen))[meeting]  # the order of hashes differs by process
     order = np.lexsort((inside_us, rank[member], meeting))
     is_new = (np.diff(meeting[order], prepend=-1) != 0) | (np.diff(member[order], prepend=-1) != 0)
     chosen = order[is_new]

@@ -1,6 +1,6 @@
 """Result types of readers for other tools' logs: facts of the run, rows of rank_steps, counts of omissions.
 
-Its rows must be as those of a rank log; which are not, is found here.
+`sound` checks the rows by the same rules as rows of a rank log.
 """
 
 from collections import Counter
@@ -25,8 +25,8 @@ class SourceFile(NamedTuple):
     """One file of a run recorded by another tool.
 
     name : in the run folder
-    opened : its unpacked bytes from the first on; may be called again. Reading raises FileError beyond the
-        bounds and OSError where the store fails
+    opened : opens the unpacked bytes at their beginning, as often as it is called. Reading raises FileError
+        beyond the bounds, OSError if the store fails
     """
 
     name: str
@@ -43,15 +43,15 @@ class Part(NamedTuple):
 
 @dataclass
 class ForeignRun:
-    """Run recorded by another tool; `transfers` and later fields are complete once `parts` are read.
+    """Run recorded by another tool; `transfers` and the fields after it are complete once `parts` are read.
 
-    source_format : which tool's, as `jobs.source_format` has it
-    manifest : fields of a manifest that the files have
-    parts : rows, file by file; read as they are asked for
+    source_format : name of the tool's format, for `jobs.source_format`
+    manifest : manifest fields that the files state
+    parts : rows, file by file; a file is read when its part is iterated
     transfers : measured, inferred or absent
-    left_out : what the files hold and a replay has no place for, in words, and how often
-    arrivals : who was in which collective for how long, where the files say
-    step_times : as `jobs.step_times` has them, of files that hold nothing else
+    left_out : description of each kind of data that a replay cannot use -> number of its occurrences
+    arrivals : how long each rank was in each collective, if the files show it
+    step_times : values of `jobs.step_times`, if the files hold only times of steps
     """
 
     source_format: str
@@ -92,40 +92,35 @@ class Format(Protocol):
     def read(self, files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
         """Read the files of one run.
 
-        manifest : fields of job.json that the user gave, {} without any
-        raises : RefusalError where no replay can be made of the files, FileError for a file that breaks off
+        manifest : fields of the user's job.json; {} without a valid one
+        raises : RefusalError if the files cannot be replayed, FileError for a truncated file
         """
 
 
 def sound(rows: Rows, limits: Mapping[str, Any], first: int) -> tuple[Rows, list[Reject]]:
     """Split rows, whose numbers begin at `first`, into valid rows and rejects.
 
-    limits : LIMITS of a good manifest, or nulls
+    limits : the sizes in LIMITS, as a valid manifest states them; null without one
     """
     lines = range(first, first + len(rows.lines))
-    # What is wrong with times says more, and stands last.
-    defects = _wrong_numbers(rows, limits) | _wrong_times(rows)
+    row = np.repeat(np.arange(len(rows.lengths)), rows.lengths)
+    _, start_us, duration_us, *_ = rows.lists
+    is_negative = (start_us < 0) | (duration_us < 0)
+    is_endless = ~((start_us <= LONGEST_US) & (duration_us <= LONGEST_US))
+    endless = Reason.NOT_FINITE, f"a time is not finite, or more than {LONGEST_US:.3g} us"
+    # Of several defects of a row the last is reported: wrong times explain more than wrong numbers.
+    defects = _wrong_numbers(rows, limits)
+    defects |= dict.fromkeys(row[is_negative].tolist(), (Reason.NEGATIVE_TIME, "a time is negative"))
+    defects |= dict.fromkeys(row[is_endless].tolist(), endless)
     rejects = [Reject(*defects[place], lines[place]) for place in sorted(defects)]
     is_good = np.ones(len(lines), dtype=bool)
     is_good[list(defects)] = False
     return rows._replace(lines=lines).where(is_good), rejects
 
 
-def _wrong_times(rows: Rows) -> dict[int, tuple[str, str]]:
-    row = np.repeat(np.arange(len(rows.lengths)), rows.lengths)
-    _, start_us, duration_us, *_ = rows.lists
-    is_endless = ~((start_us <= LONGEST_US) & (duration_us <= LONGEST_US))
-    is_negative = (start_us < 0) | (duration_us < 0)
-    found = dict.fromkeys(row[is_negative].tolist(), (Reason.NEGATIVE_TIME, "a time is negative"))
-    return found | dict.fromkeys(
-        row[is_endless].tolist(),
-        (Reason.NOT_FINITE, f"a time is not finite, or more than {LONGEST_US:.3g} us"),
-    )
-
-
 def _wrong_numbers(rows: Rows, limits: Mapping[str, Any]) -> dict[int, tuple[str, str]]:
     """Return rejects by row: rows outside the layout, with oversized numbers, or with t0_us before 1970."""
-    found = {}
+    found: dict[int, tuple[str, str]] = {}
     for row, scalars in enumerate(rows.scalars):
         present = {name: value for name, value in zip(SCALARS, scalars, strict=True) if value is not None}
         for name, size in COORDINATES.items():

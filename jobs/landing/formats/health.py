@@ -1,6 +1,6 @@
 """Health of hosts, format health/1: the times and results of checks of a host.
 
-One JSON object per line. Every line stands alone: a bad one is a reject, and costs no other.
+The file has one JSON object per line. A bad line becomes a reject, and does not affect other lines.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ _CHOICES: Final = {
     "severity": HEALTH_SEVERITIES,
 }
 LARGEST: Final = 1e300
-"""Larger values are not measurements."""
+"""Largest valid size of a value; larger ones cannot be measurements."""
 _MOST_INDEX: Final = 2**31
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -49,9 +49,9 @@ _END_US: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 
 
 class Check(NamedTuple):
-    """Key of a check, which groups the events of the check into spans.
+    """Identity of a check on a host; events with the same identity are joined to spans.
 
-    device : NO_DEVICE if it is not one of several;  peer : the other end of a link, else empty
+    device : index among the host's components of this kind, or NO_DEVICE; peer : other end of a link, or ""
     """
 
     host: str
@@ -75,7 +75,7 @@ class Event(NamedTuple):
 def read_event(line: bytes, log_date: date, bounds: Bounds) -> tuple[Check, Event]:
     """Return the event in a line. Unknown keys are ignored.
 
-    log_date : the day of the folder; a time more than a day beside it is of another folder
+    log_date : the day of the folder; times more than a day before or after this day are rejected
     Raises LineError for the first reason that applies.
     """
     record = read_record(line, bounds, _KNOWN)
@@ -86,12 +86,17 @@ def read_event(line: bytes, log_date: date, bounds: Bounds) -> tuple[Check, Even
     index = NO_DEVICE if record.get("index") is None else record["index"]
     check = Check(record["host"], record["component"], index, record["check"], record.get("peer") or "")
     severity = HEALTH_SEVERITIES.index(record.get("severity") or HEALTH_WARNING)
-    message = record.get("message")
+    message, value = record.get("message"), record.get("value")
+    if value is not None:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise bad_type("value", value, "a number")
+        if not abs(value) <= LARGEST:
+            raise LineError(Reason.NOT_FINITE, f"value is {shown(value)}")
     return check, Event(
         at_us,
         record["state"],
         severity,
-        _value(record.get("value")),
+        None if value is None else float(value),
         record.get("unit"),
         None if message is None else plain(message)[:MOST_MESSAGE],
     )
@@ -111,19 +116,11 @@ def _check_types(record: Mapping[str, Any]) -> None:
         raise bad_type("index", index, "an integer from 0 to 2^31")
 
 
-def _value(value: object) -> float | None:
-    """Return a number as float. Raises LineError for a value that is not a number."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise bad_type("value", value, "a number")
-    if not abs(value) <= LARGEST:
-        raise LineError(Reason.NOT_FINITE, f"value is {shown(value)}")
-    return float(value)
-
-
 def _time_us(time: object, log_date: date) -> int:
-    """Return Unix time, near the folder's day, from a number or from ISO 8601 with a zone. [us]"""
+    """Return the Unix time of an event, stated as a number or in ISO 8601 with a zone. [us]
+
+    Raises LineError for a time that is not within a day of `log_date`.
+    """
     at_us = time if is_integer(time) else None
     if isinstance(time, str):
         with suppress(ValueError, TypeError):  # no time, or one without a zone

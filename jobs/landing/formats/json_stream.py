@@ -1,6 +1,6 @@
 """Reader of JSON that is too large for memory: yields the items of an array in the document.
 
-json's own scanner reads an item at a time from a window of text; no other library is needed.
+The scanner of the standard library's json reads one item at a time from a window of the text.
 """
 
 import codecs
@@ -14,7 +14,7 @@ from schemas.vocabulary import Reason
 
 _PIECE: Final = 1 << 20
 _UNFINISHED: Final = len("e+")
-"""Most characters at the end of a text that belong to its last number only if a digit follows."""
+"""Most characters at the end of a text that may begin an exponent, such as "e+" of 1e+5."""
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _SCANNER: Final = json.JSONDecoder()
 
@@ -22,9 +22,9 @@ _SCANNER: Final = json.JSONDecoder()
 def items(file: BinaryIO, most: int, rejects: list[Reject]) -> Iterator[Any]:
     """Yield the items of the document's array, or of its `traceEvents`, as in the Trace Event Format.
 
-    most : characters that one item, or another value beside the array, may have
-    rejects : gets text after the document, which is not read
-    Raises FileError where it is not JSON to its end, or a value is longer.
+    most : most characters of one item, or of another value beside the array
+    rejects : receives a reject with the text after the document, which is not read
+    Raises FileError for a document that is not JSON to its end, or has a longer value.
     """
     window = _Window(file, most)
     if window.peek() == "[":
@@ -80,8 +80,8 @@ class _Window:
                 if not self._more():
                     self.refuse(str(error))
                 continue
-            length = end - self._at  # more text moves both
-            if end + _UNFINISHED >= len(self._text) and self._more():  # a number may go on
+            length = end - self._at  # `_more` shifts both positions
+            if end + _UNFINISHED >= len(self._text) and self._more():  # the value may be a truncated number
                 continue
             self._at += length
             return found

@@ -1,6 +1,6 @@
 """Convert torch.profiler (Kineto) traces, one file per rank and window, to rows of rank_steps.
 
-How ops are found, and what has no place: kineto.md beside this file.
+kineto.md, beside this file, says how ops are found and what is left out.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ import numpy as np
 
 from jobs.landing.formats.arrivals import Arrivals, Attendance
 from jobs.landing.formats.foreign import ForeignRun, Part, RefusalError, SourceFile, count
-from jobs.landing.formats.kineto_ops import StepOps, dp_ops, step_of
+from jobs.landing.formats.kineto_ops import dp_ops, step_of
 from jobs.landing.formats.kineto_place import Place, completed, place_of, ranks_of, refusal
 from jobs.landing.formats.kineto_pp import actions_of, pp_ops
 from jobs.landing.formats.kineto_trace import SEND_RECV, RankTrace, read_rank
@@ -40,8 +40,9 @@ def recognises(head: bytes) -> bool:
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
     """Read the traces of one run; see Format.read.
 
-    The first file that is whole is read at once, because it says what the run is; the others as `parts` are
-    asked for, and what would refuse the first loses such a file alone, but for another layout.
+    The first complete file is read at once, because it states the layout of the run. The other files are read
+    when `parts` is iterated: one that cannot be replayed becomes a reject, and one with another layout raises
+    RefusalError for the whole run.
     """
     reader = _Reader(manifest, Arrivals(bounds.trace_ops))
     done: list[Part] = []
@@ -93,7 +94,6 @@ def _read(file: SourceFile, manifest: Mapping[str, Any]) -> RankTrace:
 
 
 def _refuse_other_layout(first: _OneFile, other: _OneFile) -> None:
-    """Raise RefusalError if two files cannot belong to one run."""
     layouts = [each.place.manifest() for each in (first, other)]
     if layouts[0] != layouts[1]:
         sizes = ["; ".join(f"{name} {size}" for name, size in layout.items()) for layout in layouts]
@@ -108,7 +108,7 @@ class _Reader:
 
     def __init__(self, manifest: Mapping[str, Any], arrivals: Arrivals) -> None:
         self._manifest = manifest
-        # Keys of collectives by (step, coordinates but dp), from the first rank that was read.
+        # (step, pp, cp and tp rank) -> keys of the collectives of the first rank that was read there.
         self._meetings: dict[tuple[int, ...], tuple[object, ...]] = {}
         self.arrivals = arrivals
         self.left_out: Counter[str] = Counter()
@@ -124,20 +124,33 @@ class _Reader:
         count(self.left_out, "kernels outside of steps", outside)
         records, rejects, chunks = [], [], 1
         peers = [place.coordinates[axis] for axis in ("pp", "cp", "tp")]
-        for number, found in _steps(trace, place, self.left_out):
+        actions = actions_of(trace.actions, place) if trace.actions else None
+        for position, number in enumerate(trace.steps):
+            step = step_of(trace, position)
+            if actions is None:
+                found = dp_ops(step, place, self.left_out)
+            else:
+                found = pp_ops(step, place, actions, int(actions.chunk.max()) + 1, self.left_out)
+            if found is None:
+                count(self.left_out, "steps without a whole pass", 1)
+                continue
             missing = _missing(self._meetings.setdefault((number, *peers), found.keys), found.keys)
             if missing:
                 detail = f"rank {place.rank}, step {number}: {missing}"
                 rejects.append(Reject(Reason.MISSING_FIELD, detail))
                 continue
             chunks = max(chunks, found.chunks)
-            records.append(_record(found, number, trace, place))
+            ops = found.ops
+            zero_us = int(np.floor(ops.start_us[0]))  # an integer, so that times lose no digits
+            known = dict.fromkeys(SCALARS) | place.row()
+            known |= {"step": number, "gpu": trace.gpu, "t0_us": trace.base_us + zero_us}
+            lists = (ops.op, ops.start_us - zero_us, ops.duration_us, ops.microbatch, ops.model_chunk)
+            records.append(known | dict(zip(LISTS, lists, strict=True)))
         rows = Rows.of(records, range(1, len(records) + 1)) if records else NO_ROWS
         return _OneFile(Part(file.name, rows, rejects), place, chunks, bool(trace.actions))
 
 
 def _refuse(trace: RankTrace, place: Place) -> None:
-    """Raise RefusalError for a trace that lacks required data, or that the model cannot represent."""
     if not trace.steps:
         raise refusal(
             "no ProfilerStep: it is unknown where a step begins", "Call prof.step() after each step"
@@ -157,25 +170,11 @@ def _refuse(trace: RankTrace, place: Place) -> None:
         )
 
 
-def _steps(trace: RankTrace, place: Place, left_out: Counter[str]) -> Iterator[tuple[int, StepOps]]:
-    actions = actions_of(trace.actions, place) if trace.actions else None
-    for position, number in enumerate(trace.steps):
-        step = step_of(trace, position)
-        if actions is None:
-            found = dp_ops(step, place, left_out)
-        else:
-            found = pp_ops(step, place, actions, int(actions.chunk.max()) + 1, left_out)
-        if found is None:
-            count(left_out, "steps without a whole pass", 1)
-        else:
-            yield number, found
-
-
 def _missing(first: tuple[object, ...], own: tuple[object, ...]) -> str:
     """Describe how a rank's collectives differ from those of the first of its dp peers; empty if equal.
 
-    The simulation takes the k-th collective of all ranks for one and the same: with one missing, all behind
-    it would be compared with others.
+    The simulation takes the k-th collectives of all dp ranks for the same collective. If a rank lacks one,
+    all its later collectives would be matched with the wrong ones.
     """
     if first == own or not first or not own:
         return ""
@@ -183,22 +182,12 @@ def _missing(first: tuple[object, ...], own: tuple[object, ...]) -> str:
     return f"{len(lacking)} collectives of another rank are missing, {len(beyond)} have no counterpart there"
 
 
-def _record(found: StepOps, number: int, trace: RankTrace, place: Place) -> dict[str, Any]:
-    """Make a row of rank_steps; t0_us is the first op's start as an integer, so that times lose no digits."""
-    ops = found.ops
-    zero_us = int(np.floor(ops.start_us[0]))
-    known = dict.fromkeys(SCALARS) | place.row()
-    known |= {"step": number, "gpu": trace.gpu, "t0_us": trace.base_us + zero_us}
-    lists = (ops.op, ops.start_us - zero_us, ops.duration_us, ops.microbatch, ops.model_chunk)
-    return known | dict(zip(LISTS, lists, strict=True))
-
-
 def _add_arrivals(trace: RankTrace, found: Arrivals) -> None:
-    """Add one rank's collectives; ranks are numbered as in the job.
+    """Add one rank's collectives to `found`; ranks are numbered as in the job.
 
-    Collectives meet by group and Seq or by Comms Id; where the profiler wrote neither, the k-th of a kind and
-    group in a step with the k-th. A kernel of NCCL runs from its launch until all ranks have come and it is
-    done.
+    A collective is recognised on other ranks by its group and Seq, or by its Comms Id. If the profiler wrote
+    neither, the k-th of a kind and group in a step is taken for the k-th on other ranks. A rank's time in a
+    collective is that of its NCCL kernel, which runs until all ranks have come and the collective is done.
     """
     about = trace.distributed
     if about.rank is None:

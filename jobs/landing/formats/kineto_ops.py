@@ -1,9 +1,8 @@
-"""Ops of one rank in one step, made from kernels: computes, gradients, optimizer, steps without a pipeline.
+"""Make the ops of one rank in one step from its kernels, for steps without a pipeline: those of DDP and FSDP.
 
-Steps of DDP and FSDP are cut into pieces at their collectives. Order is that of launches. A forward compute
-reaches from one all-gather to the next (DDP has none), a backward compute from one collective of gradients to
-the next. Either is cut, too, where another collective is launched, such as an all-to-all: what waits for that
-is not a compute. Each piece is a model chunk.
+Kernels are taken in order of launch and cut into computes. Forward computes are cut at all-gathers (DDP has
+none), backward computes at reductions of gradients. Both are also cut at other collectives, such as an
+all-to-all, so that no compute includes a wait for one. Each compute is a model chunk. kineto_pp shares parts.
 """
 
 from collections import Counter
@@ -71,7 +70,7 @@ class Step(NamedTuple):
 
 
 class StepOps(NamedTuple):
-    """Ops of a step, its number of chunks, and keys of its collectives if every collective has one."""
+    """Ops of a step, its number of chunks, and the keys of its collectives, () if one of them has no key."""
 
     ops: Ops
     chunks: int
@@ -96,7 +95,7 @@ def step_of(trace: RankTrace, position: int) -> Step:
 def of_all_dp_ranks(step: Step, place: Place) -> Flags:
     """Return a mask of collectives over all dp ranks. Raises RefusalError for unnamed or hybrid groups.
 
-    Batched sends and recvs name no group; without a pipeline they are an exchange of all with all.
+    Batched sends and recvs name no group; in a job without a pipeline they are an all-to-all of all dp ranks.
     """
     return np.array(
         [
@@ -124,8 +123,8 @@ def spans(kernels: Kernels, *labels: Ints) -> tuple[Kernels, list[Ints]]:
 def gradients(kernels: Kernels, chunk: Ints) -> Ops:
     """Return the ops of the collectives that reduce gradients, in order of launch.
 
-    The last one follows the last compute: it is the all-reduce that the model of a step has behind all
-    others, and its presence says that the others overlap with computes.
+    The last reduction follows the last compute, and becomes `separate-grads-all-reduce`. This op tells the
+    simulation that the other reductions overlap with computes.
     """
     op = np.full(len(chunk), OP_CODES["grads-reduce-scatter"])
     op[-1:] = OP_CODES["separate-grads-all-reduce"]
@@ -137,7 +136,7 @@ def tail(step: Step, is_tail: Flags, from_us: float, left_out: Counter[str]) -> 
 
     is_tail : shape (compute,)
     from_us : launch of the last gradients, or of the last backward compute
-    returns : also which collectives they are, shape (collective,)
+    returns : the ops, and a mask of the collectives that clip, shape (collective,)
     """
     computes, launch_us = step.computes.where(is_tail), step.communications.launch_us
     last_us = computes.launch_us[-1] if len(computes.launch_us) else -np.inf
@@ -159,8 +158,8 @@ def whole_step(
 ) -> StepOps:
     """Assemble the ops of a step, and count collectives that belong to no op.
 
-    shared : collectives of all dp ranks that became ops, shape (collective,)
-    others : collectives that became ops besides; those that are left are counted, by kind
+    shared : mask of the collectives over all dp ranks that became ops, shape (collective,)
+    others : mask of the other collectives that became ops; the remaining ones are counted by kind
     """
     left_out.update(
         f"{step.collectives[place].kind} without a place"
@@ -173,7 +172,7 @@ def whole_step(
 def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
     """Return the ops of one rank in one step without a pipeline; None if the step has no complete pass.
 
-    left_out : counts what the model of a step has no place for
+    left_out : receives counts of kernels and collectives that become no op
     Raises RefusalError for hybrid sharding.
     """
     computes, wires = step.computes, step.communications
@@ -182,7 +181,7 @@ def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
     turns_us = computes.launch_us[np.diff(computes.is_backward.astype(np.int8), prepend=0) == 1]
     is_gather, is_gradient, cuts_us = _roles(step, of_all_dp_ranks(step, place), turns_us)
     gathers, reduces = wires.where(is_gather), wires.where(is_gradient)
-    # What is launched behind the last gradients waits for them, such as DDP's copies out of its buckets.
+    # Computes launched after the last reduction wait for it, such as DDP's copies out of its buckets.
     last_us = (reduces if is_gradient.any() else computes.where(computes.is_backward)).launch_us[-1]
     is_tail = computes.launch_us > last_us
     pieces, microbatch, ordinal = _pieces(computes.where(~is_tail), cuts_us)
@@ -207,8 +206,8 @@ def _roles(step: Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags
 
     is_shared : collectives of all dp ranks
     turns_us : launches of computes that begin a backward pass
-    Gathering again for the backward pass or for further microbatches, and reducing after each microbatch,
-    have no place in the model of a step.
+    A gather for the backward pass or for a further microbatch, and a reduction after each microbatch but the
+    last, are in neither mask, because the model of a step has no place for them.
     """
     launch_us, is_backward = step.communications.launch_us, step.communications.is_backward
     is_gather = is_shared & step.are(ALL_GATHER) & ~is_backward & (launch_us < turns_us[0])
@@ -219,7 +218,10 @@ def _roles(step: Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags
 
 
 def _pieces(computes: Kernels, cuts_us: Floats) -> tuple[Kernels, Ints, Ints]:
-    """Merge computes between two cuts; also return each piece's microbatch and position in the pass."""
+    """Merge the computes between two cuts into one; return these, and each one's microbatch and position.
+
+    The position is that in the forward or backward pass of the microbatch, from 0.
+    """
     is_backward = computes.is_backward.astype(np.int64)
     turns = np.diff(is_backward, prepend=0)
     pass_number = np.cumsum(turns != 0)

@@ -23,16 +23,15 @@ _AXES: Final = {
     "mesh_dp_shard": "dp",
     "mesh_dp_replicate": "replica",
 }
-"""Groups by their descriptions: Megatron's names, and those of a DeviceMesh after its dimensions."""
+"""Description of a process group by Megatron, or by a DeviceMesh -> axis of the group."""
 
-_NO_GRADIENTS: Final = ("pp", "tp", "cp")
 _FASTEST_FIRST: Final = ("tp", "cp", "dp", "pp")
-"""How Megatron, and a DeviceMesh (pp, dp, cp, tp), number their ranks."""
+"""Axes in the order in which Megatron, and a DeviceMesh (pp, dp, cp, tp), count ranks."""
 
 _RANK: Final = re.compile(
     r"(?:(?<![A-Za-z])([A-Za-z]+)[-_.]?)?(?<![A-Za-z])rank[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE
 )
-"""In a file's name: the word before, and the rank."""
+"""A rank in a file's name, and the word before "rank"."""
 _PARTS: Final = ("dp", "pp", "tp", "cp", "ep", "sp", "local", "node", "group", "host")
 
 
@@ -60,10 +59,10 @@ class Place(NamedTuple):
     def shares_gradients(self, group: str | None, group_size: int | None) -> bool:
         """Return whether collectives of a group span all dp ranks.
 
-        Raises RefusalError where gradients are reduced among a part of them, or their group is unknown.
+        Raises RefusalError if gradients are reduced among a part of the dp ranks, or the group is unknown.
         """
         axis = _AXES.get(group or "")
-        if axis in _NO_GRADIENTS or (group or "").upper().startswith("EXPERT"):
+        if axis in ("pp", "tp", "cp") or (group or "").upper().startswith("EXPERT"):
             return False
         if group is None and group_size is None and self.sizes["tp"] > 1:
             raise refusal(
@@ -81,7 +80,7 @@ class Place(NamedTuple):
 def completed(info: DistributedInfo, name: str, manifest: Mapping[str, Any]) -> DistributedInfo:
     """Complete a trace's distributed info from its file name and job.json.
 
-    name : such as trace_rank3.json or rank3.json.gz; ranks along one axis, as pp_rank3, are not the job's
+    name : such as trace_rank3.json or rank3.json.gz; a rank along one axis, as in pp_rank3, is ignored
     """
     found = {int(rank) for axis, rank in _RANK.findall(name) if axis.lower() not in _PARTS}
     of_name = found.pop() if len(found) == 1 else None
@@ -168,14 +167,14 @@ def _size(group: Group) -> int:
 
 
 def ranks_of(group: Group) -> list[int]:
-    """Return the listed ranks of a group; the list may be truncated, or be text."""
+    """Return the ranks of a group that the trace lists, as a list or as text; the list may be truncated."""
     if isinstance(group.ranks, str):
         return [int(number) for number in re.findall(r"\d+", group.ranks)]
     return [rank for rank in group.ranks or () if isinstance(rank, int)]
 
 
 def _position(group: Group, rank: int) -> int | None:
-    """Return a rank's position in its group; beyond a truncated list it follows from the list's spacing."""
+    """Return a rank's position in its group; if the list is truncated, computed from the list's spacing."""
     ranks = ranks_of(group)
     if rank in ranks:
         return ranks.index(rank)

@@ -1,4 +1,4 @@
-"""Steps of torch.distributed.pipelining, whose schedules annotate each action: `PP:<stage><ACTION><mb>`."""
+"""Make the ops of torch.distributed.pipelining, which annotates each action as `PP:<stage><ACTION><mb>`."""
 
 import re
 from collections import Counter
@@ -30,7 +30,7 @@ _INSTEAD: Final = "Record a job with Schedule1F1B's or ScheduleInterleaved1F1B's
 class Actions(NamedTuple):
     """Actions of a rank's pipeline schedule in order of start; arrays of shape (action,).
 
-    op : code of what it does; -1 for one that only moves parameters or gradients
+    op : op code of each action; -1 for an action that only moves parameters or gradients
     """
 
     start_us: Floats
@@ -70,7 +70,7 @@ def pp_ops(
 ) -> ops.StepOps | None:
     """Return the ops of one rank in one pipeline step; None if the step has no backward pass.
 
-    left_out : counts what the model of a step has no place for
+    left_out : receives counts of kernels and collectives that become no op
     Raises RefusalError for hybrid sharding.
     """
     computes, wires = step.computes, step.communications
@@ -122,9 +122,10 @@ def _roles(step: ops.Step, place: Place, actions: Actions, moved: Ints, ran: Int
 def _in_order(passes: Ops, transfers: Ops, place: Place, vpp_size: int, left_out: Counter[str]) -> list[Ops]:
     """Return the transfers of each kind, in the order of the computes to which the transfers belong.
 
-    The model matches the k-th transfer with the k-th compute by start. A schedule may post recvs in another
-    order: those that come too late for it start with the next one, which changes no end. Under a virtual
-    pipeline every compute has its transfers, those at the ends of the model of length zero.
+    The simulation pairs the k-th transfer of a type with the k-th compute, both in order of start. If a
+    schedule posts recvs in another order, a recv that is posted after the next compute's recv gets the start
+    of that recv; its end stays. In a virtual pipeline every compute needs transfers, so that transfers of
+    length zero are added at the ends of the model.
     """
     parts = []
     for name, op in _TRANSFERS.items():

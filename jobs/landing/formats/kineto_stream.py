@@ -1,8 +1,8 @@
 """Reader of a Kineto trace in batches of events, so that gigabytes of JSON need only megabytes of memory.
 
-A trace is one object with one long array, `traceEvents`, and small fields before and behind it. The text is
-cut between events. Such a place is guessed, by `}, {`, and the decoder says whether the guess was right: what
-lies before a wrong place leaves a bracket or a string open, and that is no JSON.
+A trace is one object with one long array, `traceEvents`, and small fields before and after it. The text is
+cut at a `}, {` that seems to lie between two events. The decoder tests each guess: text before a wrong cut
+leaves a bracket or a string open, so that it is not valid JSON.
 """
 
 import re
@@ -16,9 +16,9 @@ from schemas.vocabulary import Reason
 
 _BATCH_BYTES: Final = 4 << 20
 _LARGEST_EVENT: Final = 16 << 20
-"""Limit also for the fields before and after all events."""
+"""Most bytes of an event, and of the fields before or after the events."""
 _MOST_GUESSES: Final = 4
-"""If an event is not valid, the fields after the events have begun, and are read to their end."""
+"""Most cuts that are tried. If none is right, the last events and the fields after them are read together."""
 
 _EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
 _AFTER: Final = re.compile(rb"\s*,\s*\{")
@@ -91,7 +91,14 @@ class TraceStream:
 
     def batches(self) -> Iterator[list[Event]]:
         """Yield events in file order. Raises FileError for a file that is truncated or not JSON."""
-        rest = self._head()
+        rest = b""
+        while (found := _EVENTS.search(rest)) is None:
+            block = self._file.read(_BATCH_BYTES)
+            if not block or len(rest) > _LARGEST_EVENT:
+                raise FileError(Reason.UNREADABLE_FILE, 'no "traceEvents"')
+            rest += block
+        self.fields = _fields(rest[: found.end()] + b"]}")
+        rest = rest[found.end() :]
         while block := self._file.read(_BATCH_BYTES):
             rest += block
             events, used = _whole_events(rest)
@@ -108,17 +115,6 @@ class TraceStream:
             base_ns=last.base_ns or self.fields.base_ns,
         )
         yield events
-
-    def _head(self) -> bytes:
-        """Read up to the first event; return the text of events that was read already."""
-        text = b""
-        while (found := _EVENTS.search(text)) is None:
-            block = self._file.read(_BATCH_BYTES)
-            if not block or len(text) > _LARGEST_EVENT:
-                raise FileError(Reason.UNREADABLE_FILE, 'no "traceEvents"')
-            text += block
-        self.fields = _fields(text[: found.end()] + b"]}")
-        return text[found.end() :]
 
 
 def _whole_events(text: bytes) -> tuple[list[Event], int]:
@@ -146,7 +142,7 @@ def _fields(text: bytes) -> Fields:
 
 
 def _decoded(text: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:
-    """Decode JSON; nan and infinity, which older versions wrote for idle bandwidths, become null."""
+    """Decode JSON; nan and infinity, which older versions of torch wrote for idle bandwidths, become null."""
     try:
         return decode(text)
     except msgspec.ValidationError as error:

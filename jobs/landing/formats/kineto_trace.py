@@ -49,9 +49,9 @@ class Collective(NamedTuple):
 class Kernels(NamedTuple):
     """Kernels in order of launch; arrays of shape (kernel,).
 
-    start_us, duration_us, launch_us : by the file's own zero [us]
+    start_us, duration_us, launch_us : from the file's own zero [us]
     is_backward : launched by a thread of autograd
-    step : position of the step in which it was launched; -1 outside
+    step : position of the step in which the kernel was launched; -1 outside of steps
     """
 
     start_us: Floats
@@ -84,7 +84,7 @@ class RankTrace(NamedTuple):
     base_us : Unix time of the file's zero, whole microseconds
     steps : numbers of its steps, in the order of their starts
     computes : kernels of the stream that computes most
-    communications, collectives : NCCL kernels, and what each says of itself
+    communications, collectives : NCCL kernels, and the attributes of each
     lost : kernels whose launch the profiler did not record
     """
 
@@ -118,37 +118,30 @@ class _Scan:
 
     def add(self, events: list[Event]) -> None:
         for event in events:
-            category = event.cat
+            category, args = event.cat, event.args
+            correlation = None if args is None else args.correlation
             if category == "kernel":
-                self._kernel(event)
+                stream = self.streams.setdefault((event.pid, event.tid), len(self.streams))
+                kept = (-1 if correlation is None else correlation, event.ts, event.dur, stream)
+                if event.name.startswith(_NCCL):
+                    self.communications.extend(kept)
+                    self.collectives.append(_collective(event))
+                else:
+                    self.kernels.extend(kept)
             elif category in _LAUNCHES:
-                if "Launch" in event.name and event.args is not None and event.args.correlation is not None:
+                if "Launch" in event.name and correlation is not None:
                     thread = self.threads.setdefault(event.tid, len(self.threads))
-                    self.launches.extend((event.args.correlation, event.ts, thread))
+                    self.launches.extend((correlation, event.ts, thread))
             elif category in _CPU:
-                self._annotation(event)
-
-    def _annotation(self, event: Event) -> None:
-        name = event.name
-        if name.startswith(_BACKWARD):
-            self.autograd_threads.add(event.tid)
-        elif name.startswith((_ACTION, _OPTIMIZER)):
-            same = self.actions if name.startswith(_ACTION) else self.optimizers
-            same.append(Annotation(name, event.ts, event.ts + event.dur))
-        elif found := _STEP.fullmatch(name):
-            self.steps[event.ts, event.ts + event.dur] = int(found.group(1))
-            self.main_threads.add(event.tid)
-
-    def _kernel(self, event: Event) -> None:
-        args = event.args
-        correlation = -1 if args is None or args.correlation is None else args.correlation
-        stream = self.streams.setdefault((event.pid, event.tid), len(self.streams))
-        kept = (correlation, event.ts, event.dur, stream)
-        if event.name.startswith(_NCCL):
-            self.communications.extend(kept)
-            self.collectives.append(_collective(event))
-        else:
-            self.kernels.extend(kept)
+                name, end_us = event.name, event.ts + event.dur
+                if name.startswith(_BACKWARD):
+                    self.autograd_threads.add(event.tid)
+                elif name.startswith((_ACTION, _OPTIMIZER)):
+                    same = self.actions if name.startswith(_ACTION) else self.optimizers
+                    same.append(Annotation(name, event.ts, end_us))
+                elif found := _STEP.fullmatch(name):
+                    self.steps[event.ts, end_us] = int(found.group(1))
+                    self.main_threads.add(event.tid)
 
 
 def read_rank(file: BinaryIO) -> RankTrace:
@@ -163,11 +156,10 @@ def read_rank(file: BinaryIO) -> RankTrace:
     is_autograd = np.array([each in scan.autograd_threads - scan.main_threads for each in scan.threads], bool)
     shift_us = rest_ns / 1000
 
-    def launched(kept: "array[float]") -> tuple[Kernels, Ints, Floats]:
-        return _launched(np.frombuffer(kept).reshape(-1, 4), launches, is_autograd, spans, shift_us)
-
-    computes, _, streams = launched(scan.kernels)
-    communications, order, _ = launched(scan.communications)
+    (computes, _, streams), (communications, order, _) = (
+        _launched(np.frombuffer(each).reshape(-1, 4), launches, is_autograd, spans, shift_us)
+        for each in (scan.kernels, scan.communications)
+    )
     busy_us = np.bincount(streams.astype(np.int64), computes.duration_us)
     chosen = int(busy_us.argmax()) if len(busy_us) else -1  # copies for collectives run on other streams
     is_chosen = streams == chosen
@@ -190,7 +182,7 @@ def read_rank(file: BinaryIO) -> RankTrace:
 def _launched(
     kernels: Floats, launches: Floats, is_autograd: Flags, spans: list[tuple[float, float]], shift_us: float
 ) -> tuple[Kernels, Ints, Floats]:
-    """Return kernels joined with their launches, file positions and streams; drop unmatched kernels."""
+    """Return the kernels that have a launch, in order of launch, their positions in the file, and streams."""
     place = np.searchsorted(launches[:, 0], kernels[:, 0])
     is_known = place < len(launches)
     is_known[is_known] = launches[place[is_known], 0] == kernels[is_known, 0]

@@ -18,8 +18,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     refused,
 )
 LAST: Final[tuple[Format, ...]] = (megascan_aggregated, megatron_console, refused)
-"""These are chosen for a run only if none of its files has another format: the first before the second, and
-so on."""
+"""Formats that are chosen for a run only if none of its files has another one, in order of preference."""
 HEAD_BYTES: Final = 64 << 10
 """Bytes of the unpacked start by which a file is recognised."""
 

@@ -1,7 +1,8 @@
 """Parse the manifest of a unit: job.json beside rank logs, meta-NAME.yaml beside a published trace.
 
-Either becomes the columns of the table jobs, with what is wrong in manifest_status and manifest_detail.
-What is missing stays null; a field that is wrong is named, and null unless it is a size that fits its column.
+Either becomes a row of the table jobs, of which manifest_status and manifest_detail state the defects. A
+missing field is null. A wrong field is named in manifest_detail and null, but a wrong size is stored if it
+fits its column.
 """
 
 import math
@@ -12,8 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from jobs.landing.formats.manifest_fields import iterations_of, labels_of
-from jobs.landing.formats.misspelt import meant_for, misspelt
+from jobs.landing.formats.manifest_fields import iterations_of, labels_of, meant_for, misspelt
 from jobs.landing.formats.rows import MOST_TEXT, Bounds, FileError, plain
 from jobs.landing.formats.strict_json import StrictJsonError, TooDeepError, is_integer, is_name, parse, shown
 from schemas.ingested_tables import JOBS
@@ -21,13 +21,12 @@ from schemas.vocabulary import TRANSFER_OPS, TRANSFERS, Reason, Status
 
 PRODUCT: Final = ("dp_size", "pp_size", "tp_size", "cp_size")
 SIZES: Final = (*PRODUCT, "vpp_size", "world_size")
-_PUBLISHED_LABELS: Final = ("trial_name", "run_id")
 _LARGEST: Final = 2**31 - 1
 _LONGEST_DETAIL: Final = 500
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's loader if installed: a hundred times as fast."""
+"""libyaml's loader if it is installed, because it is a hundred times as fast as PyYAML's own."""
 _MOST_GPU_HOURS: Final = 1e9
-"""That of forty million GPUs in a day. With this limit, sums over a fleet stay finite for any manifest."""
+"""GPU-hours of 40 million GPUs in a day. With this limit, sums over a fleet stay finite for any manifests."""
 
 
 def _time(value: Any) -> datetime | None:  # noqa: ANN401  # any JSON value
@@ -39,14 +38,12 @@ def _time(value: Any) -> datetime | None:  # noqa: ANN401  # any JSON value
 
 
 def _amount(value: object) -> float | None:
-    """Return a plausible number of GPU-hours, else None. [GPU h]"""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_GPU_HOURS:
         return None
     return float(value)
 
 
 def _types(value: object) -> dict[str, str] | None:
-    """Return a valid mapping of host to GPU type, else None."""
     if not isinstance(value, dict) or not all(
         is_name(each, MOST_TEXT) and each for pair in value.items() for each in pair
     ):
@@ -55,7 +52,6 @@ def _types(value: object) -> dict[str, str] | None:
 
 
 def _transfer_ops(value: object) -> list[str] | None:
-    """Return distinct transfer op types, or None if any is invalid."""
     if not isinstance(value, list) or not all(
         isinstance(each, str) and each in TRANSFER_OPS for each in value
     ):
@@ -64,7 +60,7 @@ def _transfer_ops(value: object) -> list[str] | None:
 
 
 _OF_A_WHOLE: Final = ("part_of", "role")
-"""Fields that launchers leave empty for runs that are part of no whole."""
+"""Fields of a run that is a part of a larger whole; launchers leave them empty for other runs."""
 
 _TEXT: Final = f"text of at most {MOST_TEXT} bytes"
 _TEXTS: Final = (_TEXT, lambda value: value if is_name(value, MOST_TEXT) else None)
@@ -82,12 +78,8 @@ _OPTIONAL: Final[dict[str, tuple[str, Callable[[object], object]]]] = {
     "blocking_transfers": (f"a list of {', '.join(TRANSFER_OPS)}", _transfer_ops),
     "transfers": (f"one of {', '.join(TRANSFERS)}", lambda value: value if value in TRANSFERS else None),
 }
-"""Optional fields of a job.json besides labels and iterations.
-
-Description of valid values; a function that returns a value as stored, None for a wrong one.
-"""
-
-_MAY_BE_THERE: Final = ("ep_size", *_OPTIONAL, "labels", "iterations")
+"""Optional fields of a job.json besides labels and iterations: name -> description of valid values, and a
+function that returns the value to store, None for a wrong value."""
 
 Row = dict[str, Any]
 
@@ -108,8 +100,8 @@ def no_manifest(detail: str) -> Row:
 def manifest_fields(content: bytes, nesting: int) -> object:
     """Parse a job.json; return its JSON value, which is an object if the manifest is valid.
 
-    nesting : how deep arrays and objects may lie in each other
-    Raises ManifestError where it is not JSON, or nested deeper.
+    nesting : most levels of nested arrays and objects
+    Raises ManifestError for other text than JSON, and for deeper nesting.
     """
     try:
         return parse(content.removeprefix(b"\xef\xbb\xbf"), nesting)
@@ -121,7 +113,7 @@ def manifest_row(manifest: object, job_id: str, run_id: str, workers: int = Boun
     """Convert the fields of a job.json to columns of jobs, without the unit's key.
 
     job_id, run_id : as the folder names them
-    workers : the most that a unit may have
+    workers : most workers (dp_size x pp_size) of a unit
     """
     if not isinstance(manifest, dict):
         return _bad_layout(f"not a JSON object but {shown(manifest)}")
@@ -140,7 +132,7 @@ def manifest_row(manifest: object, job_id: str, run_id: str, workers: int = Boun
 def parse_published_meta(content: bytes, nesting: int, workers: int = Bounds().workers) -> Row:
     """Convert the meta-NAME.yaml of a published trace to columns of jobs; its ids are only labels.
 
-    Raises ManifestError where it is not YAML, or nested deeper.
+    Raises ManifestError for other text than YAML, and for deeper nesting than `nesting` levels.
     """
     try:
         spelled = _plain_fields(content, nesting)
@@ -150,15 +142,16 @@ def parse_published_meta(content: bytes, nesting: int, workers: int = Bounds().w
         return _bad_layout("no fields")
     fields = _Fields({name: _integer_or_text(value) for name, value in spelled.items()})
     fields.sizes(workers, cp_size="cp_size" if "cp_size" in spelled else "dsp_size")
-    labels = {name: spelled[name] for name in _PUBLISHED_LABELS if name in spelled}
+    labels = {name: spelled[name] for name in ("trial_name", "run_id") if name in spelled}
     return fields.row() | {"labels": labels or None}
 
 
 def _plain_fields(content: bytes, nesting: int) -> dict[str, str] | None:
     """Return the plain key/value fields of a YAML document as written; None if there are none.
 
-    YAML would make a number of run_id 007 and a truth value of the trial NO. Its events come one by one:
-    trees of nodes are built by recursion, as deep as the one that wrote the file likes.
+    Values stay text, because YAML would turn run_id 007 into the number 7 and the trial NO into false. The
+    parser's events are read one by one, because its trees are built by recursion, as deep as the file is
+    nested.
     """
     nodes: list[str | None] = []
     anchors: dict[str, str | None] = {}
@@ -202,7 +195,7 @@ class _Fields:
         self._defects: list[str] = []
 
     def row(self) -> Row:
-        """Return the columns, with status and detail if there were defects."""
+        """Return the columns of jobs, with manifest_status and manifest_detail if fields are wrong."""
         if self._defects:
             detail = plain("; ".join(self._defects))
             return self._row | {"manifest_status": Status.BAD_LAYOUT, "manifest_detail": detail}
@@ -221,8 +214,8 @@ class _Fields:
     def sizes(self, workers: int, cp_size: str = "cp_size") -> None:
         """Read all sizes; world_size must be the product of the sizes that make up the ranks.
 
-        workers : the most that dp_size x pp_size may be
-        cp_size : name of that size in the manifest
+        workers : largest valid dp_size x pp_size
+        cp_size : name of the cp_size in the manifest
         """
         for name in SIZES:
             self.size(name, cp_size if name == "cp_size" else name)
@@ -265,8 +258,9 @@ class _Fields:
             self._defects += defects
 
     def misspelt(self) -> None:
-        """Note fields that nothing reads and whose names resemble those of optional fields."""
-        absent = [name for name in _MAY_BE_THERE if self._manifest.get(name) is None]
+        """Note unknown fields whose names resemble those of absent optional fields."""
+        optional = ("ep_size", *_OPTIONAL, "labels", "iterations")
+        absent = [name for name in optional if self._manifest.get(name) is None]
         self._row["refused_claims"] = misspelt(self._manifest, absent) or None
 
     def _missing(self, name: str) -> None:

@@ -1,7 +1,8 @@
-"""Reader of MegaScan and MegaLens: a JSON file per rank, with begin and end events in ns of an iteration.
+"""Reader of MegaScan and MegaLens: one JSON file per rank, with times in ns from the start of an iteration.
 
-One branch records computes alone: its transfers are absent. Another records transfers too, under names of the
-1F1B schedule. A world barrier precedes each iteration, so that zeros agree, and late starts cannot be seen.
+One branch of the tool records only computes, so that transfers are absent. Another also records transfers,
+named after phases of the 1F1B schedule. All ranks pass a barrier before each iteration: they have the same
+zero, and a late start of a rank cannot be seen.
 """
 
 import re
@@ -20,7 +21,8 @@ from schemas.vocabulary import OP_CODES, Transfers
 
 SOURCE_FORMAT: Final = "megascan"
 WARM_UP_STEPS: Final = 2
-"""Iterations that allocate memory and compile kernels: the first takes five times as long as the others."""
+"""First iterations, which allocate memory and compile kernels: the very first takes five times the usual
+time."""
 
 OPS: Final = {
     "forward": ("forward-compute",),
@@ -48,7 +50,7 @@ _ENDS: Final = {
     "forward-send": "last",
     "backward-recv": "last",
 }
-"""Transfers recorded at an end of the pipeline, where they move nothing."""
+"""Transfers that the first or last stage records, although they move nothing there."""
 _TRANSFERS: Final = [OP_CODES[op] for op in _ENDS]
 
 _FILE: Final = re.compile(
@@ -58,11 +60,10 @@ _FILE: Final = re.compile(
 _SPLIT_BACKWARD: Final = re.compile(r"w-?grad|d-?grad|backward[-_](?:weight|input)|zero[-_]?bubble")
 _US: Final = 1e-3  # of a nanosecond
 LONGEST: Final = LONGEST_US / _US
-"""Beyond it no time is valid, in nanoseconds or microseconds, and integers may be too large for floats."""
+"""Longest valid time [ns], also used for times in microseconds; larger integers may not fit into a float."""
 _ROWS_TOGETHER: Final = 200
 NO_INTEGER: Final = -(2**31)
-"""Stands for a value that is no integer of 32 bits: it is not taken for a missing one."""
-_UNNAMED: Final = "ms without a name between the last op of an iteration and its end"
+"""Stands for a value that is not an integer of 32 bits, so that it is not taken for a missing value."""
 
 
 class Op(NamedTuple):
@@ -96,11 +97,17 @@ def recognises(head: bytes) -> bool:
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
-    """Read the files of a run: the layout from their names, chunks and kinds of ops from the first file."""
+    """Read the files of a run: the layout from their names, vpp_size from the very first iteration."""
     places = {file.name: _place(file.name) for file in files}
     left_out: Counter[str] = Counter()
-    chunks = 1 + max(op.model_chunk for op in _sample(files[0], bounds))
-    facts = {**sizes_of(places.values()), "vpp_size": chunks}
+    first = next(_iterations(files[0], bounds, Counter(), []), None)
+    if first is None or not first.ops:
+        raise RefusalError(
+            "MegaScan",
+            f"no iteration of {files[0].name} holds an op",
+            "Trace with granularity base or full, and for more iterations than it skips",
+        )
+    facts = {**sizes_of(places.values()), "vpp_size": 1 + max(op.model_chunk for op in first.ops)}
     given = {name: value for name, value in manifest.items() if name in facts and type(value) is int}
     ranks = {name: rank_of(place, {**facts, **given}) for name, place in places.items()}
     parts = chain.from_iterable(_parts(file, ranks[file.name], bounds, left_out) for file in files)
@@ -108,7 +115,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
 
 
 def sizes_of(places: Collection[Mapping[str, int]]) -> dict[str, int]:
-    """Return the sizes of the layout of these ranks; cp_size is known only if they fill the other sizes."""
+    """Return the sizes of these ranks' layout; cp_size is 1 if every place has a rank, otherwise unknown."""
     axes = ("dp", "pp", "tp")
     sizes = {f"{axis}_size": 1 + max(place[f"{axis}_rank"] for place in places) for axis in axes}
     filled = {tuple(place[f"{axis}_rank"] for axis in axes) for place in places}
@@ -156,18 +163,6 @@ def rank_of(place: Mapping[str, int], sizes: Mapping[str, Any]) -> PlacedRank:
     return PlacedRank(dict.fromkeys(SCALARS) | {"rank": derived, **place}, idle)
 
 
-def _sample(file: SourceFile, bounds: Bounds) -> list[Op]:
-    """Return the ops of a file's first iteration. Raises RefusalError if there is no iteration."""
-    found = next(_iterations(file, bounds, Counter(), []), None)
-    if found is None or not found.ops:
-        raise RefusalError(
-            "MegaScan",
-            f"no iteration of {file.name} holds an op",
-            "Trace with granularity base or full, and for more iterations than it skips",
-        )
-    return found.ops
-
-
 class _Iteration(NamedTuple):
     """One iteration: its number, its ops, and its end. [ns]"""
 
@@ -207,7 +202,11 @@ def _iterations(
                 count(left_out, _UNENDED_OPS, name in begun)
                 begun[name] = event
             elif name in begun:
-                ops.append(_op(begun.pop(name), event))
+                begin = begun.pop(name)
+                args = [each["args"] for each in (begin, event) if isinstance(each.get("args"), dict)]
+                facts = {field: value for each in (begin, event, *args) for field, value in each.items()}
+                begin_ns, end_ns = (or_nan(each.get("rel_ts"), LONGEST) for each in (begin, event))
+                ops.append(Op.of(name, begin_ns, end_ns, facts))
             else:
                 left_out["ends of ops that did not begin"] += 1
     count(left_out, _UNENDED, ops is not None)
@@ -224,14 +223,6 @@ def leave_out(name: str | None, left_out: Counter[str]) -> None:
     left_out["values that are not events" if name is None else f"events named {name[:40]}"] += 1
 
 
-def _op(begin: Mapping[str, Any], end: Mapping[str, Any]) -> Op:
-    args = [each["args"] for each in (begin, end) if isinstance(each.get("args"), dict)]
-    facts = {name: value for each in (begin, end, *args) for name, value in each.items()}
-    return Op.of(
-        begin["name"], or_nan(begin.get("rel_ts"), LONGEST), or_nan(end.get("rel_ts"), LONGEST), facts
-    )
-
-
 def integer(event: Mapping[str, Any], default: int, *names: str) -> int:
     """Return the first field that is present, or the default; NO_INTEGER if it is not a 32-bit integer."""
     found = next((event[name] for name in names if event.get(name) is not None), default)
@@ -239,7 +230,7 @@ def integer(event: Mapping[str, Any], default: int, *names: str) -> int:
 
 
 def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter[str]) -> Iterator[Part]:
-    """Yield rows of a file, several iterations at a time; a broken file does not affect other files."""
+    """Yield rows of a file, several iterations at a time; a truncated file does not affect other files."""
     rejects: list[Reject] = []
     own: Counter[str] = Counter()
     iterations = _iterations(file, bounds, own, rejects)
@@ -248,7 +239,8 @@ def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter
             records = [row_of(each.step, each.ops, rank, own) for each in some]
             for each in some:
                 unnamed_ms = (each.end_ns - max((op.end for op in each.ops), default=nan)) * 1e-6
-                count(own, _UNNAMED, round(unnamed_ms) if unnamed_ms >= 0 else 0)
+                what = "ms without a name between the last op of an iteration and its end"
+                count(own, what, round(unnamed_ms) if unnamed_ms >= 0 else 0)
             yield Part(file.name, Rows.of(records, range(len(records))))
         left_out.update(own)
         yield Part(file.name, NO_ROWS, rejects)
@@ -257,7 +249,7 @@ def _parts(file: SourceFile, rank: PlacedRank, bounds: Bounds, left_out: Counter
 
 
 def row_of(step: int, ops: Iterable[Op], rank: PlacedRank, left_out: Counter[str]) -> dict[str, Any]:
-    """Return columns of rank_steps for one iteration of a rank; its times count from its start. [ns]"""
+    """Return columns of rank_steps for one iteration of a rank; times of `ops` are from its start. [ns]"""
     recorded = [(name, op) for op in ops for name in OPS[op.name]]
     kept = [(name, op) for name, op in recorded if name not in rank.idle]
     count(left_out, "transfers at an end of the pipeline, which move nothing", len(recorded) - len(kept))

@@ -1,7 +1,8 @@
 """MegaScan's aggregated form: the files of all ranks merged by MegaScan itself, in Chrome's trace format.
 
-One version writes B and E events, with the stage in `args` and the dp rank in `pid`; another X events with
-all coordinates in `args`. Iterations follow each other on one time line, in whole microseconds.
+One version of MegaScan writes B and E events, with the stage in `args` and the dp rank in `pid`; another
+writes X events with all coordinates in `args`. Iterations follow each other on one time line, in whole
+microseconds.
 """
 
 import re
@@ -89,12 +90,12 @@ class _Events:
 
 
 def recognises(head: bytes) -> bool:
-    """Return whether events have MegaScan's colours, iterations and names."""
+    """Return whether the head has events with MegaScan's colours (`cname`), iterations and names."""
     return all(each.search(head) is not None for each in (_OWN, _STEP, _NAMED))
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
-    """Read the files of a run, usually one; further files are other windows of the same ranks."""
+    """Read the files of a run, usually one; further files hold other iterations of the same ranks."""
     left_out: Counter[str] = Counter()
     found = [_read_file(file, left_out, bounds) for file in files]
     facts = _places(found)
@@ -130,7 +131,7 @@ def _read_file(file: SourceFile, left_out: Counter[str], bounds: Bounds) -> _Eve
 
 
 def _places(found: Sequence[_Events]) -> dict[Lane, dict[str, int]]:
-    """Return each rank's coordinates from its events, or else from pid and tid: dp rank x stages + stage."""
+    """Return each rank's coordinates from its events, or else from pid (dp rank x stages + stage) and tid."""
     facts = {lane: known for events in found for lane, known in events.facts.items()}
     if not facts or any("pp_rank" not in known for known in facts.values()):
         raise _refusal(

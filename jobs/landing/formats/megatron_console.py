@@ -1,7 +1,8 @@
 """Reader of a Megatron job's console output: times of iterations, from which nothing can be replayed.
 
-Megatron's last rank prints a line every few iterations, with the mean time over these; some forks put the
-clock before it. The tables of timers between the lines are sums over ranks, and are not read.
+Megatron's last rank prints a line every few iterations, with the mean time of these iterations; some forks
+begin the line with the time of day. The tables of timers between these lines are not read, because they
+combine ranks.
 """
 
 import re
@@ -21,7 +22,7 @@ _ITERATION: Final = re.compile(
     rb"iteration\s+(\d{1,18})/\s*(?:\d+|infinity)\s*\|"
 )
 _ELAPSED: Final = re.compile(rb"elapsed time per iteration \(ms\):\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
-"""Two patterns, neither of which begins with blanks: as one they took hours for a megabyte of blanks."""
+"""Two patterns that do not begin with blanks, because a single one took hours for a megabyte of blanks."""
 _LAYOUT: Final = re.compile(rb"using world size:\s*\d+,\s*data-parallel[- ]size:")
 _SIZES: Final = {
     "world_size": re.compile(rb"using world size:\s*(\d{1,9})\b"),
@@ -33,7 +34,7 @@ _SIZES: Final = {
 _TIMERS: Final = re.compile(rb"time(?: across ranks)? \(ms\)")
 _LONGEST_MS: Final = 1e12
 _Lines = dict[tuple[str | None, int, float], None]
-"""Clock, step and seconds of each line of an iteration; lines repeated by copies are counted only once."""
+"""Time of day, step and seconds of each line of an iteration; equal lines, as in copies, count once."""
 _PIECE: Final = 1 << 16
 
 
@@ -43,7 +44,7 @@ def recognises(head: bytes) -> bool:
 
 
 def _iteration(line: bytes) -> tuple[bytes | None, bytes, bytes] | None:
-    """Return clock, number and duration in a line of an iteration; None for other lines."""
+    """Return time of day, number and duration in a line of an iteration; None for other lines."""
     found = _ITERATION.search(line)
     elapsed = _ELAPSED.search(line, found.end()) if found else None
     return (found[1], found[2], elapsed[1]) if found and elapsed else None
@@ -52,7 +53,7 @@ def _iteration(line: bytes) -> tuple[bytes | None, bytes, bytes] | None:
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:  # noqa: ARG001  # as every format
     """Read the files of a run, sorted by name: outputs of its attempts, or of several nodes.
 
-    Raises FileError for one that breaks off: the others are then read again without it.
+    Raises FileError for a truncated file; the caller then reads the other files again without it.
     """
     left_out: Counter[str] = Counter()
     sizes: dict[str, int] = {}
@@ -76,7 +77,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
 
 
 def _read(content: BinaryIO, lines: _Lines, sizes: dict[str, int], left_out: Counter[str]) -> None:
-    """Add the iterations in a file to `lines`."""
+    """Add the times of iterations in a file to `lines`, and the sizes that it states to `sizes`."""
     for line in _lines(content):
         found = _iteration(line)
         if found is None:
@@ -99,7 +100,7 @@ def _read(content: BinaryIO, lines: _Lines, sizes: dict[str, int], left_out: Cou
 
 
 def _lines(content: BinaryIO) -> Iterator[bytes]:
-    """Yield lines, which may end in carriage returns; an overlong line comes in pieces ending in a blank."""
+    """Yield lines, which may end in carriage returns; overlong lines are cut after blanks."""
     rest = b""
     while piece := content.read(_PIECE):
         *lines, rest = (rest + piece).splitlines(keepends=True)

@@ -1,6 +1,6 @@
 """Reader of NCCL Inspector logs, which show the last rank of each collective but allow no replay.
 
-What is read, and what a log needs: nccl_inspector.md beside this file.
+nccl_inspector.md, beside this file, says what is read and what a log must contain.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from jobs.landing.formats.rows import Bounds, Reject, text_of
 from schemas.vocabulary import Reason
 
 _BY_THE_GPU: Final = ("kernel_gpu", "kernel_cpu", None)
-"""Times of kernels, by the GPU's clock or seen from a CPU; older versions do not state it and time kernels.
-"""
+"""Values of coll_timing_source for times of a kernel, by the GPU's clock or a CPU's; older versions, which
+time kernels too, state none."""
 
 NO_REPLAY: Final = (
     "NCCL Inspector: how long ranks were in collectives, not when. collective_arrival says which came last; "
@@ -59,7 +59,7 @@ def recognises(head: bytes) -> bool:
 def read_arrivals(file: SourceFile, found: Arrivals, bounds: Bounds) -> Iterator[Reject]:
     """Add the collectives in one process's log; yield rejected lines.
 
-    Raises FileError for a file that breaks off; the caller drops what has been added of it.
+    Raises FileError for a truncated file; the caller then drops the collectives that were added.
     """
     with file.opened() as opened:
         for number, line in _lines(opened, bounds.line_bytes):
@@ -73,7 +73,7 @@ def read_arrivals(file: SourceFile, found: Arrivals, bounds: Bounds) -> Iterator
 
 
 def _lines(opened: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
-    """Yield non-blank lines by number; overlong lines are cut at one byte beyond the limit."""
+    """Yield number and text of each line that is not blank; overlong ones are cut one byte beyond `most`."""
     number = 0
     while line := opened.readline(most + 1):
         number += 1
@@ -100,6 +100,6 @@ def _attendance(line: bytes, number: int, bounds: Bounds) -> Attendance | Reject
     if done.coll_timing_source not in _BY_THE_GPU:
         return "collectives that were not timed by a kernel"
     host = read.metadata.hostname if read.metadata is not None else None
-    meeting = (done.coll, done.coll_sn)  # NCCL numbers each kind of collective on its own
+    meeting = (done.coll, done.coll_sn)  # NCCL numbers each kind of collective separately
     header = read.header
     return Attendance(header.id, meeting, header.rank, header.n_ranks, done.coll_exec_time_us, host)

@@ -1,8 +1,8 @@
 """Convert published traces, Parquet with one row per op, to rank_steps with one row per (rank, step).
 
-Used are rank, dp_rank, stage (pp_rank), step, optype, start_ts and duration (float32 seconds from the step's
-start), mb_id (microbatch) and mc (model chunk within the stage). A (rank, step) stands alone like a line of a
-rank log: a bad op costs its rank's step and nothing else.
+The columns used are rank, dp_rank, stage (pp_rank), step, optype, start_ts and duration (float32 seconds from
+the step's start), mb_id (microbatch) and mc (model chunk within the stage). A bad op rejects its own (rank,
+step), as a bad line of a rank log does, and no other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ _INTEGERS: Final = {
     "model_chunk": "mc",
 }
 _TIMES: Final = {"start_us": "start_ts", "duration_us": "duration"}
-"""Columns of rank_steps, and those of a trace that become them."""
-_WIDEST_OP: Final = 200  # bytes; the columns that are read take 44
+"""Column of rank_steps -> column of a trace that it is made from."""
+_WIDEST_OP: Final = 200  # bytes of an op in all columns; the columns that are read take 44
 _NOTHING_WRONG: Final = len(REJECT_REASONS)
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -43,37 +43,11 @@ def read_trace(
     """Return one row per (rank, step), in that order, and rejects for invalid rows.
 
     content : the Parquet file, at any position
-    limits : LIMITS of a good manifest, or nulls
-    bounds : a file with more, by its footer, is not read
+    limits : the sizes in LIMITS, as a valid manifest states them; null without one
+    bounds : a file that is larger, according to its footer, is not read
     Times become float64 microseconds; ops are ordered by start, those that start together as recorded.
     Raises FileError for a file that is not a trace, or too large.
     """
-    return rows_of(_columns(content, bounds), limits)
-
-
-def rows_of(columns: Columns, limits: Mapping[str, int | None]) -> tuple[Rows, list[Reject]]:
-    """Return rows and rejects for ops in any order; times in microseconds, `op` as codes."""
-    order = np.lexsort((columns["start_us"], columns["step"], columns["rank"]))
-    ops = {name: values[order] for name, values in columns.items()}
-    is_first = np.ones(len(order), dtype=bool)
-    is_first[1:] = (np.diff(ops["rank"]) != 0) | (np.diff(ops["step"]) != 0)
-    first = np.flatnonzero(is_first)
-    reasons = _reasons(ops, first, limits)
-    is_bad = reasons < _NOTHING_WRONG
-    rejects = [
-        Reject(reason, _DETAILS[reason], int(place) + 1)
-        for place in np.flatnonzero(is_bad)
-        for reason in [REJECT_REASONS[reasons[place]]]
-    ]
-    scalars = [ops[name][first].tolist() if name in ops else [None] * len(first) for name in SCALARS]
-    lengths = np.diff(first, append=len(ops["op"]))
-    lists = tuple(ops[name] for name in LISTS)
-    rows = Rows(list(zip(*scalars, strict=True)), range(1, len(first) + 1), lengths, lists)
-    return rows.where(~is_bad), rejects
-
-
-def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
-    """Read the columns as arrays: times in microseconds, op types as codes, nulls marked in `is_null`."""
     wanted = [*_INTEGERS.values(), "optype", *_TIMES.values()]
     if not content.seek(0, 2):
         raise FileError(Reason.UNREADABLE_FILE, "the file is empty")
@@ -100,11 +74,34 @@ def _columns(content: BinaryIO, bounds: Bounds) -> Columns:
         columns["op"] = _op_codes(table.column("optype"))
     except (pa.ArrowException, UnicodeError) as error:
         raise FileError(Reason.UNREADABLE_FILE, f"a column of another type: {_first_line(error)}") from None
-    return columns
+    return rows_of(columns, limits)
+
+
+def rows_of(columns: Columns, limits: Mapping[str, int | None]) -> tuple[Rows, list[Reject]]:
+    """Return rows and rejects for ops in any order.
+
+    columns : by name, shape (op,): `is_null`, and those of rank_steps with times in microseconds
+    """
+    order = np.lexsort((columns["start_us"], columns["step"], columns["rank"]))
+    ops = {name: values[order] for name, values in columns.items()}
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = (np.diff(ops["rank"]) != 0) | (np.diff(ops["step"]) != 0)
+    first = np.flatnonzero(is_first)
+    reasons = _reasons(ops, first, limits)
+    is_bad = reasons < _NOTHING_WRONG
+    rejects = [
+        Reject(reason, _DETAILS[reason], int(place) + 1)
+        for place in np.flatnonzero(is_bad)
+        for reason in [REJECT_REASONS[reasons[place]]]
+    ]
+    scalars = [ops[name][first].tolist() if name in ops else [None] * len(first) for name in SCALARS]
+    lengths = np.diff(first, append=len(ops["op"]))
+    lists = tuple(ops[name] for name in LISTS)
+    rows = Rows(list(zip(*scalars, strict=True)), range(1, len(first) + 1), lengths, lists)
+    return rows.where(~is_bad), rejects
 
 
 def _refuse(file: pq.ParquetFile, wanted: Sequence[str], bounds: Bounds) -> None:
-    """Raise FileError if the footer shows that a column is missing or that the file is too large."""
     missing = [name for name in wanted if name not in file.schema_arrow.names]
     if missing:
         raise FileError(Reason.UNREADABLE_FILE, f"no column {', '.join(missing)}")
@@ -139,7 +136,7 @@ def _reasons(ops: Columns, first: Positions, limits: Mapping[str, int | None]) -
         bound = limits[COORDINATES[name]]
         is_outside |= (ops[name] < 0) | (False if bound is None else ops[name] >= bound)
         starts = np.repeat(ops[name][first], np.diff(first, append=len(is_outside)))
-        is_outside |= ops[name] != starts  # one rank in two places
+        is_outside |= ops[name] != starts  # one rank with two coordinates
     times = [ops[name] for name in _TIMES]
     found = np.full(len(is_outside), _NOTHING_WRONG)
     for reason, is_bad in (

@@ -1,8 +1,8 @@
 """Reader of rank logs (format rank-log/1) that checks many plain lines at once, for rows of rank_steps.
 
 A plain line (one flat object, five flat arrays) is parsed by simdjson, its numbers straight into buffers, and
-checked together with the lines around it. What is not plain in any respect is left to rank_log_line, which
-alone knows the reasons. So plain lines cost microseconds, and nothing is judged leniently.
+checked together with the lines around it. All other lines are passed to rank_log_line, which alone decides
+why a line is rejected. So plain lines take microseconds each, and the rules for them are as strict.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -37,10 +37,10 @@ _CODES: Final = {name.encode(): code for name, code in OP_CODES.items()}
 _HOST: Final = SCALARS.index("host")
 _NOWHERE: Final = np.empty(0, dtype=np.intp)
 _MOST_KNOWN: Final = 4096
-"""Most texts that are cached: lines of a rank repeat, but a log with ever new ones must not fill the memory.
-"""
+"""Most cached texts: the ops and keys of a rank's lines repeat, but a log in which they change must not fill
+the memory."""
 _ENOUGH_TYPES: Final = 2
-"""Types of a host that are remembered: two are enough to know that it has several."""
+"""Most types that are remembered of a host: two show that its lines contradict each other."""
 _WIDTH: Final = 8
 """Bytes of a number in simdjson's buffers."""
 
@@ -61,10 +61,9 @@ class _Plain:
 class RankLogReader:
     """Reader for the rank logs of one unit.
 
-    unit : job_id and run_id as the folders name them, and sizes and gpu_types of a good manifest, or nulls
-
-    gpu_types : host -> types that good lines state, mostly one, and two of several; no others once they
-                have MOST_TYPE_TEXT characters
+    unit : job_id and run_id as the folders name them; sizes and gpu_types of a valid manifest, else null
+    gpu_types : host -> at most two types that valid lines state; once all have MOST_TYPE_TEXT characters, no
+        more are added
     """
 
     def __init__(self, unit: Mapping[str, Any], bounds: Bounds) -> None:
@@ -81,9 +80,9 @@ class RankLogReader:
         self._has_keys = lru_cache(_MOST_KNOWN)(partial(_has_required, self._needed))
 
     def read(self, lines: Sequence[bytes], first: int) -> tuple[Rows, list[Reject]]:
-        """Read lines numbered from `first` on; each non-blank line becomes a row or a reject.
+        """Read lines numbered from `first` on; return rows and rejects, both in order of lines.
 
-        returns : rows and rejects, each by line
+        Each non-blank line becomes a row or a reject.
         """
         plain = self._plain(lines)
         rows = _rows(plain)
@@ -101,7 +100,7 @@ class RankLogReader:
         return both.take(np.argsort(both.lines)), rejects
 
     def end_file(self, *, is_taken: bool) -> None:
-        """End a file; forget the GPU types that the file states unless the file is taken."""
+        """End a file; if its rows are not stored (`is_taken` is False), forget the GPU types it states."""
         for host, name in () if is_taken else self._new_types:
             self.gpu_types[host].remove(name)
             if not self.gpu_types[host]:
@@ -117,7 +116,7 @@ class RankLogReader:
                 continue
             try:
                 values = self._values(line, place, found.types)
-            except (ValueError, TypeError, AttributeError, KeyError, RuntimeError):  # as simdjson says no
+            except (ValueError, TypeError, AttributeError, KeyError, RuntimeError):  # simdjson's errors
                 continue
             if values is not None:
                 found.places.append(place)
@@ -159,7 +158,7 @@ class RankLogReader:
             self._type_text += len(host) + len(name)
 
     def _scalars(self, record: Any) -> tuple[Any, ...] | None:  # noqa: ANN401  # its values are of any type
-        """Return the values of SCALARS; None if any value is invalid."""
+        """Return the values of SCALARS in a line; None if any of them is invalid."""
         unit = self._unit
         if (
             record["format"] != RANK_LOG_FORMAT
@@ -227,7 +226,7 @@ def _codes(spelled: bytes) -> bytes:
 
 
 def _rows(plain: _Plain) -> Rows:
-    """Return the plain lines with arrays of equal length as rows, with each line's position in its block."""
+    """Return the plain lines with valid values and arrays of equal length as rows, numbered by `places`."""
     lengths = np.array([len(codes) for codes in plain.lists[0]], dtype=np.int64)
     is_good = np.ones(len(lengths), dtype=bool)
     for buffers in plain.lists[1:]:

@@ -1,6 +1,7 @@
 """Strict reader of one rank log line: returns a row of rank_steps, or the first reason to reject the line.
 
-Reads one value after the other, and so knows which one is wrong. rank_log reads plain lines many at a time.
+This reader checks one value after the other, and so can name the wrong one. rank_log, which reads many plain
+lines at once, calls it for all other lines.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,25 +39,25 @@ REQUIRED: Final = ("format", "job_id", "run_id", "rank", "dp_rank", "pp_rank", "
 
 _KNOWN: Final = {*REQUIRED, *OPTIONAL}
 _LONGEST_OP: Final = 64
-"""Characters of an unknown name that are compared with known ones: it may be megabytes long."""
+"""Characters of an unknown name that are compared with known names: the name may be megabytes long."""
 _NAMES: Final = "jobs/emitter/README.md lists the names"
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
 _IDS: Final = ("job_id", "run_id")
 _EXCHANGED: Final = ("dp_rank", "pp_rank")
-"""Coordinates that are often exchanged."""
+"""Coordinates that producers often swap by mistake."""
 _INTEGERS: Final = {
     **dict.fromkeys(COORDINATES, ("an integer", None)),
     **dict.fromkeys(("step", "t0_us"), ("an integer of 64 bits", _INT64)),
     "gpu": ("an integer of 32 bits", _INT32),
 }
-"""Each with a description of valid values, and their range."""
+"""Integer field -> description of valid values, and their range; coordinates have limits of their own."""
 _ELEMENTS: Final = {
     "op": ("text", (str,)),
     **dict.fromkeys(TIMES, ("a number", (int, float, NotANumber))),
     **dict.fromkeys(("microbatch", "model_chunk"), ("an integer of 32 bits", (int,))),
 }
-"""Description of valid elements of each array."""
+"""Array field -> description of valid elements, and their types."""
 
 
 class LineError(Exception):
@@ -71,9 +72,9 @@ class LineError(Exception):
 def judged(
     lines: Iterable[tuple[int, bytes]], judge: Callable[[bytes], Found], rejects: list[Reject]
 ) -> Iterator[tuple[int, Found]]:
-    """Judge lines that are not blank; yield each line's number with the result of `judge`.
+    """Call `judge` with each line that is not blank; yield the line's number and the result.
 
-    rejects : gets the lines of which `judge` raises LineError
+    rejects : receives a reject for each line for which `judge` raises LineError
     """
     for number, line in lines:
         if line.strip():
@@ -88,8 +89,7 @@ def judged(
 def read_line(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
     """Return the columns of rank_steps in a line, and gpu_type if the line states it.
 
-    unit : job_id and run_id as the folders name them, and rows.LIMITS and gpu_types, null without a valid
-           manifest.
+    unit : job_id and run_id of the folders; rows.LIMITS and gpu_types of a valid manifest, else null
     Unknown keys are ignored. Raises LineError for the first reason that applies.
     """
     record = read_record(line, bounds)
@@ -110,8 +110,8 @@ def read_line(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str,
 def read_record(line: bytes, bounds: Bounds, known: Collection[str] = _KNOWN) -> dict[str, Any]:
     """Return the single JSON object of a line.
 
-    known : keys whose values the caller checks; others may hold no NaN or Infinity
-    Raises LineError.
+    known : keys whose values the caller checks; other values must not contain NaN or Infinity
+    Raises LineError for a line that is not such an object, too long or nested too deeply.
     """
     if len(line) > bounds.line_bytes:
         raise LineError(Reason.LINE_TOO_LONG, f"the line is longer than {bounds.line_bytes} bytes")
@@ -130,14 +130,13 @@ def read_record(line: bytes, bounds: Bounds, known: Collection[str] = _KNOWN) ->
 
 
 def _holds_nan(value: object) -> bool:
-    """Return whether a value contains NaN or Infinity at any depth."""
     if isinstance(value, dict | list):
         return any(map(_holds_nan, value.values() if isinstance(value, dict) else value))
     return isinstance(value, NotANumber)
 
 
 def check_format(record: Mapping[str, Any], wanted: str) -> None:
-    """Raise LineError if a record states another format; else only its missing keys would be reported."""
+    """Raise LineError if a record states another format than `wanted`; it may state none."""
     if record.get("format") not in (None, wanted):
         raise bad_type("format", record["format"], shown(wanted))
 
@@ -180,7 +179,7 @@ def _check_ops(record: Mapping[str, Any]) -> None:
 @lru_cache(maxsize=256)
 def _unknown_op(name: str) -> str:
     """Describe an unknown op name, with the closest known name; cached, because the same names recur."""
-    compute = f"{name[:_LONGEST_OP]}-compute"  # a forward is meant by the op that computes it, no transfer
+    compute = f"{name[:_LONGEST_OP]}-compute"  # "forward" means a compute, not a transfer
     close = [compute] if compute in OP_CODES else get_close_matches(name[:_LONGEST_OP], OP_CODES, n=1)
     return f"unknown op {shown(name)}: " + (f"did you mean {close[0]}?" if close else _NAMES)
 
@@ -216,13 +215,13 @@ def _check_ranges(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
 
 
 def _fits_exchanged(record: Mapping[str, Any], unit: Mapping[str, Any]) -> bool:
-    """Return whether the line's worker lies in the layout once its two coordinates are exchanged."""
+    """Return whether dp_rank and pp_rank would lie in the layout if they were swapped."""
     sizes = [(record[name], unit[size]) for name, size in (("dp_rank", "pp_size"), ("pp_rank", "dp_size"))]
     return all(size is not None and 0 <= value < size for value, size in sizes)
 
 
 def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, str]:
-    """Return the GPU type in a line. Raises LineError if the manifest states another for the line's host."""
+    """Return the line's gpu_type, or {}. Raises LineError if the manifest states another for the host."""
     name, host = record.get("gpu_type"), record.get("host")
     if name is None:
         return {}

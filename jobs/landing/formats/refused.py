@@ -71,7 +71,7 @@ _TOOLS: Final = (
         "sums over a step instead of single ops",
     ),
 )
-"""Each with a pattern of its logs; the first that fits names the log."""
+"""The first tool whose pattern (`sign`) occurs in a log names the log."""
 
 
 def recognises(head: bytes) -> bool:

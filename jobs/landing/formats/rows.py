@@ -26,13 +26,13 @@ _REJECT_BYTES: Final = 400
 """Approximate memory of a reject without its texts."""
 
 MOST_TEXT: Final = 1000
-"""Longest name in a log or manifest, such as a host, in bytes of UTF-8: memory is for rows, not for names."""
+"""Longest name in a log or manifest, such as a host's, in bytes of UTF-8: names must not fill the memory."""
 
 LONGEST_US: Final = 2.0**61
-"""Latest start and longest duration [us]: sums and squares of larger ones exceed float64."""
+"""Latest start and longest duration [us]; sums or squares of larger times might exceed float64."""
 
 MOST_TYPE_TEXT: Final = 4_000_000
-"""Most characters of hosts and types that the lines of a run may state: a row of jobs holds them."""
+"""Most characters of all hosts and GPU types that a run's lines state: one row of jobs holds all of them."""
 
 
 class Rows(NamedTuple):
@@ -125,15 +125,15 @@ LIMITS: Final = tuple(COORDINATES.values())
 class Bounds(NamedTuple):
     """Limits on landed files; anything beyond a limit is rejected at little cost of memory or time.
 
-    line_bytes : of a line; a longer one is rejected without a look at what it says
-    file_bytes : of a file, unpacked
-    packing : how many times larger than itself a packed file may be, once it is larger than 64 MB
-    nesting : how deep arrays and objects may lie in each other
-    trace_ops : of a published trace, by its footer: a few bytes may stand for billions of equal rows
-    manifest_bytes : of a manifest
-    unit_files : of one unit
+    line_bytes : bytes of a line; a longer line is rejected without being parsed
+    file_bytes : unpacked bytes of a file
+    packing : unpacked bytes per packed byte of a file, if it has more than 64 MiB unpacked
+    nesting : levels of nested arrays and objects
+    trace_ops : ops of a trace; a few bytes of Parquet may stand for billions of equal ops
+    manifest_bytes : bytes of a manifest
+    unit_files : files of one unit
     workers : dp_size x pp_size of one unit
-    rejects : of one unit in a task; beyond, a file with more rejects than rows is one reject
+    rejects : rejects of one unit in a task; beyond, a file with more rejects than rows becomes one reject
     """
 
     line_bytes: int = 16_000_000

@@ -1,6 +1,6 @@
 """Reader of a run's events (format run-events/1): starts, first steps, checkpoints, failures, restarts.
 
-One JSON object per line. Every line stands alone: a bad one is a reject, and costs no other.
+The file has one JSON object per line. A bad line becomes a reject, and does not affect other lines.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from schemas.ingested_tables import RUN_EVENTS
 from schemas.vocabulary import EVENTS, RUN_EVENTS_FORMAT, Reason
 
 MOST_EVENTS: Final = 20_000
-"""Most lines of a file: one in four seconds of a day. Limited, because they travel with their unit."""
+"""Most lines of a file, one for every four seconds of a day: a unit's events are in memory together."""
 MOST_BYTES: Final = 16 << 20
 
 _REQUIRED: Final = ("format", "job_id", "run_id", "event", "at_us")
@@ -31,7 +31,7 @@ _TIMES: Final = ("at_us", "duration_us")
 _KNOWN: Final = {*_REQUIRED, "step", "duration_us"}
 _INT64: Final = 2**63
 _LARGEST: Final = float(_INT64)
-"""Longest duration [us]: sums of more would not be finite."""
+"""Longest valid duration [us]: sums of longer ones might not be finite."""
 
 EVENT_ROWS: Final = RUN_EVENTS.value_schema.remove(RUN_EVENTS.value_schema.get_field_index("source_file"))
 
@@ -63,23 +63,9 @@ def read_events(blocks: Iterable[Sequence[bytes]], unit: Mapping[str, Any], boun
 
 
 def _row(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
-    """Convert a line to columns of run_events. Raises LineError for the first defect."""
     record = read_record(line, bounds, _KNOWN)
     check_format(record, RUN_EVENTS_FORMAT)
     check_required(record, _REQUIRED)
-    _check_types(record)
-    for name in _TIMES:
-        if (record.get(name) or 0) < 0:
-            raise LineError(Reason.NEGATIVE_TIME, f"{name} is {shown(record[name])}")
-    duration_us = record.get("duration_us")
-    if duration_us is not None and not duration_us <= _LARGEST:
-        raise LineError(Reason.NOT_FINITE, f"duration_us is {shown(duration_us)}")
-    check_ids(record, unit)
-    row = {name: record.get(name) for name in EVENT_ROWS.names if name != "line"}
-    return row | {"duration_us": None if duration_us is None else float(duration_us)}
-
-
-def _check_types(record: Mapping[str, Any]) -> None:
     for name in ("job_id", "run_id"):
         if not is_name(record[name], MOST_TEXT):
             raise bad_type(name, record[name], NAME)
@@ -91,3 +77,11 @@ def _check_types(record: Mapping[str, Any]) -> None:
     duration_us = record.get("duration_us")
     if duration_us is not None and type(duration_us) not in (int, float, NotANumber):
         raise bad_type("duration_us", duration_us, "a number")
+    for name in _TIMES:
+        if (record.get(name) or 0) < 0:
+            raise LineError(Reason.NEGATIVE_TIME, f"{name} is {shown(record[name])}")
+    if duration_us is not None and not duration_us <= _LARGEST:
+        raise LineError(Reason.NOT_FINITE, f"duration_us is {shown(duration_us)}")
+    check_ids(record, unit)
+    row = {name: record.get(name) for name in EVENT_ROWS.names if name != "line"}
+    return row | {"duration_us": None if duration_us is None else float(duration_us)}

@@ -1,6 +1,6 @@
-"""Strict parser of JSON as in the contract: one value with nothing after it, no duplicate key, UTF-8.
+"""Strict parser of JSON as the contract demands: one value with nothing after it, no duplicate key, UTF-8.
 
-Standard library alone. Python's own reader is lenient in just these points.
+It is built on Python's json, which by itself accepts duplicate keys, NaN and other encodings.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any, Final, TypeGuard
 
 _MOST_DIGITS: Final = 400
-"""Integers with more digits are infinite as floats, and beyond 4,300 Python refuses to read them."""
+"""Integers with more digits are read as infinite floats; beyond 4,300 digits Python would refuse them."""
 
 
 _NOT_UTF_8: Final = {
@@ -18,7 +18,7 @@ _NOT_UTF_8: Final = {
     b"\xfe\xff": "it is UTF-16: save it as UTF-8",
     b"\x1f\x8b": "it is packed by gzip: the name of such a log ends in .gz",
 }
-"""What other files than JSON begin with, and what to do."""
+"""First bytes of files that are not JSON in UTF-8 -> what is wrong, and what to do."""
 
 
 class StrictJsonError(ValueError):
@@ -39,10 +39,10 @@ class NotANumber(float):
 def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON value
     """Parse the one JSON value in `content`.
 
-    nesting : how deep arrays and objects may lie in each other
-    NaN, Infinity and -Infinity come back as NotANumber, so that the caller can distinguish them from
-    numbers; an integer of more than 400 digits as an infinite float. Raises StrictJsonError for anything
-    else.
+    nesting : most levels of nested arrays and objects
+    NaN, Infinity and -Infinity become NotANumber, so that the caller can distinguish them from numbers;
+    integers of more than 400 digits become infinite floats. Raises StrictJsonError for anything else that is
+    not valid JSON, and TooDeepError for deeper nesting.
     """
     for begin, what in _NOT_UTF_8.items():
         if content.startswith(begin):
@@ -67,7 +67,6 @@ def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON valu
 
 
 def _depth(value: object) -> int:
-    """Return the nesting depth of arrays and objects; 0 for a scalar."""
     levels, level = 0, [value]
     while level := [each for each in level if isinstance(each, dict | list)]:
         levels += 1

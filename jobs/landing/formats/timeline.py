@@ -1,9 +1,9 @@
 """Reader of timelines in the Trace Event Format, as in ndtimeline's files and beside published traces.
 
-An X event is an op: its name the op type, ts and dur microseconds, pid the dp rank; the stage stands in the
-name of its thread. Ops that meet begin together: a transfer that seems to end before that is negative.
-Threads may be named behind the events: until then a run is in memory as columns of numbers, some 40 bytes an
-op.
+An X event is an op. Its name is the op type, ts and dur are microseconds, pid is the dp rank, and the name of
+its thread has the stage. Ops that wait for each other, such as a send and its recv, have the same start; an
+op that ends before this start has a negative duration. Names of threads may follow their events, so that a
+run is in memory until all its files are read, as columns of numbers of about 40 bytes per op.
 """
 
 import re
@@ -41,8 +41,6 @@ _COLUMNS: Final = {
     "microbatch": "i",
     "model_chunk": "i",
 }
-_UNKNOWN_STAGE: Final = "ops of threads that are not named after a stage"
-
 Thread = tuple[int, int]
 """pid and tid of a thread."""
 
@@ -69,7 +67,7 @@ class _Threads:
             self.places[thread] = _Place(thread[0], *map(int, found.groups()))
 
     def ranks(self) -> dict[_Place, int]:
-        """Return the rank of each place, from thread numbers, or else by stage, dp rank and tp rank."""
+        """Return the rank of each place by the threads' numbers; if these clash, by stage, dp and tp rank."""
         numbered: dict[_Place, set[int]] = {}
         for (_, tid), place in self.places.items():
             numbered.setdefault(place, set()).add(tid // _LANES)
@@ -116,7 +114,7 @@ class _Ops:
 
 
 def _present(args: Mapping[str, Any], name: str, absent: int) -> Any:  # noqa: ANN401  # any JSON value
-    """Return the value of an arg; null, which ideal timelines have for some ops, counts as absent."""
+    """Return an arg's value, or `absent`; null, as in published timelines of ideal runs, counts as absent."""
     value = args.get(name)
     return absent if value is None else value
 
@@ -124,7 +122,7 @@ def _present(args: Mapping[str, Any], name: str, absent: int) -> Any:  # noqa: A
 def _thread(event: Mapping[str, Any]) -> Thread | None:
     pid, tid = event.get("pid"), event.get("tid")
     is_good = all(type(each) is int and 0 <= each < _INT32.stop for each in (pid, tid))
-    return (pid, tid) if is_good else None  # type: ignore[return-value]  # integers, as was seen
+    return (pid, tid) if is_good else None  # type: ignore[return-value]  # both are integers
 
 
 def recognises(head: bytes) -> bool:
@@ -184,7 +182,7 @@ def _read_file(file: SourceFile, threads: _Threads, left_out: Counter[str], boun
 
 
 def _zeros(found: Sequence[_Ops]) -> dict[int, float]:
-    """Return the start of each step; each file counts time from its own first step. [us]"""
+    """Return the earliest start of each step in any file; a file's times count from its first step. [us]"""
     zeros: dict[int, float] = {}
     for ops in found:
         steps, of_step = np.unique(np.array(ops.columns["step"]), return_inverse=True)
@@ -202,7 +200,6 @@ def _part(
     zeros: Mapping[int, float],
     left_out: Counter[str],
 ) -> Part:
-    """Return the rows of one file, with times from the start of the step."""
     nowhere = _Place(-1, -1, -1)
     places = [threads.places.get(thread, nowhere) for thread in threads.numbers]
     of_thread = np.array([(*place[:2], ranks.get(place, -1)) for place in places]).reshape(-1, 3)
@@ -210,12 +207,12 @@ def _part(
     columns["dp_rank"], columns["pp_rank"], columns["rank"] = of_thread[columns.pop("thread")].T
     steps, of_step = np.unique(columns["step"], return_inverse=True)
     columns["start_us"] -= np.array([zeros[step] for step in steps.tolist()])[of_step]
-    # Where a duration is negative the end stays, and with it the transfer.
+    # An op of negative duration becomes one of length zero at its end.
     columns["start_us"] += np.minimum(columns["duration_us"], 0)
     columns["duration_us"] = np.maximum(columns["duration_us"], 0)
     is_known = columns["rank"] >= 0
     if not is_known.all():
-        left_out[_UNKNOWN_STAGE] += int((~is_known).sum())
+        left_out["ops of threads that are not named after a stage"] += int((~is_known).sum())
         columns = {name: values[is_known] for name, values in columns.items()}
     columns["is_null"] = np.zeros(int(is_known.sum()), dtype=bool)
     rows, rejects = rows_of(columns, dict.fromkeys(LIMITS))

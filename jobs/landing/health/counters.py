@@ -25,7 +25,7 @@ _GROWS: Final = {
     "NVLINK_REPLAY_ERROR_COUNT_TOTAL": ("link", "nvlink_replay", HEALTH_WARNING),
     "NVLINK_RECOVERY_ERROR_COUNT_TOTAL": ("link", "nvlink_recovery", HEALTH_ERROR),
 }
-"""Counters of DCGM that count when they grow: component, check, severity."""
+"""Counters of DCGM of which growth is reported -> component, check, severity."""
 _NOT_ZERO: Final = {"ROW_REMAP_FAILURE": ("gpu", "row_remap_failure", HEALTH_ERROR)}
 _REASONS: Final = ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS")
 _REASON_BITS: Final = {
@@ -35,12 +35,12 @@ _REASON_BITS: Final = {
     0x40: "throttle_thermal",
     0x80: "throttle_power_brake",
 }
-"""Bits of reasons to lower clocks, nvmlClocksEventReasons; idle GPUs and requests do not count."""
+"""Bits of nvmlClocksEventReasons -> check; the bits of idle GPUs and of requested clocks are left out."""
 _BELOW: Final = {
     "PCIE_LINK_WIDTH": ("PCIE_MAX_LINK_WIDTH", "pcie_width"),
     "PCIE_LINK_GEN": ("PCIE_MAX_LINK_GEN", "pcie_generation"),
 }
-"""A link that trained down: the metric, the metric of its maximum, the check."""
+"""Metric of a PCIe link -> metric of its maximum, and the check that fails below the maximum."""
 
 _PORT: Final = re.compile(r"# Port (?:extended )?counters: Lid \d+ port (\d{1,5})\b")
 _COUNTER: Final = re.compile(r"(\w+):\.*(\w{1,20})\s*")
@@ -55,7 +55,7 @@ _PORT_COUNTERS: Final = {
     "ExcessiveBufferOverrunErrors": ("buffer_overruns", HEALTH_WARNING),
     "PortXmitWait": ("transmit_wait", HEALTH_INFO),
 }
-"""Counters of a port that count when they grow."""
+"""Counters of a port of which growth is reported -> check, severity."""
 
 
 def dcgm(lines: Lines, given: Given) -> Iterator[Record]:
@@ -72,7 +72,8 @@ def dcgm(lines: Lines, given: Given) -> Iterator[Record]:
         name, labels = found[1].removeprefix("DCGM_FI_DEV_"), dict(_LABEL.findall(found[2]))
         host = given.host or labels.get("Hostname") or labels.get("hostname") or given.named_host()
         at = given.taken_at() if found[4] is None else unix_time(int(found[4]) / 1e3)
-        device, value = _index(labels), _number(found[3])
+        gpu, value = labels.get("gpu", ""), _number(found[3])
+        device = int(gpu) if gpu.isdecimal() and len(gpu) < 6 else None
         if at is None:
             raise SourceError(f"not a time: {found[4]} ms since 1970")
         if value is None or (device is None and "gpu" in labels):
@@ -90,7 +91,11 @@ def _dcgm_checks(
     of: tuple[str, int | None],
     most: Mapping[tuple[object, ...], float],
 ) -> Iterator[tuple[str, str, str]]:
-    """Return component, check and severity that a metric's value shows."""
+    """Yield component, check and severity of each finding in a metric's value.
+
+    of : host and device
+    most : last value of each metric, by host, device and name
+    """
     if name in _GROWS:
         component, check, severity = _GROWS[name]
         if (found := grown.severity((*of, name), value, severity)) is not None:
@@ -130,11 +135,6 @@ def perfquery(lines: Lines, given: Given) -> Iterator[Record]:
                     yield record(at, host, "link", check, HEALTH_SAMPLE, severity, index=port, value=value)
         else:
             given.left_out["lines that are not counters"] += not line.startswith("#")
-
-
-def _index(labels: Mapping[str, str]) -> int | None:
-    text = labels.get("gpu", "")
-    return int(text) if text.isdecimal() and len(text) < 6 else None
 
 
 def _number(text: str) -> float | None:

@@ -30,7 +30,7 @@ _COMPONENTS: Final = {
 _INSIDE: Final = ("data", "fulldocument", "healthevent")
 """Keys under which an event may be nested: of a CloudEvent, of a change stream, of the stored document."""
 _READY: Final = "ready"
-"""The one condition of a node that is true if all is well."""
+"""The only condition of a Kubernetes node that is true on a healthy node."""
 
 
 def nvsentinel(lines: Lines, given: Given) -> Iterator[Record]:
@@ -108,7 +108,7 @@ def _of_event(event: Mapping[str, Any], given: Given) -> Iterator[Record]:
 def _documents(lines: Lines, given: Given) -> Iterator[dict[str, Any]]:
     """Yield the objects of one JSON document, of an array, or of each line; other lines are left out.
 
-    Raises SourceError where nothing is an object.
+    Raises SourceError if neither the document nor any line is an object, or if an array has other items.
     """
     lines = list(lines)
     try:
@@ -128,7 +128,6 @@ def _documents(lines: Lines, given: Given) -> Iterator[dict[str, Any]]:
 
 
 def _object(line: str) -> dict[str, Any] | None:
-    """Return the JSON object in a line; None for anything else."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -137,7 +136,7 @@ def _object(line: str) -> dict[str, Any] | None:
 
 
 def _lower(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys as spelled in NVSentinel's store."""
+    """Return a document with its keys in lower case, as NVSentinel's store spells them."""
     return {key.lower(): value for key, value in document.items()}
 
 

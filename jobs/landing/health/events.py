@@ -40,8 +40,8 @@ _XID_SEVERITY: Final = {
     "79": HEALTH_FATAL,
     **dict.fromkeys(("13", "31", "43", "45"), HEALTH_INFO),
 }
-"""XIDs that are errors by NVIDIA's list: of memory, NVLink and the GPU's controller; XIDs that programs cause
-are info."""
+"""Severity of XIDs by NVIDIA's list: errors of memory, NVLink or the GPU's controller, a GPU that fell off
+the bus (79), and XIDs that programs cause. All other XIDs are warnings."""
 
 _COLUMNS: Final = ("time", "host", "component", "check")
 _OPTIONAL: Final = ("state", "severity", "index", "value", "unit", "message", "peer")
@@ -62,7 +62,7 @@ def sinfo(lines: Lines, given: Given) -> Iterator[Record]:
 def scontrol(lines: Lines, given: Given) -> Iterator[Record]:
     """Read `scontrol show node`: nodes that are out of service, with reason and time.
 
-    Others pass, by --time.
+    Nodes in service become passed checks at the time of the output, if --time or a line states it.
     """
     for block in re.split(r"(?m)^(?=[ \t]*NodeName=)", "\n".join(lines)):
         name, state = (re.search(rf"\b{key}=(\S+)", block) for key in ("NodeName", "State"))
@@ -126,9 +126,9 @@ def kernel(lines: Lines, given: Given) -> Iterator[Record]:
 
 
 def _of_year(text: str, given: Given) -> datetime | None:
-    """Return a syslog's time with its missing year: the year of the output, or the year before.
+    """Return the time in a syslog, which lacks the year: the year of the output, or the year before.
 
-    None for a date that neither has.
+    Returns None if the date does not exist in either year.
     """
     taken = given.taken_at()
     for year in (taken.year, taken.year - 1):
@@ -176,13 +176,13 @@ def _csv_rows(rows: Iterable[dict[str, str]], heads: Sequence[str], given: Given
 
 
 def _finite(text: str) -> float:
-    """Parse a finite number. Raises ValueError for other texts."""
+    """Return a number. Raises ValueError for other texts, and for NaN and infinities."""
     if not math.isfinite(found := float(text)):
         raise ValueError(text)
     return found
 
 
 def _cell(row: dict[str, str], column: str, given: Given) -> str:
-    """Return what the settings name for a key: a column's value or a constant, with its words replaced."""
+    """Return a row's value in a column, or the constant after "=", replaced if it is in `given.words`."""
     text = column[1:] if column.startswith("=") else (row.get(column) or "").strip()
     return given.words.get(text, text)

@@ -1,11 +1,11 @@
 """Reader of a day's health of hosts: every line is checked, and the events of a check become spans.
 
-One that flaps ten times a second is one span with a count.
+A check that fails and passes ten times a second becomes one span with a count.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -30,19 +30,19 @@ from schemas.vocabulary import (
 
 MOST_LINES: Final = 1_000_000
 MOST_BYTES: Final = 256 << 20
-"""Most lines of a day's files together, and their bytes: they are in memory until they are folded."""
+"""Most lines and bytes of a day's files together: all events are in memory until they become spans."""
 MOST_CHECKS: Final = 100_000
-"""Most checks of a day: eight on each GPU of ten thousand."""
+"""Most checks of a day: 10,000 GPUs with 8 checks each have 80,000."""
 _SPANS_TOGETHER: Final = 10_000
-"""Most rows that are Python objects at once: each takes ten times its size in a table."""
+"""Most rows that are Python objects at once, because a row takes ten times as much memory as in a table."""
 
 FOLD_US: Final = 60_000_000
-"""If a check fails again this soon, it did not pass in between."""
+"""Failures of a check at most this far apart belong to one span, even if the check passed between. [us]"""
 SAMPLE_US: Final = 600_000_000
-"""Samples that are at most this far apart, with no pass between them, belong to one span: most come each
-minute."""
+"""Failed samples at most this far apart, with no passed one between them, belong to one span; most tools
+sample every minute. [us]"""
 MOST_SPANS: Final = 100
-"""Most spans of one check on one day; more are folded over longer and longer pauses."""
+"""Most spans of one check on one day; if there are more, spans with longer and longer pauses are merged."""
 
 _PASSED: Final = HEALTH_SEVERITIES.index(HEALTH_OK)
 _LEAST: Final = HEALTH_SEVERITIES.index(HEALTH_INFO)
@@ -52,50 +52,42 @@ _SAME: Final = ("began_before", "is_open", "events", "value_min", "value_max", "
 def read_health(rows: UnitRows) -> None:
     """Read the files of a day's health, and store their spans in the account of the unit."""
     events: dict[Check, list[Event]] = {}
-    names: dict[Check, str] = {}
+    names: dict[Check, str] = {}  # source_file in which each check occurs first
     lines_left, bytes_left = MOST_LINES, MOST_BYTES
     for file in rows.part.logs:
         try:
-            found, rejects, size = _read(rows, file, lines_left, bytes_left, events)
+            read, rejects, size = _read(rows, file, lines_left, bytes_left, events)
         except FileError as error:
             rows.refuse(file, error.reject)
             continue
-        for check, more in found.items():
+        for check, more in read.items():
             events.setdefault(check, []).extend(more)
             names.setdefault(check, file.source_file)
-        valid = sum(map(len, found.values()))
+        valid = sum(map(len, read.values()))
         lines_left, bytes_left = lines_left - valid - len(rejects), bytes_left - size
         rows.add_file(file, valid, rejects)
     for file in rows.part.surplus:
         detail = f"the day has more than {rows.bounds.unit_files} files of health"
         rows.refuse(file, Reject(Reason.TOO_MANY_FILES, detail))
-    if events:
-        rows.account.health = pa.concat_tables(_tables(rows.part.unit.log_date, events, names))
-
-
-def _tables(
-    log_date: date, events: dict[Check, list[Event]], names: Mapping[Check, str]
-) -> Iterator[pa.Table]:
-    """Yield the rows of host_health in parts; remove the events that have become rows.
-
-    names : of the file that each check was first in
-    """
-    schema = TABLES[HOST_HEALTH].arrow_schema
+    tables: list[pa.Table] = []
     spans: list[dict[str, Any]] = []
     for check in list(events):
-        spans += ({"log_date": log_date, **span} for span in spans_of(check, events.pop(check), names[check]))
+        found = spans_of(check, events.pop(check), names[check])
+        spans += ({"log_date": rows.part.unit.log_date, **span} for span in found)
         if len(spans) >= _SPANS_TOGETHER or not events:
-            yield pa.Table.from_pylist(spans, schema)
+            tables.append(pa.Table.from_pylist(spans, TABLES[HOST_HEALTH].arrow_schema))
             spans = []
+    if tables:
+        rows.account.health = pa.concat_tables(tables)
 
 
 def _read(
     rows: UnitRows, file: LandedFile, most_lines: int, most_bytes: int, known: Collection[Check]
 ) -> tuple[dict[Check, list[Event]], list[Reject], int]:
-    """Judge every line of a file; return its events, rejects and number of bytes.
+    """Check every line of a file; return its events, its rejects and its number of bytes.
 
-    known : checks of the files before it
-    Raises FileError if it has too many lines, or hardly any that are valid.
+    known : checks of earlier files
+    Raises FileError if the day has too many lines, bytes or checks, or if most lines are rejected.
     """
     events: dict[Check, list[Event]] = {}
     rejects: list[Reject] = []
@@ -142,7 +134,6 @@ class _Span:
         self._widen(event.value, event.value)
 
     def take(self, later: "_Span") -> None:
-        """Extend this span by a later span of the same check."""
         self.last_us, self.is_open = max(self.last_us, later.last_us), later.is_open
         self.severity = max(self.severity, later.severity)
         self.events += later.events
@@ -161,15 +152,31 @@ def spans_of(check: Check, events: Iterable[Event], source_file: str) -> list[di
     pause_us = FOLD_US
     while len(failed) > MOST_SPANS:
         pause_us *= 2
-        failed = _folded(failed, pause_us)
+        spans, failed = failed, []
+        for span in spans:
+            if failed and span.first_us - failed[-1].last_us <= pause_us:
+                failed[-1].take(span)
+            else:
+                failed.append(span)
     found = [*failed, passed] if passed is not None else failed
-    return [_row(check, span, source_file) for span in found]
+    return [
+        {
+            **check._asdict(),
+            "severity": HEALTH_SEVERITIES[span.severity],
+            "first_at": EPOCH + timedelta(microseconds=span.first_us),
+            "last_at": EPOCH + timedelta(microseconds=span.last_us),
+            **{name: getattr(span, name) for name in _SAME},
+            "source_file": source_file,
+        }
+        for span in found
+    ]
 
 
 def _spans(events: Sequence[Event]) -> tuple[list[_Span], _Span | None]:
     """Return the spans in which the check did not pass, in order, and one span of all samples that passed.
 
-    A sample that passed also ends what is open: the tool that said it starts may never say that it ended.
+    A passed sample also ends an open span, because a tool that reports when a failure starts may never report
+    when it ends.
     """
     found: list[_Span] = []
     passed: _Span | None = None
@@ -194,28 +201,3 @@ def _spans(events: Sequence[Event]) -> tuple[list[_Span], _Span | None]:
         last.is_open = event.state == HEALTH_STARTS or (is_sample and last.is_open)
         was_passed = False
     return found, passed
-
-
-def _folded(spans: Iterable[_Span], pause_us: int) -> list[_Span]:
-    found: list[_Span] = []
-    for span in spans:
-        if found and span.first_us - found[-1].last_us <= pause_us:
-            found[-1].take(span)
-        else:
-            found.append(span)
-    return found
-
-
-def _row(check: Check, span: _Span, source_file: str) -> dict[str, Any]:
-    return {
-        **check._asdict(),
-        "severity": HEALTH_SEVERITIES[span.severity],
-        "first_at": _instant(span.first_us),
-        "last_at": _instant(span.last_us),
-        **{name: getattr(span, name) for name in _SAME},
-        "source_file": source_file,
-    }
-
-
-def _instant(at_us: int) -> datetime:
-    return EPOCH + timedelta(microseconds=at_us)

@@ -1,4 +1,4 @@
-"""Code shared by converters of other tools' output: their input, and how they report a check's result."""
+"""Code shared by the converters of other tools' output: facts stated beside the output, and their results."""
 
 import re
 from collections import Counter
@@ -23,8 +23,8 @@ class SourceError(Exception):
 class Given:
     """Facts that the output itself may lack, and counts of what was left out.
 
-    host : whose output it is;  at : when it was taken;  zone : of times that state none
-    columns, words : of the settings, for a CSV: column or =constant of each key, and words that mean others
+    host : host that the output is about; at : when it was taken; zone : time zone of times that state none
+    columns, words : the settings for a CSV: column or =constant for each key, and replacements of words
     """
 
     host: str | None = None
@@ -47,7 +47,7 @@ class Given:
         return self.host
 
     def moves_on(self, line: str) -> bool:
-        """Return whether a line states a time for the following lines; if so, apply it from here on."""
+        """Return whether a line states the time of the lines after it ("# at TIME"); if so, set `at`."""
         found = _AT.match(line)
         if found:
             self.at = self.time_of(found[1])
@@ -98,7 +98,7 @@ def record(
     """
     known = {name: value for name, value in more.items() if value is not None}
     if isinstance(message := known.get("message"), str):
-        known["message"] = message[:MOST_MESSAGE]  # one reason may be of 100,000 nodes
+        known["message"] = message[:MOST_MESSAGE]  # one reason may be repeated for 100,000 nodes
     try:
         time = at.astimezone(UTC).isoformat()
     except OverflowError:
@@ -116,23 +116,20 @@ def record(
 
 
 class Grown:
-    """Earlier values of counters, by which to decide whether a counter has grown since the last look.
-
-    Its level does not matter.
-    """
+    """Last values of counters, to decide whether a counter has grown since; its level does not matter."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[object, ...], float] = {}
 
     def severity(self, key: tuple[object, ...], value: float, severity: str) -> str | None:
-        """Return the severity of a counter that has grown; None at the first look, which shows no growth."""
+        """Return `severity` if a counter has grown, else HEALTH_OK; None for the counter's first value."""
         before, self._before[key] = self._before.get(key), value
         if before is None:
             return None
         return severity if value > before else HEALTH_OK
 
     def changed(self, key: tuple[object, ...], value: float, severity: str) -> str | None:
-        """Return the severity of a value that has changed to another than 0; None at the first look."""
+        """Return `severity` if a value has changed, but not to 0, else HEALTH_OK; None for a first value."""
         before, self._before[key] = self._before.get(key), value
         if before is None:
             return None

@@ -74,7 +74,7 @@ __all__ = [
 ]
 
 _ALSO: Final = {"straggler", "jobs.reading.straggler"} - {__name__}
-for _name in _ALSO:  # one module by both names, else what one raises is not an error that the other names
+for _name in _ALSO:  # one module under both names, as two modules would have different error classes
     sys.modules[_name] = sys.modules[__name__]
 jobs.reading.straggler = sys.modules[__name__]
 
@@ -82,8 +82,8 @@ jobs.reading.straggler = sys.modules[__name__]
 def open(path: str | os.PathLike[str] | None = None) -> "Warehouse":  # noqa: A001  # straggler.open reads well
     """Open a warehouse, given as a local folder or the URL of a store.
 
-    path : its folder or URL; left out: what STRAGGLER_WAREHOUSE names, else the settings
-    Raises QuestionError, a SettingsError, where no tables lie there.
+    path : folder or URL; by default that in the environment's STRAGGLER_WAREHOUSE, else in the settings
+    Raises QuestionError, which is a SettingsError, if it has no tables.
     """
     named = str(path) if path is not None else os.environ.get(WAREHOUSE_VARIABLE)
     paths = load_settings(warehouse=named).paths
@@ -107,23 +107,22 @@ class Warehouse:
     def sql(self, question: str) -> Rows:
         """Answer one SELECT in Spark SQL over tables and views.
 
-        Raises QuestionError where it cannot be asked, AnswerError where it fails on the data.
+        Raises QuestionError for an invalid question, AnswerError if the computation of the answer fails.
         """
         return Rows(self._reader.rows(question))
 
     def table(self, name: str) -> Rows:
         """Return all rows of a table or view.
 
-        Raises QuestionError for an unknown name, with the closest one.
+        Raises QuestionError for an unknown name; the message suggests the closest known name.
         """
         return self.sql(f"SELECT * FROM {name}")
 
     def unit(self, job_id: str, run_id: str | None = None, log_date: date | str | None = None) -> "Unit":
-        """Return one run of a job on one day, by default the latest.
+        """Return one run of a job on one day, by default on the job's latest day.
 
-        log_date : a date, or as "2026-01-05"
-        Raises NoSuchUnitError if none fits, or if several runs fit and none is named; ValueError where
-        log_date is no date.
+        log_date : a date, or a text such as "2026-01-05"
+        Raises NoSuchUnitError if no run matches, or if several runs do; ValueError if log_date is no date.
         """
         day = date.fromisoformat(log_date) if isinstance(log_date, str) else log_date
         return Unit(self._reader, find_unit(self._reader, job_id, run_id, day))
@@ -146,7 +145,7 @@ class Unit(OneUnit):
 
     @property
     def slowdown(self) -> float | None:
-        """Return replayed time over ideal time; None for a unit without a replay."""
+        """Return the replayed time divided by the ideal time; None for a unit without a replay."""
         found: float | None = self._result("slowdown")
         return found
 
@@ -168,7 +167,7 @@ class Unit(OneUnit):
     def simulate_job(self, **settings: Any) -> dict[str, Rows]:  # noqa: ANN401  # of SimulationSettings
         """Simulate the unit again, optionally with other settings; return the result tables by name.
 
-        Raises NothingToReplayError where the unit's manifest is of no use.
+        Raises NothingToReplayError if the unit has no valid manifest.
         """
         how = {**load_settings().simulation.model_dump(), **settings}
         rows, manifest = read_unit(self._reader, self.key)
@@ -190,7 +189,7 @@ class Run(OneUnit):
 
     def table(self, name: str) -> Rows:
         """Return a result table, waterfall, rank_steps or rejects. Raises KeyError for any other name."""
-        if name == WATERFALL:  # the only view of a run that is read straight from its logs
+        if name == WATERFALL:  # the only view that a run without a warehouse has
             return Rows(pa.Table.from_pylist([dict(row) for row in self._found.tables.waterfall]))
         read = {"rank_steps": self._found.read.rows, "rejects": self._found.read.rejects}
         return Rows({**self._found.results, **read}[name])
@@ -206,7 +205,7 @@ class Run(OneUnit):
 def analyse(folder: str | os.PathLike[str]) -> Run:
     """Simulate and diagnose the run in a folder, in any format that a landing accepts.
 
-    Raises NoRunError where the folder holds no run, or several.
+    Raises NoRunError if the folder has no run, or several.
     """
     runs = runs_in(Path(folder))
     if len(runs) > 1:

@@ -1,6 +1,6 @@
 """Entry point of the command `straggler`, which stops if another package hides one of this project's.
 
-It imports nothing of the project before it has looked: `jobs` is a name that others have too.
+It checks this before it imports any of these packages, because other projects may also have a package `jobs`.
 """
 
 import sys
@@ -10,13 +10,13 @@ from pathlib import Path
 
 _HERE = Path(__file__).resolve()
 _HOMES = {_HERE.parents[1], _HERE.parents[3]}
-"""Place of the packages: beside this one once installed, above it in a checkout."""
+"""Folders in which to find the packages: the one around this package if installed, the root of a checkout."""
 _PACKAGES = ("jobs", "schemas", "udfs")
 _WRONG_SETTINGS = 2
 
 
 def hidden() -> str | None:
-    """Name the package that hides one of this project's packages, and its path; None if none does."""
+    """Return an error message if a package from elsewhere hides one of this project's; None if none does."""
     for name in _PACKAGES:
         spec = find_spec(name)
         places = [] if spec is None else [*(spec.submodule_search_locations or [spec.origin or ""])]

@@ -1,17 +1,18 @@
-// Charts as Vega-Lite describes them. Colours of causes are Okabe and Ito's, with two more as far from each of them, and
-// those of maps cividis: colour-blind readers tell them apart.
+// Descriptions of all charts in Vega-Lite. Colours of causes are Okabe and Ito's, which colour-blind readers can tell apart,
+// and two more that differ clearly from each of these.
 const CAUSE_COLOURS = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8700e1", "#783c1e", "#8c8c8c"];
 const HOTTEST_PERCENT = 30;
 const HEAT_PERCENT = [0, 3, 8, 17, HOTTEST_PERCENT];
-// From the page's background, so that a healthy worker is nothing to look at: darker in light, brighter in dark mode.
+// The scale begins with the page's background, so that healthy workers do not stand out; slower workers are darker in light
+// mode, and brighter in dark mode.
 const HEAT_LIGHT = ["#fbd0a2", "#f0803c", "#a8286b", "#2b0b3f"];
 const HEAT_DARK = ["#4b1d5e", "#a8286b", "#f0803c", "#fff0b3"];
-const MOST_BAR = 90;  // width of a day of the trend
+const MOST_BAR = 90;  // most pixels for a bar of the trend
 const WIDEST_CELL = 48;
 const HIGHEST_CELL = 24;
 const HIGHEST_MAP = 420;
 const NARROWEST_MAP = 380;
-// No code from text, and no style but that of report.css: the page's policy lets a browser run neither.
+// Vega interprets expressions instead of compiling them, and adds no styles: the page's policy forbids both.
 const INERT = { ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true } };
 const views = new Map();
 let onStep = null;  // what a click on a step does
@@ -43,7 +44,7 @@ const field = (name, type, title, more = {}) => ({ field: name, type, title, ...
 const SHARE = { format: "~%" };  // as many digits as tell the labels apart
 
 const CHARTS = {
-  // The axis is its own: a twentieth that is lost must not lie flat on the ground of one that ends at 100 %.
+  // The axis ends near the largest value: on one that ends at 100 %, a loss of 5 % would hardly be visible.
   trend: (names) => spec(240, {
     mark: { type: "bar" },
     encoding: {
@@ -131,7 +132,7 @@ function heat(x, xTitle, y, yTitle, tooltip) {
   });
 }
 
-// A circle where the slowness of a culprit begins, legible on every colour of the map.
+// Add circles where a culprit's slowness begins, which are visible on every colour of the map.
 function marked({ mark, encoding, ...whole }) {
   const { x, y, tooltip } = encoding;
   const circle = { type: "point", shape: "circle", size: 60, strokeWidth: 2, stroke: "#ffffff", fill: "#0072b2", opacity: 1 };
@@ -141,7 +142,7 @@ function marked({ mark, encoding, ...whole }) {
   ] };
 }
 
-// Draw a chart, or give a drawn one other rows. Its name is there for those who do not see it.
+// Draw a chart, or replace the rows of a chart that is drawn already.
 async function draw(name, id, rows, ...more) {
   const place = document.getElementById(id);
   place.hidden = !rows.length;
@@ -160,7 +161,7 @@ async function draw(name, id, rows, ...more) {
 async function embed(place, description, made) {
   const options = { actions: false, renderer: made.rows.length > 1500 ? "canvas" : "svg", config: theme(), ...INERT };
   description.data.values = made.rows;
-  description.description = place.dataset.name;  // becomes its aria-label
+  description.description = place.dataset.name;  // becomes the chart's aria-label, for screen readers
   const kind = (description.mark ?? description.layer[0].mark).type;
   if (kind === "rect") sizeCells(place, description, made.rows);
   if (kind === "bar" && description.encoding.x.field === "bucket") sizeBars(place, description, made.rows);
@@ -168,7 +169,7 @@ async function embed(place, description, made) {
   (await made.view).addEventListener("click", (_, item) => item?.datum?.step !== undefined && onStep?.(item.datum));
 }
 
-// A map of few workers is small; one of many fills the page.
+// Size a map by its cells: a map of few workers is small, one of many fills the width of the page.
 function sizeCells(place, description, rows) {
   const count = (channel) => new Set(rows.map((row) => row[description.encoding[channel].field])).size;
   const width = count("x") * WIDEST_CELL + 80;
@@ -176,7 +177,7 @@ function sizeCells(place, description, rows) {
   description.height = Math.min(count("y") * HIGHEST_CELL, HIGHEST_MAP) + 110;
 }
 
-// Few days are narrow bars, not fat ones.
+// Limit the width of a trend with few days, so that its bars are not too wide.
 function sizeBars(place, description, rows) {
   const width = new Set(rows.map((row) => row.bucket)).size * MOST_BAR + 90;
   if (width < place.clientWidth) description.width = Math.max(width, Math.min(NARROWEST_MAP, place.clientWidth));

@@ -1,4 +1,4 @@
-// The fleet's page: its figures come from the warehouse; here rows are chosen, and what they lose is added up.
+// Script of the fleet's page: filters the rows that the page embeds, and adds up their losses.
 const FILTER_IDS = ["from", "to", "team", "cluster", "cause", "by", "search"];
 
 function startFleet(embedded) {
@@ -27,7 +27,7 @@ function startFleet(embedded) {
   return restore();
 }
 
-// The tables as rows; a part has its unit.
+// Return the embedded tables as rows, in which each part refers to its unit instead of the unit's index.
 function linked(embedded) {
   const tables = ["units", "parts", "runs", "op_types"].map((name) => [name, unpacked(embedded[name])]);
   const data = { ...embedded, ...Object.fromEntries(tables) };
@@ -35,7 +35,7 @@ function linked(embedded) {
   return data;
 }
 
-// What is chosen, kept in the address so that it can be sent to others.
+// Return the chosen filters, and write them into the page's address, so that a copied link shows the same view.
 function keptView(bounds) {
   const filters = Object.fromEntries(FILTER_IDS.map((id) => [id, document.getElementById(id).value || bounds[id] || ""]));
   const asked = new URLSearchParams(location.hash.slice(1));
@@ -52,8 +52,9 @@ function studentSquared(few) {
   return 2.7055 + 5.0128 * few / (1 - 1.4036 * few + 0.5391 * few ** 2);
 }
 
-// Half of the interval of a sum, as schemas/intervals.py has it: of one unit and cause errors add up, of one run and cause
-// the shared part of them does, of others squares do; null where any is unknown.
+// Return half the width of the interval of a sum, as schemas/intervals.py computes it; null if any part's is unknown.
+// Errors of one unit and cause add up; of several units of one run and cause, only the shared parts of the errors add up;
+// all other errors are independent, so that their squares add up.
 function halfOf(parts) {
   if (parts.some((part) => part.half === null && part.lost !== null)) return null;
   const grouped = (rows, key) => [...Map.groupBy(rows, key).values()];
@@ -88,7 +89,7 @@ async function showLost(data, filters) {
   const units = data.units.filter((unit) => unit.is_counted && isIn(unit) && (isNamed(unit.job_id) || meant.has(unit)));
   showFound(data, filters.search ? isNamed : null, isIn);
   const whole = { lost: sumOf(parts, "lost"), of: sumOf(units, "of") };
-  // What no unit states is not 0.
+  // A loss that no unit states is unknown, not 0.
   const amount = (lost) => (lost === null ? MISSING : data.measure.unit ? digits(lost) : percent(share(lost, whole.of)));
   document.getElementById("sum").textContent = units.length
     ? `${amount(whole.lost)} ${data.measure.unit || "of the time"} lost in ${counted(units.length, "job-day")}`
@@ -99,7 +100,7 @@ async function showLost(data, filters) {
   document.body.dataset.shown = JSON.stringify(filters);
 }
 
-// How a list groups what is lost: its key, and the name and page of a row.
+// Choices of "List by": the key by which parts are grouped into rows, and the name and page of a row.
 const LISTS = {
   fix: {
     key: (part) => [part.cause, part.host ?? "", part.host || part.cause === "unexplained" ? "" : part.unit.job_id],
@@ -125,12 +126,12 @@ function showFixes(data, parts, whole, amount, by) {
   });
   const titles = (row) => row.causes.map((cause) => data.causes[cause].title).join(", ");
   const isFix = by === "fix" || by === "cause";
-  // What no cause explains is nothing to fix: it stays last, however the others are sorted.
+  // The unexplained loss cannot be fixed, so its row is last in every order.
   const isLast = (row) => isFix && row.causes[0] === "unexplained";
   fillTable("fixes", [
     [by === "fix" ? "where" : by, false, (row) => (row.page ? element("a", { href: row.page }, row.name) : row.name), (row) => row.name],
     [data.measure.unit ? `${data.measure.unit} lost` : "lost", true, (row) => amount(row.lost), (row) => row.lost ?? -1],
-    ["nine times of ten", true, (row) => between(row, amount), (row) => row.half ?? -1],
+    ["90 % interval", true, (row) => between(row, amount), (row) => row.half ?? -1],
     ["of all", true, (row) => [percent(share(row.lost, whole.lost)), bar(share(row.lost, whole.lost))], (row) => row.lost ?? -1],
     ...(by === "cause" ? [] : [[by === "fix" ? "cause" : "causes", false, titles, titles]]),
     ...(by === "job" ? [] : [["jobs", false, (row) => jobLinks(data, row.parts)]]),
@@ -140,7 +141,7 @@ function showFixes(data, parts, whole, amount, by) {
   ], rows, "nothing is lost here", { sort: ["lost", "down"], isLast });
 }
 
-// Every job and host of a name: its page, or the command that makes one.
+// List the jobs and hosts whose names contain the searched text, each with its page or the command that makes its page.
 function showFound(data, isNamed, isIn) {
   document.getElementById("found-jobs").hidden = !isNamed;
   if (!isNamed) return;
@@ -157,7 +158,7 @@ function showFound(data, isNamed, isIn) {
   ], rows, "no job or host of the period has this name");
 }
 
-// Pages of the jobs that lose most, or the command that makes one.
+// Return links to the pages of the three jobs that lose most; if none has a page, also the command that makes one.
 function jobLinks(data, parts) {
   const jobs = [...Map.groupBy(parts, (part) => part.unit.job_id).values()];
   const links = jobs.slice(0, 3).map((own) => {
@@ -172,7 +173,7 @@ function jobLinks(data, parts) {
   return [...listed, ...more, element("details", {}, element("summary", {}, "make its page"), commandBox(line))];
 }
 
-// Days, weeks or months, whichever leaves a chart that can be read.
+// Group the days of a period by day, week or month, so that the trend has few enough bars to read.
 function bucketsOf({ from, to }) {
   const days = (Date.parse(to) - Date.parse(from)) / 86400000 + 1;
   if (days <= 31) return { name: "day", of: (day) => day };
@@ -195,7 +196,7 @@ async function showTrend(data, units, parts, filters) {
   await draw("trend", "chart-trend", isTrend ? rows : [], shortly);
 }
 
-// Figures of the whole period, as the warehouse gave them.
+// Show the tables and charts that cover the whole period, which the filters do not change.
 function showPeriod(data) {
   fillTable("hosts", [
     ["host", false, (row) => (row.page ? element("a", { href: row.page }, row.host) : row.host), (row) => row.host],
@@ -222,7 +223,7 @@ function showPeriod(data) {
     ["GPU-hours", true, (run) => digits(run.gpu_hours), (run) => run.gpu_hours ?? -1],
     ["why", false, (run) => run.why, (run) => run.why], ["facts", false, (run) => run.facts],
   ], data.left_out, "every run was analysed", { sort: ["GPU-hours", "down"] });
-  draw("waste", "chart-waste", data.runs.length > 1 ? data.runs : []);  // a line has two ends
+  draw("waste", "chart-waste", data.runs.length > 1 ? data.runs : []);  // a single run makes no line
   draw("sizes", "chart-sizes", data.runs.filter((run) => run.world_size));
   draw("opTypes", "chart-op-types", data.op_types);
 }

@@ -1,4 +1,4 @@
-// A job's page: everything but the charts is in the page itself.
+// Script of a job's page, which draws its charts; all else is in the HTML.
 async function startJob(data) {
   if (data.timeline) onStep = (chosen) => showStep(data, chosen);
   await Promise.all(data.charts.map(({ name, id, rows }) => draw(name, id, unpacked(rows))));
@@ -12,7 +12,7 @@ function showStep(data, { step, worker }) {
   place.scrollIntoView({ block: "nearest" });
 }
 
-// Rows of a table that the page has by columns; text may be given by its place among all names.
+// Convert a table from columns to rows; a column of texts may be a list of distinct names, and for each row an index.
 function unpacked(columns) {
   const read = Object.entries(columns).map(([name, values]) => (
     [name, values.places?.map((place) => values.names[place] ?? null) ?? values]));

@@ -1,4 +1,4 @@
-// Elements are made, never parsed: a name that looks like markup stays a name.
+// Make an element without parsing HTML, so that a name that looks like markup stays text.
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -7,7 +7,7 @@ function element(tag, attributes = {}, ...children) {
 }
 
 // A column is [heading, whether it holds numbers, row -> text, element or list of them, row -> what it is sorted by].
-const SHOWN_ROWS = 15;  // all that may become of a run, in one look
+const SHOWN_ROWS = 15;  // rows shown at first, before a click on "Show all"
 
 function fillTable(id, columns, rows, empty, { sort = null, isLast = () => false } = {}) {
   const table = document.getElementById(id);
@@ -59,7 +59,7 @@ function bar(fraction) {
   return element("span", { class: "bar", "aria-hidden": "true" }, fill);
 }
 
-// A page from disk runs no command: it is shown, to be copied.
+// Return a box that shows a command, with a button that copies it.
 function commandBox(line) {
   const box = element("div", { class: "command" }, element("pre", { tabindex: 0 }, element("code", {}, line)));
   addCopyButton(box);

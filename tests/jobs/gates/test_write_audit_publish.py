@@ -14,7 +14,7 @@ from jobs.report.links import docs_path
 from jobs.warehouse.rows import StagedRows
 from jobs.warehouse.staging import Staging
 from jobs.warehouse.tables import Warehouse
-from schemas.table import Expectation, Table
+from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.vocabulary import DP_RANK_SLOWDOWN, RANK_STEPS, REJECTS, STAGE_SLOWDOWN
 from tests.support.examples import DAY, NEXT_DAY, table_rows
@@ -108,9 +108,9 @@ def test_an_expectation_that_cannot_be_evaluated_publishes_nothing(
     published: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(published)
-    odd = Expectation("odd", "1 / (pp_rank - pp_rank) > 1", "never zero")
-    monkeypatch.setattr("jobs.gates.write_audit_publish._on_time", lambda *_: odd)
-    with pytest.raises(GateError, match=r"expectation odd could not be evaluated: .* zero"):
+    odd = "1 / (pp_rank - pp_rank) > 1"
+    monkeypatch.setattr("jobs.gates.write_audit_publish.on_units", lambda *_: odd)
+    with pytest.raises(GateError, match=r"log_date_of_this_run could not be evaluated: .* zero"):
         publish("simulate", published, {STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN)}, [DAY])
     assert contents(published) == before
 

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from jobs.history.fingerprints import File, Recorded, contents_of, of_units, wanted
-from jobs.history.phases import phase_before
+from jobs.history.phases import PHASES, phase_before
 from jobs.history.plan import Work, batches_of, plan, seconds_for
 from jobs.history.records import LandingChanges, Records, looked_back_on
 from jobs.landing.accounts import FileAccount, UnitAccount
@@ -50,7 +50,9 @@ class InMemory(Records):
     """Records of finished phases that a test states, instead of reading them from a warehouse."""
 
     def context(self, phase: str) -> dict[date, str]:
-        """Return a hash of the earlier days' records of the preceding phase, by day."""
+        """Return a hash of the earlier days' records of the preceding phase, by day; empty if not used."""
+        if not PHASES[phase].looks_back:
+            return {}
         return looked_back_on(self.done[phase_before(phase)], DAYS, self.settings.revision.days)
 
 

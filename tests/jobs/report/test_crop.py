@@ -126,7 +126,7 @@ def test_the_page_has_the_picture_with_words_for_who_does_not_see(drawn: UnitTab
     page = Page(job_page(drawn))
     labels = [each for each in page.all("svg", "aria-label") if each.startswith("Ops of step ")]
     assert len(labels) == 4
-    assert "in the step in which it is slowest" in page.text
+    assert "as recorded in the steps in which the former is slowest and least slow" in page.text
     assert page.open == []
 
 

@@ -131,7 +131,7 @@ def test_the_map_marks_each_worker_of_a_culprit_where_it_begins_and_leads_to_the
         if title
     }
     assert marked == {("0 / 1", steps[4]): "slow worker", ("1 / 1", steps[4]): "slow worker"}
-    assert f"before a culprit became slow, {steps[3]}, and the first after, {steps[4]}" in page.text
+    assert f"before a culprit became slow, {steps[3]}, and its first slow step, {steps[4]}" in page.text
     timelines = [text for text in page.words if text.startswith("straggler timeline")]
     assert [text.rsplit(" ", 1)[1] for text in timelines[1:]] == [str(steps[3]), str(steps[4])]
 

@@ -105,7 +105,8 @@ def test_what_an_earlier_version_simulated_is_in_no_share_and_the_page_says_so()
     page = Page(fleet_page(both, publication(both)))
     assert "An earlier version simulated 1 analysed job-day:" in page.text
     older = asked({**rows, JOB_CAUSES: [key | unknown for key in keys]}, LAST - timedelta(days=1))
-    assert headline(older, publication(older)).endswith("not known: an earlier version simulated these days.")
+    said = headline(older, publication(older))
+    assert said.endswith("not known, because an earlier version simulated these days.")
 
 
 def test_the_line_of_days_leaves_out_units_whose_loss_is_not_known_as_the_tile_does() -> None:
@@ -188,9 +189,9 @@ def test_hosts_to_drain_stand_with_what_that_returns_and_costs() -> None:
         assert line in page.text
         assert (f"drain {shown['host']} :" in page.text) == shown["is_worth_it"]
     none = fleet_page(asked({}, LAST), publication(asked({}, LAST)))
-    assert "No host that serves jobs has lost them time lately." in Page(none).text
+    assert "No job has lost time to a host lately." in Page(none).text
     unproven = (
-        "No cause is new or gone, and no job's step time is proven to have changed: that needs at least 3"
+        "No cause is new or gone, and no job's step time is proven to have changed. A proof needs at least 3"
     )
     assert unproven in Page(none).text
 
@@ -308,7 +309,9 @@ def test_runs_without_stated_hours_count_in_everything_else_and_the_page_says_so
     assert len(parts) == FLEET.parts.num_rows > parts.lost.count()
     assert units.is_counted[parts.unit].all()
     said = Page(fleet_page(FLEET, publication(FLEET))).text
-    assert said.count("without stated GPU-hours: in every figure but hours and shares of hours") == 1
+    assert (
+        said.count("without stated GPU-hours: counted in all figures except hours and shares of hours") == 1
+    )
 
 
 def test_op_types_are_shares_of_one_base() -> None:

@@ -105,7 +105,7 @@ def test_the_command_reproduces_every_figure_beside_it() -> None:
                 f"{answer.scenario} {percent(answer.time_saved_fraction)} {hours(answer.gpu_hours_saved)}"
             )
             assert figures in page.text
-        assert ("this day alone: other jobs" in page.text) is (tables is not SICK)
+        assert ("this day alone; the figure above also uses" in page.text) is (tables is not SICK)
         assert found[-1].time_saved_fraction == pytest.approx(SICK.job["lost_fraction"], rel=1e-12)
         assert found[-1].gpu_hours_saved == pytest.approx(SICK.job["lost_gpu_hours"], rel=1e-12)
 
@@ -151,11 +151,11 @@ def test_it_says_how_far_to_trust_it() -> None:
     for name in ("steps replayed", "discrepancy", "transfers below -10 ms", "launch delays below -10 ms"):
         assert name in PAGE.text
     assert "100 % of the recorded ones" in PAGE.text
-    assert "others lack a worker" not in PAGE.text
+    assert "the others lack a worker" not in PAGE.text
     ((_, _, some),) = [
         each for each in trust({**SICK.job, "steps_dropped": 1}) if each[0] == "steps replayed"
     ]
-    assert some.endswith(" of the recorded ones; others lack a worker")
+    assert some.endswith(" of the recorded ones; the others lack a worker")
 
 
 def test_lines_of_another_day_are_mentioned_where_there_are_any() -> None:
@@ -224,7 +224,7 @@ def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unex
         {"attributed_fraction": 0.01}, {"culprits": []}, {"time_saved_fraction": 0.028},
     ]  # fmt: skip
     for seen in others:
-        assert unexplained([hidden | seen, rest], 10).endswith("or beyond all fixes.")
+        assert unexplained([hidden | seen, rest], 10).endswith("or that no fix removes.")
 
 
 def test_causes_that_hide_each_other_are_named_together() -> None:
@@ -299,7 +299,7 @@ def test_a_unit_that_is_not_analysed_says_so_first_and_has_no_loss() -> None:
     text = Page(job_page(replace(SICK, job=job, causes=causes))).text
     assert (
         "Analysed, but outside the fleet's figures: replay and recording too far apart (9 % apart). The "
-        "rest of this page is still the best estimate" in text
+        "figures on this page are still the best estimates" in text
     )
     assert "is lost" not in text
     assert "GPU-hours lost" not in text
@@ -308,7 +308,7 @@ def test_a_unit_that_is_not_analysed_says_so_first_and_has_no_loss() -> None:
 def test_without_slowdowns_by_step_it_says_how_to_get_them() -> None:
     earlier = [dict(row, step_slowdowns=None) for row in SICK.workers]
     page = Page(job_page(replace(SICK, workers=earlier)))
-    assert "This adds them: straggler simulate --log-date 2026-01-05" in page.text
+    assert "This command adds them: straggler simulate --log-date 2026-01-05" in page.text
     assert "chart-step-map" not in page.all("div", "id")
     assert "One worker is slow, dp rank 0 of stage 0, in the mean over all steps." in page.text
 
@@ -382,7 +382,7 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
 @pytest.mark.parametrize(
     ("trace", "pattern", "returned", "slowdown"),
     [
-        ("SE", ("hot all over", "not the same ones each time"), "24.7 %", "1.54"),
+        ("SE", ("hot all over", "but not all in the same"), "24.7 %", "1.54"),
         ("ST", ("hot row", "Stage 3 (of 0 to 3) is slow in all replicas, in every step."), "13.3 %", "1.18"),
     ],
 )
@@ -405,7 +405,7 @@ def test_of_very_many_workers_the_map_by_steps_shows_the_slowest() -> None:
     page = Page(job_page(replace(SICK, workers=workers)))
     (rows,) = [chart["rows"] for chart in page.data["charts"] if chart["name"] == "stepMap"]
     assert list(dict.fromkeys(rows["worker"])) == [f"0 / {dp}" for dp in range(72, 200)]
-    assert "The 128 slowest of 200 workers." in page.text
+    assert "Only the 128 slowest of 200 workers are shown." in page.text
 
 
 def test_a_run_that_left_its_events_shows_what_its_hours_were_spent_on() -> None:
@@ -444,7 +444,7 @@ def test_a_share_of_hardly_any_waste_is_not_shown() -> None:
     job = {**SICK.job, "waste_fraction": 0.0022, "slow_worker_share": -50.55, "last_stage_share": 0.1}
     shown = {name: (value, meaning) for name, value, meaning in figures(job)}
     for name in ("by the slowest 3 % of workers", "by the last stage"):
-        assert shown[name] == (MISSING, "not shown: a waste of less than 1 % has no parts that mean much")
+        assert shown[name] == (MISSING, "not shown, because parts of a waste below 1 % are noise")
 
 
 def test_a_share_below_zero_says_why() -> None:

@@ -36,14 +36,14 @@ ALL_OVER = QUIET + 0.3 * RANDOM
         (  # six workers with about equal means: four in all steps, two in most
             hot(((ALL, slice(None, None, 2), 3), 0.065), ((slice(5, STEPS), slice(2, 4), 0), 0.08)),
             maps.HOT_CELLS,
-            "6 of 32 workers make up most of it; the hottest is hot in 15 of 20 steps.",
+            "6 of 32 workers make up most of the slowness; the hottest is hot in 15 of 20 steps.",
         ),
         (
             hot(((ALL, slice(4, 8)), 0.15)),
             maps.SAME_CELLS,
             "The same 16 of 32 workers are slow, in every step.",
         ),
-        (QUIET + 0.3 * (RANDOM < 0.1), maps.SCATTERED, "not the same ones each time"),
+        (QUIET + 0.3 * (RANDOM < 0.1), maps.SCATTERED, "but not all in the same"),
         (
             hot(((slice(0, STEPS, 10),), 1.1)),
             maps.TOGETHER,
@@ -55,7 +55,7 @@ ALL_OVER = QUIET + 0.3 * RANDOM
             "Most workers are slow in the same steps, 2 of 20.",
         ),
         (hot(((ALL,), 0.2)), maps.ALL_OVER, "All workers are slow in every step."),
-        (ALL_OVER, maps.ALL_OVER, "not the same ones each time"),
+        (ALL_OVER, maps.ALL_OVER, "but not all in the same"),
         (ALL_OVER.mean(axis=0, keepdims=True), maps.UNEVEN, "no single row, column or cell"),
         (hot((ROW, 0.2)).mean(axis=0, keepdims=True), maps.HOT_ROW, "in the mean over all steps"),
         (hot((ROW, 0.2))[:, :1], maps.HOT_CELL, "a slow worker and a heavy stage look the same"),

@@ -56,7 +56,7 @@ def test_each_bar_begins_where_the_one_before_ends() -> None:
 def test_what_is_not_known_may_be_productive_too() -> None:
     for not_known, title in (
         (0.0, "productive"),
-        (90.0, "productive at least; what is not known may be, too"),
+        (90.0, "productive at least; what is not known may be productive, too"),
     ):
         figures = ("recorded", 200.0), ("ideal", 160.0), ("not_known", not_known), ("productive", 70.0)
         assert chain(*figures)[-1]["title"] == title

@@ -67,9 +67,10 @@ def _in_order(
 ) -> tuple[tuple[ReplayNode, ...], int]:
     """Sort nodes topologically, each as late as possible, and count the slots that their ends need.
 
-    A recv of an eager send waits for what that waits for: then the send starts.
+    The recv of an eager send also waits for the ops for which the send waits, because it needs the send's
+    start. The search is depth first from the last ops, so that a scenario that differs from the ideal only in
+    late ops shares all earlier nodes with the ideal.
 
-    Depth first from the last ops: a scenario that differs from the ideal in late ops only needs lanes late.
     raises : TraceDefectError with the ops of a cycle.
     """
     node_of = [0] * len(waits_for)

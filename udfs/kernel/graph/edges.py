@@ -16,8 +16,9 @@ Waits: TypeAlias = tuple[Sequence[int], Sequence[int]]
 class Draft:
     """A graph that is being built, in which ops are numbered cell by cell.
 
-    first_op  : number of the first op of each cell, and behind them the number of all ops.
-    waits     : who waits for whom, like kinds together; `alone`, the first, holds those without their like.
+    first_op  : number of the first op of each cell, followed by the number of all ops.
+    waits     : all waits, one entry for each chain or pair of sequences; `alone`, the first entry, collects
+                single waits.
     sends, recvs : (direction, stage, dp_rank) -> transfers that have a peer, in start order.
     """
 
@@ -66,24 +67,24 @@ def add_edges(draft: Draft) -> None:
         base = draft.first_op[number]
         stream = [base + op for op in cell.program.compute_order]
         draft.chain(stream)
-        _hold_worker(draft, cell.program, base)
+        for turn, following in pairwise(cell.program.worker_order):
+            for source in turn:
+                draft.let_wait([base + op for op in following], [base + source] * len(following))
         for transfer in ot.TRANSFERS:
             draft.chain(ops[transfer])
         for direction in (0, 1):
             _match_transfers(draft, cell, base, ops, direction)
-        _hold_first_backward_transfers(draft, stream, ops)
+        if ops[ot.BACKWARD_COMPUTE]:
+            # First backward transfers wait for the compute two places before the first backward-compute.
+            before = stream.index(ops[ot.BACKWARD_COMPUTE].start) - 2
+            for transfer in (ot.BACKWARD_RECV, ot.BACKWARD_SEND) if before >= 0 else ():
+                draft.let_wait(ops[transfer], [stream[before]])
         if draft.layout.has_data_parallelism:
-            _add_dp_stream(draft, cell.program, base, ops)
+            draft.chain([base + op for op in cell.program.dp_order])
+            _wait_by_chunk(draft, cell.program, base, ops[ot.FORWARD_COMPUTE], ops[ot.PARAMS_ALL_GATHER])
         _add_tail(draft, cell, base, stream, ops)
     if any(cell.program.loaded_for for cell in draft.cells):
         _add_loads(draft)
-
-
-def _hold_worker(draft: Draft, program: StageProgram, base: int) -> None:
-    """Chain the computes and blocking transfers of a worker in the order in which the worker ran them."""
-    for before, after in pairwise(program.worker_order):
-        for source in before:
-            draft.let_wait([base + op for op in after], [base + source] * len(after))
 
 
 def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], direction: int) -> None:
@@ -93,7 +94,10 @@ def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], dire
     no_ops = {base + op for op in cell.program.no_ops}
     sends = [op for op in ops[send] if op not in no_ops] if no_ops else ops[send]
     recvs = [op for op in ops[recv] if op not in no_ops] if no_ops else ops[recv]
-    entry, end = _chunks_at_the_ends(draft.layout, cell.stage, direction)
+    # The model chunks that receive nothing and send nothing; None if they are not on this stage.
+    entry = 0 if cell.stage == 0 else None
+    end = draft.layout.vpp_size - 1 if cell.stage == draft.layout.pp_size - 1 else None
+    entry, end = (entry, end) if direction == 0 else (end, entry)
     sending = _those_that_move(computes, chunks, base, end, len(sends))
     draft.let_wait(sends, sending)
     first_had_nothing = len(recvs) == len(computes) - 1
@@ -105,27 +109,24 @@ def _match_transfers(draft: Draft, cell: Cell, base: int, ops: list[range], dire
     before = computes if isinstance(receiving, range) else [op - 1 for op in receiving[lead:]]
     draft.let_wait(recvs[lead : len(receiving)], before)
     key = (direction, cell.stage, cell.dp_rank)
-    draft.sends[key] = [
-        op
-        for position, op in enumerate(sends)
-        if position >= len(sending) or chunks[sending[position] - base] != end
-    ]
-    draft.recvs[key] = [
-        op
-        for position, op in enumerate(recvs)
-        if position >= len(receiving) or chunks[receiving[position] - base] != entry
-    ]
+    with_peer = ((draft.sends, sends, sending, end), (draft.recvs, recvs, receiving, entry))
+    for found, transfers, of_transfers, without in with_peer:
+        found[key] = [
+            op
+            for position, op in enumerate(transfers)
+            if position >= len(of_transfers) or chunks[of_transfers[position] - base] != without
+        ]
 
 
 def _those_that_move(
     computes: range, chunks: Sequence[int], base: int, end: int | None, transfers: int
 ) -> Sequence[int]:
-    """Return, in order, the computes that the transfers of a stage belong to.
+    """Return, in order, the computes to which the transfers of a stage belong.
 
-    A virtual pipeline may record nothing where nothing moves. Then just as many transfers are missing as the
-    chunk at an end of the model has computes, and it is these that have none.
+    The log of a virtual pipeline may lack the transfers that moved nothing. If exactly as many are missing as
+    the chunk at an end of the model has computes, these computes have no transfers.
 
-    chunks : of the cell's ops. end : the chunk at an end of the model, None where the stage has none.
+    chunks : of the cell's ops. end : the chunk at an end of the model; None if it is not on this stage.
     """
     if end is None or not 0 < transfers < len(computes):
         return computes
@@ -133,26 +134,10 @@ def _those_that_move(
     return others if transfers == len(others) else computes
 
 
-def _chunks_at_the_ends(layout: Layout, stage: int, direction: int) -> tuple[int | None, int | None]:
-    """Return the first and the last model chunk of a direction; None for one that is not on this stage."""
-    first, last = (0 if stage == 0 else None), (layout.vpp_size - 1 if stage == layout.pp_size - 1 else None)
-    return (first, last) if direction == 0 else (last, first)
-
-
-def _hold_first_backward_transfers(draft: Draft, stream: list[int], ops: list[range]) -> None:
-    """Let first backward transfers wait for the compute two places before the first backward-compute."""
-    if not ops[ot.BACKWARD_COMPUTE]:
-        return
-    before = stream.index(ops[ot.BACKWARD_COMPUTE].start) - 2
-    if before >= 0:
-        for transfer in (ot.BACKWARD_RECV, ot.BACKWARD_SEND):
-            draft.let_wait(ops[transfer], [stream[before]])
-
-
 def _add_loads(draft: Draft) -> None:
     """Chain the data-loads of a worker, and let each forward-compute wait for its load.
 
-    A load that runs in turn, not ahead, waits for what its forward-compute waits for.
+    A load that runs in turn, not ahead, also waits for all ops for which its forward-compute waits.
     """
     waits_for = draft.waits_for()
     for number, cell in enumerate(draft.cells):
@@ -164,11 +149,6 @@ def _add_loads(draft: Draft) -> None:
                 for source in waits_for[base + forward] if is_in_turn else ():
                     draft.let_wait([load], [source])
                 draft.let_wait([base + forward], [load])
-
-
-def _add_dp_stream(draft: Draft, program: StageProgram, base: int, ops: list[range]) -> None:
-    draft.chain([base + op for op in program.dp_order])
-    _wait_by_chunk(draft, program, base, ops[ot.FORWARD_COMPUTE], ops[ot.PARAMS_ALL_GATHER])
 
 
 def _wait_by_chunk(draft: Draft, program: StageProgram, base: int, ops: range, sources: range) -> None:
@@ -211,7 +191,7 @@ def _follow(draft: Draft, frontier: list[int], ops: range) -> list[int]:
 def transfer_pairs(draft: Draft) -> list[Meetings]:
     """Pair each stage's i-th send that moves data with its neighbour's i-th recv that moves data.
 
-    raises : TraceDefectError where one stays alone.
+    raises : TraceDefectError if a send or a recv has no partner.
     """
     pairs: list[Meetings] = []
     for (direction, stage, dp_rank), sends in draft.sends.items():
@@ -235,7 +215,7 @@ def as_range(ops: list[int]) -> Sequence[int]:
 
 
 def collectives(draft: Draft) -> list[Meetings]:
-    """Return which collectives start together: the k-th of all stages and dp ranks that take part in it."""
+    """Return the collectives that start together: the k-th of a type on all stages and dp ranks that meet."""
     who_meets: dict[tuple[int, ...], list[range]] = {}
     ends = (0, draft.layout.pp_size - 1)
     for number, cell in enumerate(draft.cells):
@@ -246,19 +226,12 @@ def collectives(draft: Draft) -> list[Meetings]:
         if cell.stage in ends:
             key = (ot.EMBEDDING_GRADS_ALL_REDUCE, -1, cell.dp_rank)
             who_meets.setdefault(key, []).append(ops[ot.EMBEDDING_GRADS_ALL_REDUCE])
-    return [
-        Meetings(members, across_dp=op_type in ot.MEETS_ACROSS_DP)
-        for (op_type, *_), ranges in who_meets.items()
-        for members in _equally_long(ranges)
-    ]
-
-
-def _equally_long(ranges: list[range]) -> list[tuple[range, ...]]:
-    """Divide the ordinals of ops into stretches in which the same ranges of ops take part."""
-    found = []
-    first = 0
-    for last in sorted({len(ops) for ops in ranges}):
-        if last > first:
-            found.append(tuple(ops[first:last] for ops in ranges if len(ops) >= last))
-        first = last
-    return found
+    meetings = []
+    for (op_type, *_), ranges in who_meets.items():
+        # Ranges may differ in length: in each stretch of ordinals, all ranges that reach so far meet.
+        first = 0
+        for last in sorted({len(ops) for ops in ranges} - {0}):
+            members = tuple(ops[first:last] for ops in ranges if len(ops) >= last)
+            meetings.append(Meetings(members, across_dp=op_type in ot.MEETS_ACROSS_DP))
+            first = last
+    return meetings

@@ -1,6 +1,6 @@
 """The dependency graph of one step (model, section 2); all steps with the same programs share it.
 
-Built once and replayed with (scenario, step, dp_rank) as lanes. Plain integers throughout.
+It is built once, of plain integers, and replayed with (scenario, step, dp_rank) as lanes.
 """
 
 from bisect import bisect_right
@@ -59,7 +59,7 @@ class Blocking(NamedTuple):
 class Layout(NamedTuple):
     """Sizes of a job: data, pipeline and context parallelism, and model chunks per stage.
 
-    blocking : transfers that block; None where that is not known (yet), and none is taken to.
+    blocking : transfers that block; None if unknown, so that no transfer blocks.
     """
 
     dp_size: int
@@ -86,8 +86,8 @@ class StageProgram(NamedTuple):
     no_ops        : transfers that never moved data (model, section 2, no-op transfers, kind a).
     loaded_for    : of each data-load the forward-compute that waits for it; -1 where none does.
     in_turn       : of each data-load whether it runs in turn with the computes (model, section 2).
-    worker_order  : computes and blocking transfers in turn, transfers that ran beside each other in one turn;
-                    empty where no transfer blocks.
+    worker_order  : turns of the worker in their order; a turn is a compute, or blocking transfers that ran at
+                    the same time. Empty if no transfer blocks.
     calls         : blocking transfers that were issued in one call, and so end together.
     """
 
@@ -134,17 +134,15 @@ ReplayNode: TypeAlias = tuple[
 ]
 """Ops that are replayed together, one op or a rendezvous: (ops, across_dp, sources, source_slots, op_slots).
 
-across_dp : the ops meet on all dp lanes. sources : ops that any of the ops waits for. source_slots : for
-
-each source the slot of its end. op_slots : each op and the slot for its end; in use until no op waits for it
-
-any more.
+across_dp : whether the ops meet on all dp lanes. sources : ops for which any of the ops waits.
+source_slots : the slot with the end of each source. op_slots : each op and the slot for its end, which is
+reused when no other op waits for it.
 A plain tuple, because a graph has thousands of them and every job makes them anew.
 """
 
 
 class Meetings(NamedTuple):
-    """Groups of ops that start together (rendezvous), all of one kind and in consecutive places.
+    """Rendezvous of one kind, that is, groups of ops that start together.
 
     members   : for each member of a rendezvous its ops, one per rendezvous; all equally long.
     across_dp : whether they meet on all dp lanes.
@@ -159,16 +157,16 @@ class OpGraph:
     """Dependency graph of one step; ops are numbered cell by cell, within a cell by (type, start).
 
     cells        : the cells in order of their ops.
-    first_op     : number of the first op of each cell, and behind them the number of all ops.
+    first_op     : number of the first op of each cell, followed by the number of all ops.
     op_types     : type of each op.
     stages       : stage of each op.
     waits_for    : for each op the ops that must have ended before it starts.
-    waits        : the same as (sources, ops) of like kind, ranges where ops follow each other.
-    nodes        : topological order of replay.
-    slots        : how many slots for ends a replay in that order needs.
-    meetings     : the rendezvous, those of like kind together; of an eager send and its recv too.
-    sent_by      : recv -> the eager send for whose start it waits, while that does not wait for it.
-    derived      : what functions have made of the graph alone; see `once_per_graph`.
+    waits        : the same waits as pairs (sources, ops) of sequences; consecutive ops form a range.
+    nodes        : in a topological order, in which they are replayed.
+    slots        : number of slots for ends that a replay in this order needs.
+    meetings     : all rendezvous, also those of eager sends with their recvs.
+    sent_by      : recv -> its eager send. The recv waits for the send's start; the send does not wait.
+    derived      : results cached by `once_per_graph`.
     """
 
     cells: tuple[Cell, ...]
@@ -219,7 +217,7 @@ def once_per_graph(derive: Callable[Concatenate[OpGraph, P], T]) -> Callable[Con
 def op_ref(cells: tuple[Cell, ...], first_op: tuple[int, ...], op: int) -> OpRef:
     """Return the stage, dp rank, type and ordinal of an op.
 
-    first_op : number of the first op of each cell, and behind them the number of all ops.
+    first_op : number of the first op of each cell, followed by the number of all ops.
     """
     at = bisect_right(first_op, op) - 1
     cell, local = cells[at], op - first_op[at]

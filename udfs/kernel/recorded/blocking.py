@@ -22,25 +22,24 @@ NOTABLE: Final = 0.005
 """From this discrepancy on, step times show whether transfers block; below it, the starts of ops do."""
 
 NO_WORSE: Final = 1e-5
-"""The replay may then move away from the record by at most this share of the step time."""
+"""If the starts of ops decide, blocking may move the replay away from the record by this share of the
+step."""
 
 LEAST_GAIN: Final = 0.004
 """Blocking transfers must bring the replay closer to the record by this share of the step time."""
 
 LITTLE_MORE: Final = 2.0
-"""If the discrepancy is up to this multiple of the least gain, nearly all of it would have to go: a bound on
-the rest usually decides, and is computed before a single step is tried."""
+"""If the discrepancy is at most this multiple of LEAST_GAIN, blocking would have to remove nearly all of it.
+A lower bound of what remains usually rules that out, and is computed before single steps are tried."""
 
 MOST_LEFT: Final = 0.75
-"""At most this share of the discrepancy may be left: a discrepancy that blocking hardly explains has another
-reason."""
+"""Blocking must leave at most this share of the discrepancy; if more is left, there is another reason."""
 
 ROUNDING: Final = 1e-9
-"""Part of a step by which equal replays may differ."""
+"""Share of a step by which equal replays may differ."""
 
 FAR: Final = 2.0
-"""Steps that are this many times as far from the record as the median step may show waits that others do not.
-"""
+"""Steps with more than this multiple of the median discrepancy may show waits that other steps do not."""
 
 STEPS: Final = 16
 """Most steps that are compared, spread over the run."""
@@ -50,8 +49,8 @@ class BlockingFound(NamedTuple):
     """Transfers that were found to block, and by how much replays miss the log without and with blocking.
 
     nonblocking : median over compared steps of |T_actual - T| / T_actual; nan where nothing was compared.
-    blocking    : the same with blocking transfers; nan where these were not tried, as none could be chosen.
-    least       : at least so much is left with fewer of them, as of `least_discrepancy`.
+    blocking    : the same with blocking transfers; nan if no replay with these was needed.
+    least       : lower bound of `blocking` for any choice of fewer types, from `least_discrepancy`.
     """
 
     chosen: Blocking = Blocking()
@@ -65,9 +64,9 @@ class Sample(NamedTuple):
 
     steps   : their positions, ascending.
     plain_s : float64, shape (step,); replayed step times if nothing blocks. [s]
-    lay_out : gives the blocks of some for a choice of blocking transfers, times by one clock.
-    clock   : gives the clock of each row of a block, int, shape (stage, step, dp_rank).
-    is_probed : whether one step is tried before the others are laid out, which takes far longer.
+    lay_out : returns the blocks of some steps for a choice of blocking transfers, all times on one clock.
+    clock   : returns the clock of each row of a block, int, shape (stage, step, dp_rank).
+    is_probed : whether one step is tried first, because laying out all steps takes far longer.
     """
 
     steps: Sequence[int]
@@ -99,8 +98,8 @@ def discrepancy(replayed_s: Floats, actual_s: Floats) -> float:
 def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -> BlockingFound:
     """Choose the types of transfers that block.
 
-    nonblocking : discrepancy of the same steps where none does.
-    stated      : what the manifest says, which rules; None: nothing.
+    nonblocking : discrepancy of the same steps if no transfer blocks.
+    stated      : types that block according to the manifest, which are then chosen; None if it states none.
     """
     nothing = BlockingFound(nonblocking=nonblocking)
     if stated is None:
@@ -109,9 +108,7 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
         blocks = sample.lay_out(Blocking(), sample.steps) if stated else []
     if not blocks:
         return nothing
-    types = stated
-    if types is None:
-        types = types_that_may(blocks)
+    types = types_that_may(blocks) if stated is None else stated
     sends = tuple(each for each in types if each in SENDS)
     eager = sends if are_eager(sends, blocks, sample.clock) else ()
     if eager and stated is None:
@@ -123,7 +120,7 @@ def choose(sample: Sample, nonblocking: float, stated: tuple[int, ...] | None) -
     least_gain = LEAST_GAIN / 2 if nonblocking >= NOTABLE else nonblocking / 4
     may_gain = stated is None and found.blocking - found.least >= least_gain - ROUNDING
     for each in types if may_gain else ():
-        # Waits that were none: without them the replay is closer.
+        # A type whose transfers do not block is dropped, because the replay is closer without its waits.
         fewer = _tried(sample, tuple(t for t in found.chosen.types if t != each), eager, nonblocking)
         if fewer is not None and found.blocking - fewer.blocking >= least_gain:
             found = fewer
@@ -142,7 +139,7 @@ def _is_shown(sample: Sample, found: BlockingFound) -> bool:
 
 
 def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, ...] | None) -> BlockingFound:
-    """Choose blocking types by all steps, or else by those steps whose replay misses the log most.
+    """Choose blocking types by all steps; if there are none, by the steps whose replay misses the log most.
 
     actual_s : recorded step times, shape (step,). [s]
     """
@@ -165,13 +162,13 @@ def choose_by_all_and_far(sample: Sample, actual_s: Floats, stated: tuple[int, .
 def _tried(
     sample: Sample, types: tuple[int, ...], eager: tuple[int, ...], nonblocking: float
 ) -> BlockingFound | None:
-    """Replay with these types blocking, and return how far step times are off; None if they make a cycle."""
+    """Replay with these types blocking, and return how far step times are off; None if waits form a cycle."""
     sends = tuple(each for each in types if each in SENDS)
     for each in dict.fromkeys((tuple(each for each in eager if each in types), sends)):
         blocking = Blocking(types, each)
         blocks = sample.laid_out(blocking, sample.steps)
         if blocks is None:
-            continue  # Sends that wait for recvs that wait for sends: they did not.
+            continue  # Sends and recvs wait for each other, which cannot have happened.
         replays = _replays(blocks, sample.clock)
         least = 0.0 if each else least_discrepancy(blocks, replays, sample.plain_s)
         return BlockingFound(blocking, nonblocking, discrepancy(replays.replayed_s, replays.actual_s), least)
@@ -181,7 +178,7 @@ def _tried(
 def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
     """Lay out the steps in which blocking may be found; no steps if transfers surely do not block.
 
-    Their times and meetings are the same, whatever blocks.
+    Times and meetings of the steps do not depend on the types that block.
     """
     if not nonblocking >= LEAST_DISCREPANCY:
         return []
@@ -197,11 +194,14 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
     replays = _replays(every, sample.clock)
     if _is_ruled_out(every, replays, sample, nonblocking):
         return []
-    return every if is_probed or _is_near_in_all(replays) or _may_gain(sample) else []
+    # If every step replays as recorded, waits may show even if a middle step has none.
+    apart = np.abs(replays.actual_s - replays.replayed_s)
+    is_near = (apart <= LEAST_GAIN / 2 * replays.actual_s).all()
+    return every if is_probed or is_near or _may_gain(sample) else []
 
 
 def _may_be_seen(sample: Sample) -> bool:
-    """Return whether a middle step shows waits, because to look at all steps costs far more."""
+    """Return whether a middle step shows waits, because a look at all steps would take far longer."""
     at = len(sample.steps) // 2
     plain = sample.lay_out(Blocking(), sample.steps[at : at + 1])
     types = types_that_may(plain)
@@ -216,19 +216,13 @@ def _is_ruled_out(
 ) -> bool:
     """Return whether no choice of blocking types can bring the replay close enough to the log.
 
-    Sends that are eager may: they take as long as recorded, which no bound holds for.
+    The bound does not hold for eager sends, which take as long as recorded; with these the answer is no.
 
-    every : the steps with all transfers blocking, and replays : their replays.
+    every : the steps with all transfers blocking. replays : their replays.
     """
     least = least_discrepancy(every, replays, sample.plain_s)
     is_near = nonblocking - least >= LEAST_GAIN - ROUNDING and least <= MOST_LEFT * nonblocking + ROUNDING
     return not is_near and not are_eager(SENDS, every, sample.clock)
-
-
-def _is_near_in_all(replays: "_Replays") -> bool:
-    """Return whether every step replays as recorded: waits may then show even if a middle step has none."""
-    apart = np.abs(replays.actual_s - replays.replayed_s)
-    return bool((apart <= LEAST_GAIN / 2 * replays.actual_s).all())
 
 
 def _may_gain(sample: Sample) -> bool:
@@ -244,8 +238,7 @@ def _may_gain(sample: Sample) -> bool:
 class _Replays(NamedTuple):
     """Replayed and recorded step times of some blocks of steps, float64, shape (step,). [s]
 
-    replayed_s, actual_s : step times, replayed and recorded.
-    negative_s           : what ops of negative time take together at most, a positive number.
+    negative_s : upper bound of the time by which ops of negative duration shorten a path; at least 0.
     """
 
     replayed_s: Floats
@@ -266,19 +259,20 @@ def _replays(blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) ->
 
 
 def least_discrepancy(blocks: Sequence[StepBlock], replays: _Replays, plain_s: Floats) -> float:
-    """Return how close to the log a replay with fewer blocking types may be; 0 if no limit is known.
+    """Return a lower bound of the discrepancy of any replay with fewer blocking types; 0 if none is known.
 
-    Spares the replays of fewer types where these cannot gain enough; what is chosen is as if it were always
-    0. Where all rows of a stage did the same in one order, and no turn has more than two ops, what follows an
-    op without some types follows it with them too, if only behind further ops: of two ops of different turns
-    the later waits for the earlier, and two of one turn remain in one. So every path through the graph of
-    fewer types is one through that of all with ops left out, and every path where nothing blocks is one
-    through that of fewer. A step is as long as its longest path. Hence with fewer types it takes no longer
-    than with all, and no less than with none, but for what ops of negative time take back: paths pass each
-    once.
+    The bound saves replays of fewer types that cannot gain enough, and does not change which are chosen. It
+    holds if all rows of a stage have one order, and if no turn has more than two ops. An op that follows
+    another one without some types then also follows it with these types, perhaps with ops between them: of
+    two ops of different turns the later one waits for the earlier one, and two ops of one turn stay in one
+    turn. So every path through the graph of fewer types is a path through the graph of all types with some
+    ops left out, and every path through the graph without blocking is also one through the graph of fewer
+    types. A step takes as long as its longest path. With fewer types it therefore takes at most as long as
+    with all types, and at least as long as without blocking, except for ops of negative duration, each of
+    which a path passes once.
 
-    blocks  : with all types blocking, none of them eager. replays : of these.
-    plain_s : float64, shape (step,); replayed if nothing blocks, in the order of `replays`. [s]
+    blocks  : with all types blocking, none of them eager. replays : their replays.
+    plain_s : float64, shape (step,); replayed step times without blocking, in the order of `replays`. [s]
     """
     if len(blocks) != 1 or not blocks[0].graph.has_dp_lanes:
         return 0.0

@@ -1,6 +1,7 @@
 """Transfers issued in one call, for which the log shows only when the last of them was done."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,15 +14,17 @@ from udfs.kernel.recorded.worker_order import SAME_S
 from udfs.kernel.selection import median_of_all
 
 CLEARLY: Final = 1.5
-"""A link whose transfers take this multiple of another's time is the slower one, by more than chance."""
+"""A link is the slowest, by more than chance, if its transfers take this multiple of the next slowest's
+time."""
 
 
 class Unknown(NamedTuple):
     """Masks of transfers whose own length is hidden by their call; bool, shape (step, dp).
 
-    is_hidden : another member was ready later, or at the same time and is taken to have been slower, so that
-                the transfer took no longer than its duration says.
-    is_slower : the slower of several that were ready together: beyond what is usual, by chance.
+    is_hidden : another member was ready later, or was ready at the same time and is assumed to be slower; the
+                transfer itself took at most its recorded duration.
+    is_slower : the member assumed to be the slowest of several that were ready together, and so usually
+                longer than a usual transfer.
     """
 
     is_hidden: Mask
@@ -43,17 +46,21 @@ class _Call(NamedTuple):
 def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict[int, Unknown]:
     """Find members of calls whose own transfer time the log does not show.
 
-    Of members that were ready together one has the length of the call: that whose data arrived clearly later
-    than the others', as the receivers' ends say; else that whose link is clearly slower, as its transfers
-    outside of such calls show in the same step; else each in turn. So both ends are taken alike.
+    Of members that were ready together, one is assumed to take as long as the call: the one whose data
+    clearly took longest to arrive, by the receivers' ends; otherwise the one whose link is clearly slower, by
+    its transfers outside such calls in the same step; otherwise each in turn. So the same transfers are
+    chosen at both of their ends.
 
-    end_s, duration_s : float64, shape (op, step, dp); recorded, and transfers in a rendezvous. [s]
+    end_s      : float64, shape (op, step, dp); recorded ends. [s]
+    duration_s : float64, shape (op, step, dp); durations, in a rendezvous transfer times. [s]
     """
-    calls = [
-        _call([base + op for op in call], end_s, duration_s)
-        for cell, base in zip(graph.cells, graph.first_op, strict=False)
-        for call in cell.program.calls
-    ]
+    calls: list[_Call] = []
+    for cell, base in zip(graph.cells, graph.first_op, strict=False):
+        for call in cell.program.calls:
+            members = [base + op for op in call]
+            ready_s = end_s[members] - duration_s[members]
+            is_last = ready_s >= ready_s.max(axis=0) - SAME_S
+            calls.append(_Call(members, is_last, is_last & (is_last.sum(axis=0) > 1)))
     usual_s = _usual_of_links(graph, duration_s, calls)
     early = {op: ~last for call in calls for op, last in zip(call.members, call.is_last, strict=True)}
     recv_of = _receives(graph)
@@ -75,16 +82,10 @@ def unknown_transfers(graph: OpGraph, end_s: Floats, duration_s: Floats) -> dict
 
 
 def _received_s(recv: int | None, duration_s: Floats, early: Mapping[int, Mask]) -> Floats | None:
-    """Return how long data took to arrive; nan if the receive waited for others in its call. [s]"""
+    """Return the duration of a receive; nan where it waited for others of its call, None if unknown. [s]"""
     if recv is None or recv not in early:
         return None if recv is None else duration_s[recv]
     return np.where(early[recv], np.nan, duration_s[recv])
-
-
-def _call(members: list[int], end_s: Floats, duration_s: Floats) -> _Call:
-    ready_s = end_s[members] - duration_s[members]
-    is_last = ready_s >= ready_s.max(axis=0) - SAME_S
-    return _Call(members, is_last, is_last & (is_last.sum(axis=0) > 1))
 
 
 def _usual_of_links(graph: OpGraph, duration_s: Floats, calls: Sequence[_Call]) -> dict[int, Floats]:
@@ -106,10 +107,10 @@ def _slowest(times_s: Sequence[Floats | None], otherwise: Ints) -> Ints:
     """Return the number of the member that clearly takes longest of all; shape (step, dp).
 
     times_s   : of each member, shape (step, dp), nan or None where unknown. [s]
-    otherwise : where none is clear, of the same shape.
+    otherwise : number to return where no member clearly takes longest, shape (step, dp).
     """
     known_s = np.array([np.full(otherwise.shape, np.nan) if each is None else each for each in times_s])
-    ordered_s = np.sort(known_s, axis=0)  # nan last: then nothing is clear
+    ordered_s = np.sort(known_s, axis=0)  # nan is sorted last, and then no member is clear
     is_clear = ordered_s[-1] > CLEARLY * np.maximum(ordered_s[-2], 0.0)
     return np.where(is_clear, np.argmax(np.nan_to_num(known_s), axis=0), otherwise)
 
@@ -146,7 +147,8 @@ def _usual(blocks: Sequence[CallTimes], op_type: int) -> float:
     """Return the median of a type's known transfers, else of the slower ones in calls, else 0. [s]"""
     known, slower = [], []
     for graph, duration_s, unknown in blocks:
-        for op in _with_peer(graph, op_type):
+        ends = (ops for members, _ in graph.meetings for ops in members if graph.op_types[ops[0]] == op_type)
+        for op in chain.from_iterable(ends):
             own_s = duration_s[op]
             if op not in unknown:
                 known.append(own_s.reshape(-1))
@@ -156,13 +158,3 @@ def _usual(blocks: Sequence[CallTimes], op_type: int) -> float:
             slower.append(own_s[is_slower])
     joined = (np.concatenate([np.empty(0), *parts]) for parts in (known, slower))
     return median_of_all(next((each for each in joined if each.size), np.zeros(1)))
-
-
-def _with_peer(graph: OpGraph, op_type: int) -> list[int]:
-    return [
-        op
-        for members, _ in graph.meetings
-        for ops in members
-        if graph.op_types[ops[0]] == op_type
-        for op in ops
-    ]

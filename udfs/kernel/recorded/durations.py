@@ -14,11 +14,11 @@ from udfs.kernel.replay.replay import latest_of_dp_ranks
 CLAMP_S: Final = -10e-3
 """A transfer or launch delay at or below this [s] is not clock noise: it becomes 0 and is counted.
 
-The exception is a send whose recv ran on the same clock: there it is a buffered send.
+A send whose recv ran on the same clock is the exception: it was buffered, and keeps its negative time.
 """
 
 NO_OP_TOLERANCE_S: Final = 50e-6
-"""A transfer is a recorded no-op only if it misses its computes by more than this [s]: clock rounding."""
+"""Least time by which a recorded no-op misses its computes; smaller differences may be rounding. [s]"""
 
 SENDS: Final = (ot.FORWARD_SEND, ot.BACKWARD_SEND)
 
@@ -28,8 +28,8 @@ def put_transfers(
 ) -> tuple[int, int]:
     """In place, replace durations of ops that wait for each other by their transfer times.
 
-    A send that ends before its recv begins was buffered, where both ran on one clock: its transfer stays
-    negative, so that nothing waits for the recv in a replay either.
+    A send that ends long before its recv begins was buffered if both ran on one clock. Its transfer time
+    stays negative, so that nothing waits for the recv in a replay either.
 
     start_s, end_s, duration_s : float64, shape (op, step, dp_rank). [s]
     clock   : int, shape (stage, step, dp_rank); equal numbers are one clock. None: each worker has its own.
@@ -77,7 +77,7 @@ def on_one_clock(
 def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int:
     """Count impossible launch delays: ops that start long before their inputs have ended.
 
-    Usually none, as the ops' single waits show at little cost.
+    There are usually none. A check of single waits shows this quickly, so that most blocks need no count.
 
     start_s, end_s : float64, shape (op, step, dp_rank), recorded. [s]
     """
@@ -93,8 +93,8 @@ def clamped_launch_delays(graph: OpGraph, start_s: Floats, end_s: Floats) -> int
 def no_op_transfers(counts: tuple[int, ...], start_s: Floats, duration_s: Floats) -> Mask:
     """Mask transfers that never moved data (model, section 2, kind a).
 
-    A recv that starts after the last compute of its direction has started, or a send that ends before the
-    first compute of its direction has ended.
+    These are recvs that start after the last compute of their direction has started, and sends that end
+    before the first compute of their direction has ended.
 
     counts              : ops of each type.
     start_s, duration_s : float64, shape (op, lane), ops by (type, start). [s]
@@ -108,7 +108,7 @@ def no_op_transfers(counts: tuple[int, ...], start_s: Floats, duration_s: Floats
             continue
         latest_s = start_s[end - 1] + NO_OP_TOLERANCE_S
         earliest_s = start_s[first] + duration_s[first] - NO_OP_TOLERANCE_S
-        # Ops stand in the order of their starts, so that the search ends with the first that did move data.
+        # Ops are sorted by start, so that the search can stop at the first one that moved data.
         for op in reversed(range(first_op[recv], first_op[recv + 1])):
             is_late = start_s[op] > latest_s
             if not is_late.any():

@@ -16,19 +16,22 @@ from udfs.kernel.selection import median_of_all
 RECVS: Final = (ot.FORWARD_RECV, ot.BACKWARD_RECV)
 
 EARLY: Final = 0.005
-"""Of an eager type, at least this share of the sends ends before its recv begins."""
+"""At least this share of the sends of an eager type ends before its recv begins."""
 
 MOST: Final = 0.5
-"""And at least this share of those whose recv begins later than they usually take."""
+"""At least this share of the sends of an eager type does not wait, if its recv begins late enough to show
+it."""
 
 FEW_STEPS: Final = 3
-"""In more steps, one alone says nothing: a clock that is off in it makes all of its sends look early."""
+"""With more steps, the one with most early sends is ignored: a wrong clock makes all sends of a step
+early."""
 
 APART_S: Final = 1e-3
-"""Two clocks are left uncorrected by so much: on them, what is earlier by less is not known to be. [s]"""
+"""Two clocks may differ by this time without a correction, so smaller differences between them show
+nothing."""
 
 HALF: Final = 0.5
-"""Sends that end before this part of a transfer is over did not wait for it."""
+"""A send that ends within this first part of its transfer's time did not wait for the end of the transfer."""
 
 
 class _Part(NamedTuple):
@@ -53,7 +56,7 @@ class _Part(NamedTuple):
 def are_eager(types: Sequence[int], blocks: Sequence[StepBlock], clock: Callable[[StepBlock], Ints]) -> bool:
     """Return whether sends of these types do not wait for their recvs.
 
-    One way of sending serves both directions, and one of them may never find its recv late.
+    Both directions send in the same way, so that one of them suffices: recvs of the other may never be late.
     """
     parts = [_parts(each, blocks) for each in types]
     if any(_are_early(of_type, clock) and not _wait(of_type) for of_type in parts):
@@ -73,22 +76,20 @@ def _parts(op_type: int, blocks: Sequence[StepBlock]) -> list[_Part]:
 
 def _are_early(parts: Sequence[_Part], clock: Callable[[StepBlock], Ints]) -> bool:
     """Return whether enough sends end before their recv begins, even without the step with most of these."""
-    early = [_early(part, clock) for part in parts]
+    early: list[Mask] = []
+    for part in parts:
+        block, sends, recvs = part
+        by_s = block.start_s[recvs] - part.end_s(sends)
+        is_early: Mask = by_s > NO_OP_TOLERANCE_S
+        if is_early.any():
+            is_early &= on_one_clock(block.graph, clock(block), sends, recvs) | (by_s > APART_S)
+        early.append(is_early)
     if not any(each.any() for each in early):
         return False
     steps = np.concatenate([part.block.steps for part in parts])
     by_step = np.bincount(steps, np.concatenate([each.sum(axis=(0, 2)) for each in early]))
     most = by_step.max() if len(np.unique(steps)) > FEW_STEPS else 0.0
     return bool(by_step.sum() - most > EARLY * sum(each.size for each in early))
-
-
-def _early(part: _Part, clock: Callable[[StepBlock], Ints]) -> Mask:
-    block, sends, recvs = part
-    by_s = block.start_s[recvs] - part.end_s(sends)
-    is_early: Mask = by_s > NO_OP_TOLERANCE_S
-    if is_early.any():
-        is_early &= on_one_clock(block.graph, clock(block), sends, recvs) | (by_s > APART_S)
-    return is_early
 
 
 def _wait(parts: Sequence[_Part]) -> bool:
@@ -119,9 +120,10 @@ def _in_calls(part: _Part, cell: int, ops: Sequence[int], others: tuple[int, ...
 
 
 def _end_long_before(forward: Sequence[_Part], backward: Sequence[_Part]) -> bool:
-    """Return whether sends end in the first half of a transfer; sums of both ways cancel errors of clocks.
+    """Return whether most sends end in the first half of their transfer's time.
 
-    Asked are the first transfer forward and the last one back, which are most often issued alone.
+    Times of a forward and a backward transfer are added, so that clock errors cancel. The first forward and
+    the last backward transfer of a step are compared, because these are most often issued alone.
     """
     backs = {(id(part.block), *part.cells): part for part in backward}
     asked = long_before = 0
@@ -138,7 +140,7 @@ def _end_long_before(forward: Sequence[_Part], backward: Sequence[_Part]) -> boo
 
 
 def _times(part: _Part, place: int) -> Floats:
-    """Return the times until the recv's end, from the send's end and from its start; (2, step, dp). [s]"""
+    """Return the times from the send's end, and from its start, to the recv's end; (2, step, dp). [s]"""
     (block, send, recv) = part.block, part.sends[place], part.recvs[place]
     start_s, end_s = block.start_s[send], block.start_s[recv] + block.duration_s[recv]
     return np.array([end_s - start_s - block.duration_s[send], end_s - start_s])

@@ -15,7 +15,7 @@ from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import evenly, ranked
 
 SAMPLED: Final = 9
-"""Transfers of a link that are sampled in a step: what they agree on does not depend on their number."""
+"""Most transfers of a link that are sampled in a step; more would hardly change their median."""
 
 
 class Link(NamedTuple):
@@ -70,7 +70,7 @@ def ends_apart(end_s: Floats, some: Sequence[Link], places: Sequence[Ints]) -> A
     """Return the end of the recv minus that of the send, for the sampled transfers of each link. [s]
 
     end_s  : float64, shape (op, step, dp). [s]
-    places : int, shape (transfer,); those to look at of each link.
+    places : for each link, positions of its sampled transfers; int, shape (transfer,).
     """
     apart = Apart(*np.full((2, len(some), *end_s.shape[1:]), np.nan))
     sizes = [len(own) for own in places]
@@ -130,16 +130,10 @@ def recorded_ends(block: StepBlock) -> Ends:
     graph, start_s, duration_s = block.graph, block.start_s, block.duration_s
     end_s = np.empty_like(start_s)
     first_s, last_s = np.empty((2, len(graph.cells), *start_s.shape[1:]))
-    cells = zip(pairwise(graph.first_op), _first_of_types(graph), first_s, last_s, strict=True)
-    for (first, end), firsts, own_first_s, own_last_s in cells:
-        # Cell by cell, because a cell's times fit the cache; within a type ops stand in the order of starts.
+    cells = zip(pairwise(graph.first_op), graph.ops_by_type, first_s, last_s, strict=True)
+    for (first, end), by_type, own_first_s, own_last_s in cells:
+        # Cell by cell, because a cell's times fit the cache; ops of one type are sorted by start.
         ends_s = np.add(start_s[first:end], duration_s[first:end], out=end_s[first:end])
         ends_s.max(axis=0, out=own_last_s)
-        start_s[firsts].min(axis=0, out=own_first_s)
+        start_s[[ops.start for ops in by_type if ops]].min(axis=0, out=own_first_s)
     return Ends(graph, start_s, end_s, first_s, last_s)
-
-
-@once_per_graph
-def _first_of_types(graph: OpGraph) -> list[list[int]]:
-    """Return for each cell the first op of each type that the cell has."""
-    return [[ops.start for ops in by_type if ops] for by_type in graph.ops_by_type]

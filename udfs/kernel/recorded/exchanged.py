@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from udfs.kernel.arrays import Floats
 from udfs.kernel.recorded.ends import Ends, links, sampled
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.selection import median_of_all, medians_along, ranked
@@ -16,29 +15,30 @@ STEPS: Final = 8
 
 SCATTERED: Final = 5.0
 LEAST_S: Final = 1e-3
-"""A link is suspected if its scatter exceeds the usual one by this factor, and by at least this [s]."""
+"""A link is suspected if its scatter exceeds both SCATTERED times the usual scatter and LEAST_S. [s]"""
 
 BETTER: Final = 0.3
-"""After an exchange, the scatter of both links is at most this part of the scatter before."""
+"""If swapped records are swapped back, both ranks scatter less than this part of what either did before."""
 
 FEW_RANKS: Final = 4
-"""Up to this number of dp ranks, two are half of them, and the usual link is no reference: every scattered
-link is tested."""
+"""Up to this number of dp ranks, two swapped ranks would change the usual scatter; LEAST_S alone then
+counts."""
 
 MOST_SCATTERED: Final = 16
-"""If more links than this scatter, something else is wrong."""
+"""If more dp ranks of a link scatter, swapped records are not the reason, and no pair is tested."""
 
 Exchanged = tuple[int, int, int]
-"""Values: (stage, dp_rank, dp_rank)."""
+"""Stage, and the two dp ranks whose records are swapped."""
 
 
 def exchanged(block: StepBlock, ends: Ends) -> list[Exchanged]:
     """Find pairs of dp ranks whose records are swapped on a stage.
 
-    Ends of a transfer differ by the two clocks, transfer after transfer by the same: those of workers that
-    never met scatter. With two stages either may be the one; the first is named.
+    The two ends of a transfer differ by the difference of two clocks, which is the same for all transfers of
+    a step. The ends of workers that did not exchange data scatter instead. With two stages, the swap may be
+    on either; the first is returned.
 
-    block, ends : as recorded; of more steps than are looked at only where others look at their ends too.
+    block, ends : as recorded; only the first STEPS steps are examined.
     """
     graph = block.graph
     own = links(graph)
@@ -52,24 +52,17 @@ def exchanged(block: StepBlock, ends: Ends) -> list[Exchanged]:
     for number in np.flatnonzero((scatters_s > limit_s).any(axis=1)).tolist():
         link, scatter_s = own[number], scatters_s[number]
         sends_s, recvs_s = (first_s[ops[places[number]]] for ops in (link.sends, link.recvs))
+        last = len(sends_s) - 1
         ambiguous = np.flatnonzero(scatter_s > limit_s).tolist()
         for one, other in combinations(ambiguous, 2) if len(ambiguous) <= MOST_SCATTERED else ():
             pair = [one, other]
-            crossed_s = _scatter_s(recvs_s[..., pair[::-1]] - sends_s[..., pair])
-            if (crossed_s < BETTER * scatter_s[pair].min()).all():
+            # Interquartile ranges of single steps, because clocks drift and may be set between steps.
+            apart_s = recvs_s[..., pair[::-1]] - sends_s[..., pair]
+            low_s, high_s = ranked(apart_s, (last // 4, last - last // 4))
+            if (medians_along(high_s - low_s, 0) < BETTER * scatter_s[pair].min()).all():
                 found.update((stage, one, other) for stage in {link.stage, link.following})
-    # Of a pair the stage that is found most often, of several the first.
+    # Each pair of ranks is reported for the stage on which it was found most often, the first of several.
     named: dict[tuple[int, ...], Exchanged] = {}
     for key in sorted(found, key=lambda key: (-found[key], key)):
         named.setdefault(key[1:], key)
     return sorted(named.values())
-
-
-def _scatter_s(apart_s: Floats) -> Floats:
-    """Return the interquartile range over the transfers of a step, median over steps; shape (dp_rank,). [s]
-
-    Within a step, because from step to step clocks drift and are set.
-    """
-    last = len(apart_s) - 1
-    low, high = ranked(apart_s, (last // 4, last - last // 4))
-    return medians_along(high - low, 0)

@@ -26,8 +26,7 @@ from udfs.kernel.replay.replay import step_times
 from udfs.kernel.swing import Computing, ComputingSums
 
 PROBED_OPS: Final = 50_000
-"""With a larger sample, one step is tried first: with a smaller one, function calls take longer than the
-computation."""
+"""If the sample has more ops, one step is tried first; with fewer ops this would save less than it costs."""
 
 NONE_UNKNOWN: Final[Mapping[int, Unknown]] = MappingProxyType({})
 
@@ -67,10 +66,10 @@ class Block(NamedTuple):
     """Steps that have one graph, and durations with which they can be replayed.
 
     steps      : int, shape (step,); positions among the job's steps.
-    duration_s : float64, shape (op, step, dp), transfers in a rendezvous. [s]
+    duration_s : float64, shape (op, step, dp); of ops in a rendezvous, their transfer times. [s]
     microbatch : as in StepBlock.
-    diagnosed  : the same steps as the diagnosis replays them; None where it is not wanted.
-    unknown    : transfers of calls whose own length is not recorded, as in `unknown_transfers`.
+    diagnosed  : the times of the same steps for the diagnosis; None if no diagnosis is wanted.
+    unknown    : transfers of calls whose own length is not recorded, from `unknown_transfers`.
     """
 
     steps: Ints
@@ -87,14 +86,14 @@ class Recorded(NamedTuple):
     actual_s    : float64, shape (step,); recorded step time, T_actual. [s]
     began_s     : float64, shape (step,); earliest recorded start, from the step's zero. [s]
     computing   : share of the workers that compute, by phase of the step.
-    compute_ns  : float64, shape (stage, step, dp_rank); what all computes of a worker take. [ns]
+    compute_ns  : float64, shape (stage, step, dp_rank); time of all computes of a worker. [ns]
     correlation : float64, shape (stage, dp_rank); of forwards and backwards, nan where it does not exist.
     clamped_transfers, buffered_sends, clamped_launch_delays, graphs : counts.
-    clocks      : of the hosts; None with one host, or if not asked for.
-    exchanged   : dp ranks of a stage that stand in each other's place.
-    nobody_late : bool, shape (step,); steps in which all wait and nobody is late.
-    gaps        : reads the rows anew for the longest times before computes in which nothing runs, as of
-                  `longest_gaps`; of all steps.
+    clocks      : of the hosts; None with one host, or without limits.
+    exchanged   : pairs of dp ranks of a stage whose records are swapped.
+    nobody_late : bool, shape (step,); steps in which a stage waits in a reduce-scatter that nobody entered
+                  late.
+    gaps        : function that reads the rows again and returns `longest_gaps` of all steps.
     blocking    : which transfers block, and how that was found.
     """
 
@@ -127,11 +126,12 @@ def read(
     """Compute the durations of all steps, and all figures for which recorded times are needed.
 
     rows         : the job's rows, every step complete.
-    ops_together : ops that are laid out at a time; a step is never divided.
-    limits       : offsets of clocks below are left alone; None leaves all alone.
-    diagnosed    : whether to keep what the diagnosis needs.
-    replayed_s   : gives step times of blocks, replayed as recorded, shape (step,), for callers that need
-                   them anyway; None: few steps are replayed here. [s]
+    ops_together : about how many ops are converted at a time; a step is never divided.
+    limits       : clock offsets below these limits are not corrected; None: no clock is examined.
+    diagnosed    : whether to keep the times that the diagnosis needs.
+    replayed_s   : returns the replayed step times of blocks, shape (step,), for callers that need them
+                   anyway;
+                   None: only a sample of the steps is replayed. [s]
     raises       : TraceDefectError where the ops contradict each other.
     """
     reading = _Reading(rows, layout._replace(blocking=None), {}, {}, ops_together, diagnosed)
@@ -140,12 +140,12 @@ def read(
         listener = Listener(rows.clock, rows.time_s, layout, limits)
     found = reading.of_all_steps(listener)
     if len(reading.spans) > 1 and found.clocks is not None and found.clocks.is_corrected:
-        # This needs all steps: what was read before they were known is read again.
+        # Clocks are known only after the last step, so that all steps are read again to correct them.
         found = reading.of_all_steps(clocks=found.clocks)
     if layout.pp_size == 1:
         return found
     stated = None if layout.blocking is None else layout.blocking.types
-    # Where some types block, the others' replay would be of no use.
+    # If the manifest states types that block, the caller has no use for a replay without blocking.
     at = sampled(len(found.actual_s))
     some_s = _of_sample if replayed_s is None or stated else replayed_s
     blocking = reading.blocking(found, stated, some_s(found.blocks)[at])
@@ -158,7 +158,7 @@ def read(
 
 
 _SHORTEST_S: Final = 1e-6
-"""Sums of shorter times are lost in rounding: they are differences of times of day. [s]"""
+"""Shorter step times are rounding errors, because times are differences of times of day. [s]"""
 
 
 def refuse_timeless(blocks: Sequence[Block], recorded_s: Floats, ideal_s: Floats) -> None:
@@ -181,7 +181,7 @@ def spans(steps: int, ops: int, ops_together: int) -> list[tuple[int, int]]:
 class _Reading(NamedTuple):
     """State of the first pass over a job.
 
-    at_hand : rows of all its steps if stored together.
+    at_hand : rows by range of steps; it holds the range of all steps if these are converted at once.
     """
 
     rows: JobRows
@@ -199,8 +199,8 @@ class _Reading(NamedTuple):
     def of_all_steps(self, listener: Listener | None = None, clocks: Clocks | None = None) -> Recorded:
         """Read all steps, one range at a time.
 
-        listener : hears what they say about the clocks, where these are not known yet.
-        clocks   : those to correct.
+        listener : estimates the clocks from the steps; None if clocks are known, or not examined.
+        clocks   : known clocks, by which recorded times are corrected.
         """
         blocks, moments, compute_ns, odd = list[Block](), list[Moments](), list[Floats](), list[Exchanged]()
         steps = self.rows.number_of_steps
@@ -260,7 +260,7 @@ class _Reading(NamedTuple):
         return Block(steps, graph, duration_s, microbatch, diagnosed, unknown)
 
     def gaps(self, clocks: Clocks | None) -> Floats:
-        """Return the longest idle times before computes in all steps, as `longest_gaps` does for some."""
+        """Return the longest idle times before computes in all steps, shaped as from `longest_gaps`."""
         steps, layout = self.rows.number_of_steps, self.layout
         found = np.zeros((2, layout.pp_size, steps, layout.dp_size))
         for first, end in self.spans:
@@ -273,11 +273,11 @@ class _Reading(NamedTuple):
     def blocking(self, found: Recorded, stated: tuple[int, ...] | None, plain_s: Floats) -> BlockingFound:
         """Find the types of transfers that block their worker.
 
-        found   : what was read as if none did.
-        plain_s : replayed times of the sampled steps, as if none did. [s]
+        found   : result of reading all steps without blocking.
+        plain_s : replayed times of the sampled steps without blocking. [s]
         """
         at = sampled(len(found.actual_s))
-        # A large sample is laid out step by step, each time anew.
+        # A large sample is not cached, but converted step by step for each choice, to save memory.
         is_large = self.rows.ops * len(at) > self.ops_together * len(found.actual_s)
         laid_out = self._laid_out if is_large else cache(self._laid_out)
 
@@ -323,7 +323,7 @@ class _Sums:
     """Sums that the first pass accumulates block by block; written in place.
 
     actual_s, began_s : as in Recorded.
-    waits_s           : times in which all of a stage wait, as of `waits`, of all steps. [s]
+    waits_s           : times in which a whole stage waits in all steps, shaped as from `waits`. [s]
     counted           : clamped transfers, buffered sends, clamped launch delays.
     computing         : share of the workers that compute.
     """

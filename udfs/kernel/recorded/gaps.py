@@ -1,7 +1,7 @@
 """Idle time before computes which a replay leaves out, so that the replay is shorter than the step.
 
-A replay starts each op when what it waits for has ended. A process that pauses between two ops, as a garbage
-collection does, is in no op and so in no replay: only the recorded starts show it.
+A replay starts each op when the ops for which it waits have ended. A pause between two ops, such as a garbage
+collection, is part of no op and therefore of no replay: only the recorded starts show it.
 """
 
 from collections.abc import Callable
@@ -15,17 +15,18 @@ from udfs.kernel.arrays import Floats
 from udfs.kernel.graph.graph import Layout, OpGraph
 
 LEAST_LONGER: Final = 0.02
-"""Share of T_actual by which the mean step, and each step counted, takes longer than its replay."""
+"""Gaps are sought if the mean step takes longer than its replay by this share of the mean T_actual, and in
+the steps that do."""
 
 
 class Gap(NamedTuple):
-    """A worker and an op type before which nothing runs, in steps that take longer than their replay.
+    """The worker whose pauses before computes explain most of the time that replays leave out.
 
-    stage, dp_rank : worker that pauses most.
-    op_type        : of the compute that then begins, the one that is most often so late.
-    gap_s          : how long no op runs before it, mean over those steps. [s]
-    steps          : number of those steps.
-    others         : number of other workers that also pause in steps that take longer.
+    stage, dp_rank : worker whose pauses are longest in total.
+    op_type        : most frequent op type of the compute that follows its longest pause of a step.
+    gap_s          : time in which no op runs before this compute, mean over `steps`. [s]
+    steps          : number of steps in which the worker's pause explains the longer step.
+    others         : number of other workers whose pauses explain at least one longer step.
     """
 
     stage: int
@@ -39,7 +40,7 @@ class Gap(NamedTuple):
 def longest_gaps(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> Floats:
     """Return for each worker and step the longest time for which a compute could begin but did not.
 
-    Not of a stage's first forward-compute, whose wait is a launch delay that replays keep.
+    A stage's first forward-compute is left out, because replays keep its wait as a launch delay.
 
     start_s, end_s : float64, shape (op, step, dp_rank). [s]
     returns        : float64, shape (2, stage, step, dp_rank): the time [s], and the compute's op type.
@@ -59,14 +60,14 @@ def longest_gaps(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout)
 def gap_of(read_gaps: Callable[[], Floats], actual_s: Floats, replayed_s: Floats) -> Gap | None:
     """Find the worker whose pauses make steps longer than their replay; None if pauses do not explain it.
 
-    read_gaps            : gives them as `longest_gaps` does, of all steps; few units need them.
+    read_gaps            : returns the gaps of all steps, as `longest_gaps`; few units need this call.
     actual_s, replayed_s : shape (step,); recorded and replayed step times. [s]
     """
     longer_s, least_s = actual_s - replayed_s, LEAST_LONGER * actual_s.mean()
     if longer_s.mean() < least_s:
         return None
     gaps = read_gaps()
-    # A pause may hide in part in what its worker would have waited for: half of the time suffices.
+    # Half of the time suffices, because the worker may have waited during a part of its pause anyway.
     explains = (gaps[0] >= longer_s[:, None] / 2) & (longer_s >= least_s)[:, None]
     of_worker_s = np.where(explains, gaps[0], 0.0).sum(axis=1)
     if not explains.any():

@@ -1,8 +1,8 @@
 """Time in which all workers of a stage wait in a reduce-scatter although none of them entered it late.
 
-A replay explains the time of a worker by its own ops. A worker that is slow within its reduce-scatter, in
-which all others then wait, looks like a slow network: the transfer begins when the last one starts it. Such
-time is compared with what the same bytes take elsewhere in the job.
+A replay explains the time of a worker by its own ops. A worker that is slow inside a reduce-scatter, in which
+all other workers then wait, looks like a slow network, because a transfer counts from the last worker's
+start. The time is therefore compared with the usual time of similar collectives of the same job.
 """
 
 from typing import Final, NamedTuple
@@ -16,17 +16,17 @@ from udfs.kernel.graph.graph import Index, OpGraph, as_index, meeting_indices, o
 from udfs.kernel.selection import medians_along
 
 LEAST_SHARE: Final = 0.05
-"""A step counts from this share of T_actual on, beyond the usual time."""
+"""A step is marked if a stage's time exceeds the normal limit by more than this share of T_actual."""
 
 MOST_TIMES: Final = 4.0
-"""This multiple of the usual is normal: gradients in four bytes, parameters in one, are gathered faster."""
+"""Normal limit, as a multiple of the usual time: gradients may have four bytes where parameters have one."""
 
 MOST_WAITING: Final = 0.4
-"""Usual share of T_actual if the job has nothing to compare with."""
+"""Normal limit, as a share of T_actual, if the job has no collectives with which to compare."""
 
 
 def waits(graph: OpGraph, start_s: Floats, end_s: Floats, stages: int) -> Floats:
-    """Return how long a stage as a whole scatters gradients after its last compute, or gathers parameters.
+    """Return how long all workers of a stage scatter gradients after its last compute, or gather parameters.
 
     start_s, end_s : float64, shape (op, step, dp_rank). [s]
     returns        : float64, shape (2, stage, step): scattering, gathering. [s]
@@ -46,7 +46,7 @@ class _Stream(NamedTuple):
 
     row      : 0 where gradients are scattered, 1 where parameters are gathered.
     members  : index of the ops of each member of a rendezvous.
-    computes : the stage's computes, for whose end a scattering waits; None where none does.
+    computes : the stage's computes, for which a scattering waits; None where parameters are gathered.
     """
 
     row: int
@@ -59,7 +59,7 @@ class _Stream(NamedTuple):
 def _streams(graph: OpGraph) -> list[_Stream]:
     is_compute, stages = np.isin(graph.op_types, ot.COMPUTE), np.array(graph.stages)
     found = []
-    # All members of one are of one stage.
+    # All members of a rendezvous of these types are of one stage.
     for (members, _), indices in zip(graph.meetings, meeting_indices(graph), strict=True):
         kind, stage = graph.op_types[members[0][0]], graph.stages[members[0][0]]
         if kind in ot.DP_STREAM:

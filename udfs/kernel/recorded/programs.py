@@ -13,7 +13,7 @@ from udfs.kernel.recorded.worker_order import WorkerOrder, WorkerTurns
 
 
 class Places(NamedTuple):
-    """Slices that hold each kind of a row's ops, which are ordered by (type, start).
+    """Slices of a row's ops, ordered by (type, start), one for each kind of ops.
 
     forwards, computes, dp_stream, loads : consecutive ops.
     """
@@ -41,10 +41,10 @@ class Places(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Parts of a program except its counts; int or bool, (each, row), or (each, 1) if all rows agree.
+    """Parts of a program except its counts; int or bool, shape (entry, row), or (entry, 1) if all rows agree.
 
-    chunks : of the ops that have one.
-    no_ops : of every op, whether it is a transfer that never moved data.
+    chunks : model chunks of the ops that have one.
+    no_ops : for every op, whether it is a transfer that never moved data.
     worker_order, is_joined, is_beside : as in WorkerOrder.
     """
 
@@ -57,10 +57,6 @@ class Parts(NamedTuple):
     worker_order: Ints
     is_joined: Mask
     is_beside: Mask
-
-    def held_by(self, order: WorkerOrder) -> "Parts":
-        """Return the parts with a worker order that contains blocking transfers."""
-        return Parts(*self[:-3], *order)
 
     def program(self, counts: tuple[int, ...], row: int) -> StageProgram:
         """Build the program of one row."""
@@ -98,7 +94,7 @@ class Passes(NamedTuple):
 def loaded_for(loads: Passes, forwards: Passes) -> Ints:
     """Find the forward-compute that waits for each load, -1 for none; shape (load, row) or (load, 1).
 
-    That of its microbatch and chunk, or else the first of its microbatch.
+    This is the compute of the load's microbatch and chunk, or else the first compute of its microbatch.
     """
     rows = max(values.shape[1] for values in (*loads, *forwards))
     found = np.full((len(loads.microbatch), rows), -1, dtype=np.int64)
@@ -151,8 +147,8 @@ class RowClass(NamedTuple):
     rows       : int, shape (row,); positions among the stage's rows, ascending.
     times      : shape (op, row).
     microbatch : int32, shape (compute op, row), or (compute op, 1) where all rows agree; forward first.
-    compute_ns : float64, shape (row,); what the computes of each row take in whole nanoseconds: such
-                 sums are exact, and so the same in whatever order a line lists its ops.
+    compute_ns : float64, shape (row,); time of each row's computes, summed in whole nanoseconds: these sums
+                 are exact, so that they do not depend on the order in which a line lists its ops.
     """
 
     program: StageProgram
@@ -166,9 +162,9 @@ class LaidRows(NamedTuple):
     """Rows of one stage with equal op counts, for any choice of the transfers that block.
 
     rows, times, microbatch, compute_ns : as in RowClass, of all these rows.
-    parts  : of their programs, as if nothing blocked.
-    common : their program, as if nothing blocked; None where they have several.
-    turns  : what their workers did in turn.
+    parts  : of their programs without blocking.
+    common : their program without blocking; None if they have several.
+    turns  : returns the order of their computes and transfers for a choice of blocking types.
     """
 
     counts: tuple[int, ...]
@@ -191,7 +187,7 @@ class LaidRows(NamedTuple):
             if blocking:
                 program = program._replace(worker_order=order.turns(0), calls=order.calls(0))
             return [RowClass(program, self.rows, self.times, microbatch, self.compute_ns)]
-        parts = self.parts.held_by(order)
+        parts = Parts(*self.parts[:-3], *order)
         microbatch = np.broadcast_to(microbatch, (len(microbatch), len(self.rows)))
         classes = []
         for members in alike(parts.signatures(len(self.rows)).T):

@@ -27,13 +27,13 @@ NS_IN_US: Final = 1e3
 class StageRows(NamedTuple):
     """Recorded rows of one stage, ordered by (step, dp_rank); ops in recorded order.
 
-    first_op    : int, shape (row + 1,); where the ops of each row begin.
+    first_op    : int, shape (row + 1,); position of each row's first op, followed by the end of the last row.
     op_type     : int8, shape (op,).
     start_us    : float64, shape (op,); from the row's own zero. [us]
     duration_us : float64, shape (op,). [us]
     microbatch  : int32, shape (op,); meaningful for computes and data-loads.
     chunk       : int32, shape (op,); model chunk within the stage, of computes, loads and the dp stream.
-    zero_us     : float64, shape (row,); the row's zero from the step's zero. [us]
+    zero_us     : float64, shape (row,); zero of the row's times minus zero of the step. [us]
     """
 
     first_op: Ints
@@ -64,7 +64,7 @@ class StageRows(NamedTuple):
 def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """Return where the ops of each kept row begin, and the positions of these ops among all ops.
 
-    first_op : where the ops of each row begin, and the last one's end; also as returned.
+    first_op : position of each row's first op, followed by the number of all ops; returned in the same form.
     """
     firsts = np.concatenate([[0], np.cumsum(np.diff(first_op)[rows])])
     return firsts, np.repeat(first_op[rows] - firsts[:-1], np.diff(firsts)) + np.arange(firsts[-1])
@@ -73,8 +73,8 @@ def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
 def lay_out_rows(stage_rows: StageRows) -> list[LaidRows]:
     """Lay out a stage's rows as dense arrays, grouped by op counts.
 
-    raises : TraceDefectError where a row holds the same compute op twice; its OpRefs carry stage 0 and, as
-             dp_rank, the row's position: only the caller knows where the row ran.
+    raises : TraceDefectError if a row holds the same compute op twice. Its OpRefs have stage 0 and the row's
+             position as dp_rank, because only the caller knows where the row ran.
     """
     lengths, stage_rows = np.diff(stage_rows.first_op), stage_rows.from_first_op()
     if (lengths == lengths[0]).all():
@@ -83,20 +83,16 @@ def lay_out_rows(stage_rows: StageRows) -> list[LaidRows]:
             counts = tuple(np.bincount(by_row[0], minlength=ot.COUNT).tolist())
             order = np.argsort(by_row[0], kind="stable")
             return [_DenseRows(stage_rows, np.arange(len(lengths)), counts, order, at=None).laid_out()]
-    return [_dense(stage_rows, rows).laid_out() for rows in _with_equal_counts(stage_rows, lengths)]
-
-
-def _with_equal_counts(stage_rows: StageRows, lengths: Ints) -> list[Ints]:
-    """Group rows by how many ops of each type they have; return the positions of the rows of each group."""
     kind = np.repeat(np.arange(len(lengths)) * ot.COUNT, lengths) + stage_rows.op_type
-    return alike(np.bincount(kind, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT))
+    counts_of_rows = np.bincount(kind, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT)
+    return [_dense(stage_rows, rows).laid_out() for rows in alike(counts_of_rows)]
 
 
 def _dense(stage_rows: StageRows, rows: Ints) -> "_DenseRows":
     """Arrange ops of rows with equal counts by type.
 
-    One stable sort of all rows' types at once puts each type's ops together, row after row, each row's in
-    recorded order.
+    One stable sort of the op types of all rows groups the ops by type, then by row, each row in recorded
+    order.
     """
     first, end = stage_rows.first_op[rows[0] : rows[0] + 2]
     positions = (stage_rows.first_op[rows][:, None] + np.arange(end - first)).reshape(-1)
@@ -112,7 +108,7 @@ def _dense(stage_rows: StageRows, rows: Ints) -> "_DenseRows":
 class _DenseRows(NamedTuple):
     """Rows with equal op counts, and the position of each op in the recorded order.
 
-    places : int, shape (op,); place in the line, where the rows are all of the stage's and agree in it.
+    places : int, shape (op,); position within the row, if these are all rows of the stage and all agree.
     at     : int, shape (op, row); position among the stage's ops; None if `places` has it.
     """
 
@@ -137,7 +133,7 @@ class _DenseRows(NamedTuple):
     ) -> npt.NDArray[Any]:
         """Return the values of some ops in all rows; shape (op, row)."""
         if self.places is None:
-            # "clip" alone writes to `out` without a buffer; no position lies outside.
+            # Only mode "clip" writes to `out` without a buffer; no position is out of range.
             return values.take(self.positions(ops), mode="clip", out=out)
         by_op = values.reshape(len(self.rows), -1).T[self.places[ops]]
         if out is None:
@@ -147,7 +143,7 @@ class _DenseRows(NamedTuple):
 
     def _common(self, values: Int32s, ops: slice | list[int]) -> Int32s:
         """Return the values of some ops in all rows, or in the first row alone if all rows agree."""
-        if (values == values[:1]).all():  # as chunks are without a virtual pipeline
+        if (values == values[:1]).all():  # such as model chunks without a virtual pipeline
             ops_here = np.arange(sum(self.counts))[ops].size
             return np.broadcast_to(values[:1], (ops_here, 1))
         if self.places is not None:
@@ -164,7 +160,7 @@ class _DenseRows(NamedTuple):
         return places[:, None] + self.recorded.first_op[:-1]
 
     def _by_start(self, start_s: Floats) -> "_DenseRows":
-        """Sort ops by (type, start), those with equal starts as recorded, and fill in the starts."""
+        """Sort ops by (type, start), equal starts as recorded, and write the starts to start_s."""
         dense = self
         op_type = np.repeat(np.arange(ot.COUNT), self.counts)
         self.take(self.recorded.start_us, slice(None), start_s)
@@ -184,13 +180,21 @@ class _DenseRows(NamedTuple):
         microbatch = self._common(self.recorded.microbatch, places.computes)
         chunks = self._common(self.recorded.chunk, places.has_chunk)
         self._refuse_doubles(microbatch, chunks)
-        order = self._start_order(times.start_s, places.computes)
-        loads = self._loaded_for(places, Passes(microbatch[places.forwards], chunks[places.forwards]))
+        # Sorted by start, equal starts as recorded.
+        order, dp_order = (
+            common_order(self.positions(ops), times.start_s[ops])
+            for ops in (places.computes, places.dp_stream)
+        )
+        loads = np.empty((0, 1), dtype=np.int64)
+        if self.counts[ot.DATA_LOAD]:
+            values = (self.recorded.microbatch, self.recorded.chunk)
+            of_loads = Passes(*(common(self.take(each, places.loads)) for each in values))
+            loads = loaded_for(of_loads, Passes(microbatch[places.forwards], chunks[places.forwards]))
         no_ops = common(no_op_transfers(self.counts, *times))
         turns = WorkerTurns(self.counts, *times, no_ops, self.positions)
         parts = Parts(
             order,
-            self._start_order(times.start_s, places.dp_stream) + places.dp_stream.start,
+            dp_order + places.dp_stream.start,
             chunks,
             loads,
             run_in_turn(*times, places, order, loads),
@@ -200,17 +204,6 @@ class _DenseRows(NamedTuple):
         is_one = all(part.shape[1] == 1 for part in parts)
         program = parts.program(self.counts, 0) if is_one else None
         return LaidRows(self.counts, self.rows, times, microbatch, compute_ns, parts, program, turns)
-
-    def _loaded_for(self, places: Places, forwards: Passes) -> Ints:
-        """Find the forward-compute that waits for each data-load; shape (load, row) or (load, 1)."""
-        if not self.counts[ot.DATA_LOAD]:
-            return np.empty((0, 1), dtype=np.int64)
-        of_loads = (self.recorded.microbatch, self.recorded.chunk)
-        return loaded_for(Passes(*(common(self.take(each, places.loads)) for each in of_loads)), forwards)
-
-    def _start_order(self, start_s: Floats, ops: slice) -> Ints:
-        """Sort ops by start, equal starts as recorded; shape (op, row), or (op, 1) if all rows agree."""
-        return common_order(self.positions(ops), start_s[ops])
 
     def _refuse_doubles(self, microbatch: Int32s, chunk: Int32s) -> None:
         """Raise TraceDefectError if two computes of a direction have the same microbatch and chunk."""

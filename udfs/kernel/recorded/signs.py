@@ -1,4 +1,4 @@
-"""What recorded times alone show of blocking transfers: overlaps, and ops that begin when a wait ends."""
+"""Signs of blocking in recorded times: no overlaps with other work, and ops that begin when a wait ends."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,16 +11,17 @@ from udfs.kernel.recorded.durations import NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock
 
 OVERLAPPING: Final = 0.01
-"""At most this share of the transfers of a blocking type overlaps a compute: clocks and odd records."""
+"""At most this share of the transfers of a blocking type overlaps other work, by clock errors or odd
+records."""
 
 RESOLUTION_S: Final = 1e-6
-"""Least overlap that shows: logs keep a tenth of that. [s]"""
+"""Least overlap that counts; logs record tenths of it. [s]"""
 
 TOGETHER: Final = 16_384
-"""Pairs of ops that are compared at a time: their times fit the cache."""
+"""Most pairs of ops that are compared at a time, so that their times fit the cache."""
 
 LEAST_POSTPONED: Final = 24
-"""Fewer ops may begin with the end of a transfer by chance."""
+"""Fewest postponed ops that show waits: fewer ops may begin at the end of a transfer by chance."""
 
 AT_ONCE: Final = 0.99
 """At least this share of the ops that a wait postpones begins when the wait ends."""
@@ -38,7 +39,7 @@ def types_that_may(blocks: Sequence[StepBlock], eager: Sequence[int] = ()) -> tu
 def _may_block(
     op_type: int, blocks: Sequence[StepBlock], ends_s: Sequence[Floats], *, is_eager: bool
 ) -> bool:
-    """Return whether a type has transfers, of which hardly any overlaps other work of its worker.
+    """Return whether a type of transfers was recorded, and hardly any overlaps other work of its worker.
 
     ends_s : recorded ends of the ops of each block, shape (op, step, dp). [s]
     """
@@ -56,10 +57,10 @@ def _may_block(
             others = [op for each in in_turn for op in by_type[each]]
             transfers = slice(by_type[op_type].start, by_type[op_type].stop)
             own_s = block.duration_s[transfers]
-            # Of sends that take a few us half says enough: a worker's times are of one clock.
+            # For sends of a few us, half of their length counts: times of one worker are of one clock.
             most_s = np.clip(own_s / 2, RESOLUTION_S, NO_OP_TOLERANCE_S) if is_eager else NO_OP_TOLERANCE_S
             overlapping += int(np.count_nonzero(_overlap(block.start_s, end_s, transfers, others, most_s)))
-            if overlapping > OVERLAPPING * number:  # one worker mostly shows it
+            if overlapping > OVERLAPPING * number:  # usually after the first worker
                 return False
     return number > 0
 
@@ -84,11 +85,12 @@ def begin_at_once(
 ) -> bool:
     """Return whether ops begin when waits for blocking transfers end, whatever the step time shows.
 
-    Asked are ops that could have begun earlier, by more than a clock's noise, had their worker not waited.
-    If it waited, they begin as soon as it is done; if not, their starts hardly ever fall on that instant.
+    Only postponed ops count: those that could have begun earlier, by more than clock noise, if their worker
+    had not waited. If the worker waited, these ops begin when the wait ends; otherwise they begin at any
+    time.
 
-    plain, blocking : the same steps, laid out without and with these waits.
-    least           : as many ops must be postponed.
+    plain, blocking : the same steps, laid out without and with waits for blocking transfers.
+    least           : least number of postponed ops for a positive answer.
     """
     pairs = [
         (free, waiting, np.isin(waiting.steps, free.steps))

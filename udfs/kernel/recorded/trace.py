@@ -1,8 +1,8 @@
 """Group recorded rows into blocks of steps that have one dependency graph.
 
-If all steps and dp ranks of a job did the same in the same order, they form one block with the dp ranks as
-lanes. Steps that did something else form separate blocks; a step in which the dp ranks disagree with each
-other gets a graph in which every (stage, dp_rank) has separate ops. No step is forced into another's graph.
+If all steps and dp ranks of a job ran the same ops in the same order, they form one block with the dp ranks
+as lanes. Steps with other ops or another order form separate blocks. A step in which dp ranks disagree gets a
+graph in which every (stage, dp_rank) has separate ops. No step is forced into the graph of another step.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Trace(NamedTuple):
     blocks  : together they hold every step once.
     pairs_s : per stage forward and backward times of the same microbatch, float64, shape (pair, step,
               dp_rank); nan in the backward times of incomplete pairs. [s]
-    compute_ns : float64, shape (stage, step, dp_rank); what all computes of a worker take. [ns]
+    compute_ns : float64, shape (stage, step, dp_rank); time of all computes of a worker. [ns]
     """
 
     blocks: list[StepBlock]
@@ -58,7 +58,7 @@ Graphs: TypeAlias = dict[tuple[Cell, ...], OpGraph]
 """Graphs of a job that were built already, by their cells."""
 
 CACHED_GRAPHS: Final = 64
-"""Most graphs that are cached: a job runs for many days, and resembles others."""
+"""Most graphs that are cached for the other days of a job, and for other jobs with the same graph."""
 
 MOST_CACHED_OPS: Final = 4096
 """Most ops of a graph that is cached."""
@@ -67,7 +67,7 @@ MOST_CACHED_OPS: Final = 4096
 class Laid(NamedTuple):
     """Rows of all stages, for any choice of the transfers that block.
 
-    stages : per stage.
+    stages : per stage, its rows, grouped by op counts.
     """
 
     stages: list[list[LaidRows]]
@@ -81,17 +81,34 @@ class Laid(NamedTuple):
     def blocks(self, layout: Layout, known: Graphs, classes: list[list[RowClass]]) -> list[StepBlock]:
         """Group steps into blocks with one graph each; classes : from `classes` for the layout's blocking."""
         if any(len(found) > 1 for found in classes):
-            number = _class_numbers(classes, self.steps, layout.dp_size)
-            groups = sorted(alike(number.reshape(self.steps, -1)), key=itemgetter(0))
-            return [_block(_of_step(classes, number[steps[0]]), steps, layout, known) for steps in groups]
+            return self._blocks_of_classes(layout, known, classes)
         cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
         graph = _graph(tuple(cells), layout, known)
         of_stages = zip(*(only.times for (only,) in classes), strict=True)
         start_s, duration_s = (
             np.concatenate(times).reshape(graph.size, self.steps, layout.dp_size) for times in of_stages
         )
-        microbatch = tuple(_by_step(only.microbatch, layout.dp_size) for (only,) in classes)
+        microbatch = tuple(
+            by_row[:, :, None] if by_row.shape[1] == 1 else by_row.reshape(len(by_row), -1, layout.dp_size)
+            for by_row in (only.microbatch for (only,) in classes)
+        )
         return [StepBlock(np.arange(self.steps), graph, start_s, duration_s, microbatch)]
+
+    def _blocks_of_classes(
+        self, layout: Layout, known: Graphs, classes: list[list[RowClass]]
+    ) -> list[StepBlock]:
+        """Group steps whose rows are of the same classes; a block for each group."""
+        number = np.empty((self.steps, len(classes), layout.dp_size), dtype=np.int64)
+        for stage, found in enumerate(classes):
+            for position, row_class in enumerate(found):
+                step, dp_rank = np.divmod(row_class.rows, layout.dp_size)
+                number[step, stage, dp_rank] = position
+        blocks = []
+        for steps in sorted(alike(number.reshape(self.steps, -1)), key=itemgetter(0)):
+            own = zip(classes, number[steps[0]].tolist(), strict=True)
+            owners = [[found[at] for at in of_stage] for found, of_stage in own]
+            blocks.append(_block(owners, steps, layout, known))
+        return blocks
 
 
 def lay_out(stages: Sequence[StageRows], layout: Layout, steps: int) -> Laid:
@@ -99,7 +116,15 @@ def lay_out(stages: Sequence[StageRows], layout: Layout, steps: int) -> Laid:
 
     raises : TraceDefectError.
     """
-    return Laid([_located(rows, stage, layout) for stage, rows in enumerate(stages)], steps)
+    laid = []
+    for stage, rows in enumerate(stages):
+        try:
+            laid.append(lay_out_rows(rows))
+        except TraceDefectError as found:
+            step, dp_rank = divmod(found.ops[0].dp_rank, layout.dp_size)
+            ops = [OpRef(stage, dp_rank, op.op_type, op.ordinal) for op in found.ops]
+            raise TraceDefectError(found.defect, ops, step) from None
+    return Laid(laid, steps)
 
 
 def build_trace(
@@ -109,7 +134,7 @@ def build_trace(
 
     stages : one per stage, rows ordered by (step, dp_rank), every step complete.
     steps  : number of steps.
-    graphs : of other steps of the same job; new ones are added.
+    graphs : graphs of other steps of the same job, to which new graphs are added.
     raises : TraceDefectError.
     """
     laid = lay_out(stages, layout, steps)
@@ -132,31 +157,6 @@ def _graph(cells: tuple[Cell, ...], layout: Layout, known: Graphs) -> OpGraph:
         is_small = sum(cell.program.size for cell in cells) <= MOST_CACHED_OPS
         graph = known[cells] = (_cached_graph if is_small else build_graph)(cells, layout)
     return graph
-
-
-def _located(rows: StageRows, stage: int, layout: Layout) -> list[LaidRows]:
-    """Lay out the rows of a stage; an error names the stage, step and dp rank of the defect."""
-    try:
-        return lay_out_rows(rows)
-    except TraceDefectError as found:
-        step, dp_rank = divmod(found.ops[0].dp_rank, layout.dp_size)
-        ops = [OpRef(stage, dp_rank, op.op_type, op.ordinal) for op in found.ops]
-        raise TraceDefectError(found.defect, ops, step) from None
-
-
-def _class_numbers(classes: list[list[RowClass]], steps: int, dp_size: int) -> Ints:
-    """Return the number of each row's class on its stage; shape (step, stage, dp_rank)."""
-    number = np.empty((steps, len(classes), dp_size), dtype=np.int64)
-    for stage, found in enumerate(classes):
-        for position, row_class in enumerate(found):
-            step, dp_rank = np.divmod(row_class.rows, dp_size)
-            number[step, stage, dp_rank] = position
-    return number
-
-
-def _of_step(classes: list[list[RowClass]], number: Ints) -> list[list[RowClass]]:
-    """Return the classes of all dp ranks of each stage in one step; number : shape (stage, dp_rank)."""
-    return [[found[at] for at in own] for found, own in zip(classes, number.tolist(), strict=True)]
 
 
 def _block(owners: list[list[RowClass]], members: Ints, layout: Layout, known: Graphs) -> StepBlock:
@@ -186,11 +186,6 @@ def _block(owners: list[list[RowClass]], members: Ints, layout: Layout, known: G
         by_row = own.microbatch
         microbatch.append(by_row[:, :, None] if by_row.shape[1] == 1 else by_row[:, columns])
     return StepBlock(members, graph, *times, tuple(microbatch))
-
-
-def _by_step(by_row: Int32s, dp_size: int) -> Int32s:
-    """Reshape (op, row) to (op, step, dp_rank), or to (op, 1, 1) if all rows agree."""
-    return by_row[:, :, None] if by_row.shape[1] == 1 else by_row.reshape(len(by_row), -1, dp_size)
 
 
 def _stage_pairs(found: list[RowClass], steps: int, dp_size: int) -> tuple[Floats, Floats]:

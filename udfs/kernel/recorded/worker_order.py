@@ -15,19 +15,18 @@ SAME_S: Final = 1e-7
 """Times closer than this are equal: logs store a tenth of a microsecond. [s]"""
 
 SAME_ROWS: Final = 0.95
-"""Ops that coincide in this share of the rows are one call in all of them; otherwise in none."""
-
+"""Ops that coincide in this share of the rows are one call in all rows; otherwise in no row."""
 
 Turns: TypeAlias = tuple[tuple[int, ...], ...]
-"""Ops in turn, with simultaneous ones together."""
+"""Turns of a worker in their order; the ops of one turn ran at the same time."""
 
 
 class WorkerOrder(NamedTuple):
     """Order of computes and blocking transfers, for rows with equal op counts.
 
     ops       : int, shape (op, row), or (op, 1) where all rows agree; by turn.
-    is_joined : bool, same; whether the op is of one call with the one before it.
-    is_beside : bool, same; whether it is of one turn with the one before it.
+    is_joined : bool, shaped as ops; whether the op is in one call with the op before it.
+    is_beside : bool, shaped as ops; whether the op is in one turn with the op before it.
     """
 
     ops: Ints
@@ -62,7 +61,7 @@ class WorkerTurns:
     counts              : ops of each type.
     start_s, duration_s : float64, shape (op, row), ops by (type, start). [s]
     no_ops              : whether each op is a transfer that moved nothing; bool, shape (op, row) or (op, 1).
-    positions           : gives, of some ops, where they stand in the log; int, shape (op, row).
+    positions           : returns the positions of some ops in the log; int, shape (op, row).
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class WorkerTurns:
         if not chosen.size:
             nothing = np.empty((0, 1), dtype=np.int64)
             return WorkerOrder(nothing, nothing.astype(bool), nothing.astype(bool))
-        # Of types that a stage has none of, the order is another's.
+        # Choices that differ only in types that the stage lacks share one order.
         key = chosen.tobytes()
         if key not in self._orders:
             self._orders[key] = self._order(chosen)
@@ -94,7 +93,7 @@ class WorkerTurns:
         if len(chosen) < len(ordered):
             is_chosen = np.zeros(self.first[-1], dtype=bool)
             is_chosen[chosen] = True
-            # In each row as many: row by row, what is left keeps its order.
+            # Each row has the same number of chosen ops, which keep their order within the row.
             by_row = is_chosen[ordered].T
             ordered = ordered.T[by_row].reshape(-1, len(chosen)).T
             by_row = np.broadcast_to(by_row, starts_s.T.shape)
@@ -144,7 +143,7 @@ class WorkerTurns:
     def _by_start(self) -> tuple[Ints, Floats, Floats]:
         """Computes and all transfers ordered by start, with starts and ends; shape (op, row). [s]
 
-        What takes no time comes before what starts with it. The ops are (op, 1) where all rows agree.
+        An op of no duration comes before ops with the same start. The ops are (op, 1) if all rows agree.
         """
         ops = self._ops(ot.TRANSFERS)
         starts_s = self.start_s[ops]

@@ -24,10 +24,10 @@ ALL: Final = -1
 COMMUNICATION: Final = tuple(each for each in range(ot.COUNT) if each not in ot.AVERAGED)
 
 STREAM_OF: Final = {ot.GRADS_REDUCE_SCATTER: ot.PARAMS_ALL_GATHER}
-"""A worker runs ops of one type in turn; it runs ops of these types in turn, too."""
+"""Ops of one type run one after the other on a worker; so do the ops of these two types together."""
 
 Kind: TypeAlias = tuple[int, int]
-"""Type group and stage of communication ops; a scenario has them too, with ALL for any."""
+"""Type group and stage of communication ops; in a scenario, either may be ALL."""
 
 
 def has(scenario: Kind, kind: Kind) -> bool:
@@ -48,12 +48,12 @@ def scenarios_of(graph: OpGraph) -> list[Kind]:
 
 
 class _Sums(NamedTuple):
-    """Which ops are summed in each scenario, and over which of the sums the maximum is taken.
+    """Ops whose durations are summed, and for each scenario the sums of which the largest counts.
 
     runs    : ops of one type on one worker.
-    parts   : runs of each sum.
-    in_all  : of each scenario the sums of all its ops on a worker.
-    in_turn : of each scenario the sums of those that a worker runs in turn.
+    parts   : for each sum, the positions of its runs.
+    in_all  : for each scenario, the sums over all its ops on each worker.
+    in_turn : for each scenario, the sums over ops that a worker runs one after the other.
     """
 
     runs: list[range]
@@ -63,10 +63,10 @@ class _Sums(NamedTuple):
 
 
 def spent(graph: OpGraph, duration_s: Floats, shortest_s: Floats) -> tuple[Floats, Floats]:
-    """Return how long the busiest worker is in each scenario's ops, and in those run one by one. [s]
+    """Return the longest time of any worker in each scenario's ops, and in those run one by one. [s]
 
-    duration_s : float64, shape (op, step, dp_rank), as recorded; transfers in a rendezvous. [s]
-    shortest_s : float64, shape (op,); the least of them. [s]
+    duration_s : float64, shape (op, step, dp_rank); recorded durations, in a rendezvous transfer times. [s]
+    shortest_s : float64, shape (op,); the shortest duration of each op. [s]
     returns    : both float64, shape (scenario, step). [s]
     """
     sums = _sums(graph)
@@ -115,9 +115,9 @@ class ExposedTimes(NamedTuple):
     """Step times without each scenario's communication; float64, shape (scenario, step). [s]
 
     scenarios : type group and stage of each; only those with ops.
-    without_s : step time without the scenario's ops: those that took time take none, all else as recorded.
-    spent_s   : what the worker with most of the scenario's ops spends in them.
-    stream_s  : the same, of ops that a worker runs in turn.
+    without_s : step time if the scenario's ops take no time, and all other ops take the recorded time.
+    spent_s   : longest time of any worker in the scenario's ops.
+    stream_s  : longest time of any worker in those of the ops that it runs one after the other.
     """
 
     scenarios: tuple[Kind, ...]
@@ -127,12 +127,12 @@ class ExposedTimes(NamedTuple):
 
 
 class Exposed(NamedTuple):
-    """What the communication of one scenario costs; means over steps. [s]
+    """Cost of the communication of one scenario; means over steps. [s]
 
-    scenario  : type group and stage, ALL where it has any.
-    exposed_s : by how much it lengthens the step.
-    hidden_s  : what the worker with most of it spends in it beyond that; 0 in steps that wait for more.
-    saved_s   : at most so much shorter the step gets if it overlaps perfectly.
+    scenario  : type group and stage, either may be ALL.
+    exposed_s : time by which the communication lengthens the step.
+    hidden_s  : longest time of any worker in the communication, less exposed_s; in no step below 0.
+    saved_s   : upper bound of the time saved if the communication overlapped perfectly with other ops.
     """
 
     scenario: Kind
@@ -146,8 +146,8 @@ def replay_exposed(
 ) -> ExposedTimes | None:
     """Replay without the communication of each type, then of each stage, and then without any.
 
-    duration_s : float64, shape (op, step, dp_rank), as recorded; transfers in a rendezvous. [s]
-    shortest_s : float64, shape (op,); the least of them. [s]
+    duration_s : float64, shape (op, step, dp_rank); recorded durations, in a rendezvous transfer times. [s]
+    shortest_s : float64, shape (op,); the shortest duration of each op. [s]
     is_last    : ops that may end a step, from `last_ops`.
     returns    : None where the graph has no communication.
     """
@@ -160,9 +160,9 @@ def replay_exposed(
 
 
 def exposed_means(blocks: Sequence[tuple[Ints, ExposedTimes]], recorded_s: Floats) -> tuple[Exposed, ...]:
-    """Return what communication costs on average: all of it first, then by stage and by type group.
+    """Return the mean cost of communication: of all of it, then by stage and by type group.
 
-    blocks     : positions of steps among the job's, and their times; none of steps without communication.
+    blocks     : positions of steps among the job's, and their times; steps without communication are missing.
     recorded_s : float64, shape (step,), of the whole job, T. [s]
     """
     scenarios = sorted({each for _, times in blocks for each in times.scenarios})
@@ -183,8 +183,8 @@ class _Plan:
 
     scenarios : as in ExposedTimes.
     rows      : row of each scenario.
-    active    : for each node of the graph, how many rows have separate lanes from there on.
-    without   : rows in which ops of each kind are taken away.
+    active    : for each node of the graph, number of rows with separate lanes from this node on.
+    without   : rows without the ops of each kind.
     """
 
     scenarios: tuple[Kind, ...]
@@ -226,10 +226,10 @@ def _replay_without(
 ) -> Floats:
     """Return each lane's latest end without the ops that a row removes, shape (row, step, dp_rank). [s]
 
-    takes_less : ops that take less than no time in some lane.
+    takes_less : whether each op has a negative duration in some lane.
     """
     durations, nothing = list(duration_s.reshape(graph.size, -1)), np.array(0.0)
-    # Of a buffered send, or clock noise, the lack stays: if it ended later, a step could get longer.
+    # Negative durations, by buffered sends or clock noise, stay: without them a step could get longer.
     without = [
         np.minimum(lasts_s, 0.0) if less else nothing
         for lasts_s, less in zip(durations, takes_less, strict=True)

@@ -1,4 +1,4 @@
-"""Ideal durations: one value per op type for all that is recorded (model, sections 5 and 7)."""
+"""Ideal durations: one value per op type, computed from all recorded ops (model, sections 5 and 7)."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -39,7 +39,7 @@ IDEALS: Final[Mapping[str, Ideal]] = MappingProxyType(
 def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = IDEALS[PAPER_IDEAL]) -> Floats:
     """Compute each op type's ideal: a mean or median over steps, chunks, dp ranks and microbatches. [s]
 
-    blocks  : graph and replayed durations, float64, shape (op, step, dp_rank), of steps alike. [s]
+    blocks  : graph and replayed durations, float64, shape (op, step, dp_rank), of steps with one graph. [s]
     returns : float64, shape (stage, op type); nan where a type was never recorded. [s]
     """
     pp_size = 1 + max(max(graph.stages) for graph, _ in blocks)
@@ -55,7 +55,13 @@ def ideal_durations(blocks: Sequence[tuple[OpGraph, Floats]], ideal: Ideal = IDE
         is_mean = ideal.has_means and op_type in ot.AVERAGED
         for alike in [[stage] for stage in stages] if ideal.within_stage else [list(stages)]:
             together = [part for stage in alike for part in parts.get((stage, op_type), ())]
-            ideal_s[alike, op_type] = _typical(together, is_mean=is_mean)
+            if together and is_mean:
+                mean_s = sum(part.sum() for part in together) / sum(part.size for part in together)
+                ideal_s[alike, op_type] = mean_s
+            elif together:
+                ideal_s[alike, op_type] = median_of_all(
+                    np.concatenate([part.reshape(-1) for part in together])
+                )
     return ideal_s
 
 
@@ -65,12 +71,3 @@ def ideal_of_ops(graph: OpGraph, ideal_s: Floats) -> Floats:
     ideal_s : float64, shape (stage, op type). [s]
     """
     return ideal_s[list(graph.stages), list(graph.op_types)]
-
-
-def _typical(parts: list[Floats], *, is_mean: bool) -> float:
-    """Return the mean or median of all values; nan without values."""
-    if not parts:
-        return float("nan")
-    if is_mean:
-        return float(sum(part.sum() for part in parts) / sum(part.size for part in parts))
-    return median_of_all(np.concatenate([part.reshape(-1) for part in parts]))

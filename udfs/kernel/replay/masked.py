@@ -1,6 +1,6 @@
 """Replays in which chosen ops take recorded, ideal or scaled durations; several replays in one pass.
 
-The scenarios of section 5 have a faster way (`stacked`), which is proved against this one.
+`stacked` replays the scenarios of the model's section 5 faster; tests compare its results with these.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +20,7 @@ from udfs.kernel.replay.stacked import ScenarioTimes
 from udfs.kernel.replay.timeline import replayed_timeline
 
 STACKED_VALUES: Final = 20_000_000
-"""Numbers in one stack of scenarios: 160 MB, so that a job whose dp ranks disagree fits in a worker's memory.
-"""
+"""Most numbers in one stack of scenarios (160 MB), so that jobs whose dp ranks disagree fit in memory."""
 
 
 def op_stages(graph: OpGraph) -> Ints:
@@ -49,7 +48,7 @@ def replay_masks(
     duration_s  : float64, shape (op, step, dp). [s]
     ideal_of_op : float64, shape (op,). [s]
     recorded    : bool, shape (scenario, op, dp) or broadcastable to it.
-    is_last     : as of `replay`.
+    is_last     : as in `replay`.
     returns     : float64, shape (scenario, step). [s]
     """
     size, steps, lanes = duration_s.shape
@@ -104,7 +103,7 @@ class CustomTimes(NamedTuple):
     recorded    : shape (step,); replay with recorded durations, T.
     ideal       : shape (step,); replay with every duration ideal, T_ideal.
     changed     : shape (scenario, step); replay with the scenario's ops changed.
-    changed_ops : int64, shape (scenario,); how many ops that are.
+    changed_ops : int64, shape (scenario,); number of changed ops.
     """
 
     recorded: Floats
@@ -121,11 +120,11 @@ def replay_changes(
 ) -> CustomTimes:
     """Replay a job as recorded, as ideal, and with the ops changed that each custom scenario chooses.
 
-    masks  : for each block, taken when it is replayed, and each scenario, which ops are changed; bool,
-             broadcastable to (op, step, dp).
-    factor : None makes these ops ideal; a number gives each its duration times that number. In a
-             rendezvous it is the transfer that is changed, never the wait for the others.
-    raises : ValueError for a factor that is negative or not finite; TraceDefectError where the ops take no
+    masks  : for each block and scenario, the ops that are changed; bool, broadcastable to (op, step, dp). The
+             masks of a block are taken when it is replayed.
+    factor : None makes these ops ideal; a number multiplies their durations. In a rendezvous it changes the
+             transfer time, never the wait for other ops.
+    raises : ValueError for a factor that is negative or not finite; TraceDefectError if the ops take no
              time, so that no slowdown is defined.
     """
     if factor is not None and not (isfinite(factor) and factor >= 0.0):
@@ -147,7 +146,8 @@ def replay_changes(
 
 
 BlockTimes = tuple[OpGraph, Floats, Floats]
-"""Graph, durations, shape (op, step, dp), transfers in a rendezvous, and ideals, shape (op,). [s]"""
+"""Graph, durations, shape (op, step, dp), with transfer times in a rendezvous, and ideals, shape (op,).
+[s]"""
 
 
 class TypeTimes(NamedTuple):

@@ -1,8 +1,9 @@
 """Replay one run with the durations of another run, to find which ops make the difference.
 
-Ops are the same if they have the same key: op type, model chunk, stage and dp rank, or fewer of these where
-the layouts differ. Among the ops of a key the longest takes as long as the longest there, and so on by rank:
-what is uneven within a key, as lengths of sequences are, stays with the ops that have it.
+Ops correspond if they have the same key: op type, model chunk, stage and dp rank, or fewer of these if the
+layouts differ. Within a key, the longest op takes the duration of the longest op of the other run, and so on
+by rank. Unevenness within a key, for example by lengths of sequences, therefore stays with the ops that have
+it.
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ class Times(NamedTuple):
     """Durations of all ops, sorted and grouped by the key of the op.
 
     keys       : ascending.
-    first      : where the durations of each key begin, and behind them the number of all.
+    first      : position of the first duration of each key, followed by the number of all durations.
     duration_s : ascending within a key. [s]
     """
 
@@ -47,8 +48,8 @@ class Parts(NamedTuple):
     """How the step time changes as groups of ops take the durations of the other run; means over steps. [s]
 
     recorded_s : T as recorded.
-    all_s      : T with the other times of all ops.
-    parts_s    : shape (group,); what each group makes of recorded_s - all_s, which they add up to.
+    all_s      : T if all ops take the durations of the other run.
+    parts_s    : shape (group,); each group's part of recorded_s - all_s; the parts add up to it.
     """
 
     recorded_s: float
@@ -57,26 +58,23 @@ class Parts(NamedTuple):
 
 
 def times_by_key(blocks: Sequence[Block], dp_size: int, match: Match) -> Times:
-    """Collect the durations of all ops by the key of the op.
-
-    dp_size : of the run.
-    """
+    """Collect the durations of all ops by the key of the op; dp_size : number of the run's dp ranks."""
     keys, duration_s, order = _in_order(blocks, dp_size, match)
     found, first = np.unique(keys[order], return_index=True)
     return Times(found, np.append(first, len(order)), duration_s[order])
 
 
 def with_other_times(blocks: Sequence[Block], dp_size: int, match: Match, other: Times) -> list[Floats]:
-    """Return durations as in the other run, by place among sorted durations of a key; (op, step, dp). [s]
+    """Return durations as in the other run, by rank within the durations of a key; (op, step, dp). [s]
 
-    Ops whose key the other run lacks keep their own.
+    Ops whose key the other run lacks keep their own durations.
     """
     keys, duration_s, order = _in_order(blocks, dp_size, match)
     own, first = np.unique(keys[order], return_index=True)
     counts = np.diff(np.append(first, len(order)))
     at = np.minimum(np.searchsorted(other.keys, own), len(other.keys) - 1)
     is_known = np.repeat(other.keys[at] == own, counts)
-    # The place in the middle of each op's share of its key, among as many as the other run has.
+    # Rank of each op as a share of its key's ops, and the place of this share among the other run's ops.
     share = (np.arange(len(order)) - np.repeat(first, counts) + 0.5) / np.repeat(counts, counts)
     start, size = np.repeat(other.first[at], counts), np.repeat(np.diff(other.first)[at], counts)
     place = np.clip(share * size - 0.5, 0.0, size - 1)
@@ -120,10 +118,11 @@ def parts_of(
 ) -> Parts:
     """Divide a change of the step time among groups of ops.
 
-    They take their other times one after the other, once from the first to the last and once from the last to
-    the first: a part is the mean of both, because what one group hides comes to light with another.
+    The groups take the other run's durations one after the other, once from the first to the last and once
+    from the last to the first. A part is the mean of both, because the effect of a group may show only after
+    another group has changed.
 
-    other_s : of with_other_times.
+    other_s : durations from with_other_times.
     groups  : for each block int, broadcastable to (op, step, dp); each op's group, below `number`.
     """
     steps = sum(len(block.steps) for block in blocks)
@@ -139,7 +138,7 @@ def parts_of(
 def _step_times(block: Block, other_s: Floats, group: Ints, number: int) -> Floats:
     """Return step times as more and more groups take the other run's durations; (2 * number, step). [s]
 
-    Row i to `number`: the groups below i; row `number` + i: those from i on.
+    In row i, up to `number`, the groups below i take them; in row `number` + i, the groups from i on.
     """
     size, steps, lanes = block.duration_s.shape
     of_op = np.broadcast_to(group, block.duration_s.shape)

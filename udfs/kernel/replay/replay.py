@@ -1,7 +1,7 @@
 """Replay: when each op would have run if ops had the given durations (model, section 4).
 
-The recurrence is written twice. `Rows` here is the fast one, with scenarios as rows; `timeline` has the one
-that is read. Tests compare them bit for bit.
+The recurrence is written twice: fast in `Rows`, with scenarios as rows, and plain in `timeline`. Tests
+compare the results of both bit for bit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ from udfs.kernel.graph.graph import OpGraph, once_per_graph
 
 VERY_FEW_DP_RANKS: Final = 4
 FEW_DP_RANKS: Final = 8
-"""Up to this many columns, comparing them whole is faster than reducing row by row; with very few, without a
-copy."""
+"""Up to FEW_DP_RANKS columns, comparing whole columns is faster than reducing each row; with
+VERY_FEW_DP_RANKS, without a copy."""
 
 NO_OP: Final = -1
 NOTHING_LATE: Final[Mapping[int, Floats]] = {}
@@ -25,9 +25,9 @@ NOTHING_LATE: Final[Mapping[int, Floats]] = {}
 class Durations(NamedTuple):
     """Durations of ops in each row, which stands for a scenario; float64. [s]
 
-    usual  : per op, broadcastable to (row, lane); in all rows but those where it takes something else.
-    others : per op, shape (lane,) or (); what it takes in its other rows.
-    rows   : per op, these other rows.
+    usual  : per op, broadcastable to (row, lane); its duration in all rows except `rows`.
+    others : per op, shape (lane,) or (); its duration in `rows`.
+    rows   : per op, the rows in which it has its other duration.
     """
 
     usual: Sequence[Floats]
@@ -38,15 +38,15 @@ class Durations(NamedTuple):
 class Rows:
     """Rows, one per scenario, on their way through the graph; lane = (step, dp_rank).
 
-    Only ends that are still waited for are kept. Row 0 has lanes from the first op on; further rows get
-    theirs where they begin to differ: until then they are as row 0, or as `alike`.
+    An end is kept only while other ops wait for it. Row 0 has lanes from the first op on. Other rows get
+    lanes at the node at which they begin to differ; until then their ends are those of row 0, or `alike`.
 
-    Behind the slots of the graph's ends follow three more: of what starts at once, of the latest of several
-    ends, and of when dp ranks have met.
+    After the slots for ends come three more slots: zeros for ops that wait for nothing, the latest of several
+    ends, and the meeting time of dp ranks.
 
-    active : per node of the graph, how many rows have separate lanes from there on.
-    alike  : per op, the end that it has in all rows without lanes yet; None: as in row 0. [s]
-    filled : how many rows have lanes by now.
+    active : per node of the graph, number of rows with separate lanes from this node on.
+    alike  : per op, its end in all rows that have no lanes yet; None: as in row 0. [s]
+    filled : number of rows that have lanes so far.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Rows:
         self.ends_s[self.at_once] = 0.0
         self.op_in_slot = [NO_OP] * graph.slots
         self.filled = 0
-        # Views are made once, because one costs as much as a small sum.
+        # Views are made once, because making one takes as long as a small sum.
         self.views, self.active_s = list[Floats](), self.latest_s
 
     def run(
@@ -75,7 +75,7 @@ class Rows:
         """Replay all rows, and return the latest end of each lane, shape (row, step, dp). [s]
 
         is_last  : ops that may end a step, from `last_ops`; all of them if left out.
-        delays_s : how much later some ops start; broadcastable to (row, lane). [s]
+        delays_s : by op, by how much it starts later; broadcastable to (row, lane). [s]
         """
         usual, others, other_rows = self.usual, self.others, self.other_rows
         op_in_slot, add, maximum = self.op_in_slot, np.add, np.maximum
@@ -83,7 +83,7 @@ class Rows:
         every_row = list(map(list, self.ends_s)) if any(other_rows) else []
         ends_step = [True] * self.graph.size if is_last is None else is_last
         filled, views = self.filled, self.views
-        # Calls cost as much as small sums: nothing here is a function that needs not be one.
+        # The loop avoids function calls, because a call takes as long as a small sum.
         for (ops, across_dp, sources, slots, op_slots), active in zip(
             self.graph.nodes, self.active, strict=True
         ):
@@ -163,7 +163,7 @@ def replay(
     durations_s : per op float64, shape (scenario, lane), or (1, lane) if they agree; lane = (step, dp). [s]
     shape       : (scenario, step, dp).
     is_last     : ops that may end a step, from `last_ops`; all of them if left out.
-    delays_s    : how much later some ops start, float64, of the same shapes. [s]
+    delays_s    : by op, by how much it starts later, float64, of the same shapes. [s]
     returns     : float64, shape (scenario, step). [s]
     """
     durations = Durations(durations_s, (), [()] * graph.size)
@@ -176,7 +176,7 @@ def replay(
 def step_times(graph: OpGraph, duration_s: Floats) -> Floats:
     """Return the step times of a scenario; float64, shape (step,). [s]
 
-    duration_s : float64, shape (op, step, dp_rank); transfers in a rendezvous. [s]
+    duration_s : float64, shape (op, step, dp_rank); in a rendezvous transfer times. [s]
     """
     by_op = duration_s.reshape(graph.size, 1, -1)
     is_last = last_ops(graph, by_op.min(axis=(1, 2)))
@@ -185,7 +185,7 @@ def step_times(graph: OpGraph, duration_s: Floats) -> Floats:
 
 
 def latest_of_dp_ranks(values_s: Floats) -> Floats:
-    """Return the maximum over dp ranks, which are the last axis; that axis stays with length 1. [s]"""
+    """Return the maximum over dp ranks, which are the last axis; the result keeps it with length 1. [s]"""
     *others, dp_ranks = values_s.shape
     if dp_ranks <= VERY_FEW_DP_RANKS:
         return reduce(np.maximum, (values_s[..., rank : rank + 1] for rank in range(dp_ranks)))
@@ -209,9 +209,9 @@ def ideal_ends(graph: OpGraph, ideal_of_op: Floats) -> list[float]:
 
 
 def last_ops(graph: OpGraph, shortest_s: Floats) -> list[bool]:
-    """Mark ops that may be the last of a step: those for which no op of a duration from 0 on waits.
+    """Mark ops that may end a step: no op that surely has a duration of at least 0 waits for them.
 
-    shortest_s : float64, shape (op,); the least that each op may take. [s]
+    shortest_s : float64, shape (op,); the shortest duration that each op may have. [s]
     """
     return _last_ops(graph, frozenset(np.flatnonzero(~(shortest_s >= 0.0)).tolist()))
 

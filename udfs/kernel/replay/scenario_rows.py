@@ -1,12 +1,12 @@
 """Plan of the stacked replay: scenarios in the order of the first node at which they are not ideal.
 
-A scenario whose recorded ops have not appeared yet equals the ideal timeline, one number per op. Ordered by
-where they first differ, the scenarios that need lanes are a prefix at every point of the graph.
+Up to its first recorded op, a scenario equals the ideal timeline, which is one number per op. If scenarios
+are sorted by the node of this op, the scenarios that need lanes are a prefix at every node of the graph.
 
 Exact dp rank and worker slowdowns need two replicas only, the recorded one and an ideal one, because in the
-ideal timeline all replicas are alike (model, section 6). Until a dp collective that waits for something, the
-recorded replica runs like the lanes of the scenario in which everything, or the whole stage, is recorded;
-from there on both get separate rows, which meet each other instead of the other lanes.
+ideal timeline all replicas are alike (model, section 6). Before the first dp collective that waits for other
+ops, the recorded replica equals a lane of the scenario in which everything, or its whole stage, is recorded.
+From there on both replicas have separate rows, which meet each other instead of the other lanes.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,8 @@ TYPE_GROUP: Final = tuple(
 EVERYTHING: Final = 0
 """Row of the scenario in which every op is recorded."""
 
-
 MOST_GROWTHS: Final = 16
-"""Most places along the graph at which rows begin to have lanes: each costs a pass over live ends."""
+"""Most nodes of the graph at which rows get lanes, because this copies all ends that are in use."""
 
 
 class Replicas(NamedTuple):
@@ -55,15 +54,15 @@ class Replicas(NamedTuple):
 
 @dataclass(frozen=True)
 class ScenarioRows:
-    """Rows of the stacked replay, of which each is a scenario.
+    """Rows of the stacked replay; each row is a scenario.
 
     count           : number of rows.
-    active          : for each node of the graph, how many rows have separate lanes from there on.
+    active          : for each node of the graph, number of rows with separate lanes from this node on.
     last_stage_ideal: row in which the last stage is ideal and all else recorded; -1 without a pipeline.
     type_row        : type group -> row in which it alone is recorded.
     stage_row       : stage -> row in which it alone is recorded (EVERYTHING where it is the only one).
     replicas        : rows of the two-replica scenarios; none with one replica.
-    kinds           : each (op type, stage) of the graph -> one of its ops.
+    kinds           : each (op type, stage) of the graph.
     """
 
     count: int
@@ -72,18 +71,18 @@ class ScenarioRows:
     type_row: dict[int, int]
     stage_row: dict[int, int]
     replicas: Replicas
-    kinds: dict[tuple[int, int], int]
+    kinds: frozenset[tuple[int, int]]
 
     @cached_property
     def recorded(self) -> dict[tuple[int, int], tuple[int, ...]]:
         """Rows in which the ops of each (op type, stage) are as recorded; rows of replicas excluded."""
-        return {kind: self._recorded_rows(*kind) for kind in self.kinds}
-
-    def _recorded_rows(self, op_type: int, stage: int) -> tuple[int, ...]:
-        found = {EVERYTHING, self.type_row[TYPE_GROUP[op_type]], self.stage_row[stage]}
-        if self.last_stage_ideal >= 0 and stage != max(self.stage_row):
-            found.add(self.last_stage_ideal)
-        return tuple(sorted(found))
+        found = {}
+        for op_type, stage in self.kinds:
+            rows = {EVERYTHING, self.type_row[TYPE_GROUP[op_type]], self.stage_row[stage]}
+            if self.last_stage_ideal >= 0 and stage != max(self.stage_row):
+                rows.add(self.last_stage_ideal)
+            found[op_type, stage] = tuple(sorted(rows))
+        return found
 
     def recorded_replicas(self, stage: int) -> tuple[int, ...]:
         """Return the rows of replicas in which the ops of this stage are as recorded."""
@@ -97,8 +96,8 @@ def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
 
     graph : with dp ranks as lanes.
     """
-    first_of_type, first_of_stage = _first_appearances(graph)
-    first_meeting = _first_meeting(graph) if layout.dp_size > 1 else len(graph.nodes)
+    first_of_type, first_of_stage, first_meeting = _first_nodes(graph)
+    first_meeting = first_meeting if layout.dp_size > 1 else len(graph.nodes)
     starts: list[tuple[int, int, str, int]] = [(-1, 0, "everything", 0)]
     if layout.pp_size > 1:
         starts.append((-1, 1, "last_stage_ideal", 0))
@@ -125,7 +124,7 @@ def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:
         type_row={group: row_of["type", group] for group in first_of_type},
         stage_row={stage: row_of.get(("stage", stage), EVERYTHING) for stage in stages},
         replicas=Replicas(row_of.get(("replica", 0), len(starts)), replica_count),
-        kinds={kind: op for op, kind in enumerate(zip(graph.op_types, graph.stages, strict=True))},
+        kinds=frozenset(zip(graph.op_types, graph.stages, strict=True)),
     )
 
 
@@ -134,19 +133,15 @@ def rows_with_lanes(firsts: Sequence[int], nodes: int) -> tuple[int, ...]:
     return tuple(np.searchsorted(firsts, np.arange(nodes), side="right").tolist())
 
 
-def _first_appearances(graph: OpGraph) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the first node that has each type group, and the first node of each stage."""
+def _first_nodes(graph: OpGraph) -> tuple[dict[int, int], dict[int, int], int]:
+    """Return the first node of each type group, of each stage, and at which dp ranks meet after other ops."""
     first_of_type: dict[int, int] = {}
     first_of_stage: dict[int, int] = {}
-    op_types, stages = graph.op_types, graph.stages
-    for position, (ops, *_) in enumerate(graph.nodes):
+    first_meeting, op_types, stages = len(graph.nodes), graph.op_types, graph.stages
+    for position, (ops, across_dp, sources, *_) in enumerate(graph.nodes):
+        if across_dp and sources:
+            first_meeting = min(first_meeting, position)
         for op in ops:
             first_of_type.setdefault(TYPE_GROUP[op_types[op]], position)
             first_of_stage.setdefault(stages[op], position)
-    return first_of_type, first_of_stage
-
-
-def _first_meeting(graph: OpGraph) -> int:
-    """Return the first node at which dp ranks meet after they waited for other ops."""
-    positions = (at for at, (_, across_dp, sources, *_) in enumerate(graph.nodes) if across_dp and sources)
-    return next(positions, len(graph.nodes))
+    return first_of_type, first_of_stage, first_meeting

@@ -17,8 +17,8 @@ class Timeline(NamedTuple):
     """Times of the ops of one step; lanes are dp ranks, or there is one lane if each has ops of its own.
 
     start_s : float64, shape (op, lane); when the op is called. [s]
-    met_s   : float64, shape (op, lane); when the last of its rendezvous is called: until then the op only
-              waits; its start without a rendezvous. [s]
+    met_s   : float64, shape (op, lane); when the last op of its rendezvous is called, until which it only
+              waits; start_s without a rendezvous. [s]
     end_s   : float64, shape (op, lane). [s]
     """
 
@@ -31,7 +31,7 @@ class CriticalOp(NamedTuple):
     """One op on the critical path.
 
     place  : the op.
-    from_s : from when on the step's end depends on it: until then it waited for the others. [s]
+    from_s : time from which the step's end depends on it; until then it waited for other ops. [s]
     """
 
     place: Place
@@ -39,11 +39,11 @@ class CriticalOp(NamedTuple):
 
 
 def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
-    """Return when every op starts and ends if it starts once all ops that it waits for have ended.
+    """Return when every op starts and ends if it starts once all ops for which it waits have ended.
 
-    The recurrence as the model has it, number by number; `replay` has it for all steps and scenarios at once.
+    This is the model's recurrence in plain form; `replay` computes it for all steps and scenarios at once.
 
-    duration_s : float64, shape (op, lane); transfers in a rendezvous. [s]
+    duration_s : float64, shape (op, lane); in a rendezvous transfer times. [s]
     """
     every_duration_s = duration_s.tolist()
     lanes = range(duration_s.shape[1])
@@ -56,7 +56,7 @@ def replayed_timeline(graph: OpGraph, duration_s: Floats) -> Timeline:
     for ops, across_dp, sources, *_ in graph.nodes:
         for op in ops:
             start_s[op] = latest_of([end_s[source] for source in graph.waits_for[op]])
-        # A recv of an eager send has among its sources what that send waits for.
+        # The sources of the recv of an eager send include the ops for which the send waits.
         is_sent = ops[0] in graph.sent_by
         latest_s = latest_of([end_s[op] for op in sources] if is_sent else [start_s[op] for op in ops])
         if across_dp:
@@ -92,11 +92,12 @@ def _meetings_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], 
 def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
     """Return the ops on the critical path of a step, from first to last.
 
-    From the op that ends last the path goes back: within its rendezvous to the op that was called last, from
-    there to what ended last before that call, of what it waited for and of the computes of its worker,
-    behind which hosts call transfers that could have started earlier. In a replay each op begins where the
-    one before it ends; a recorded step has a gap where the host came late, an overlap where clocks
-    differ. Of several that end together, what it waited for counts, and the first in the order of the graph.
+    The path is followed backwards from the op that ends last. In a rendezvous it goes to the op that was
+    called last. From there it goes to the op that ended last before this call, among the ops for which the
+    called op waits and the computes of its worker, because hosts may call transfers only after a compute. In
+    a replay, each op begins when the one before it ends. In a recorded step, a gap means that the host was
+    late, and an overlap that clocks differ. Of ops that end together, an op that is waited for comes before a
+    compute of the worker, and then the first op of the graph.
     """
     number, meetings = _meetings_of_ops(graph)
     place = divmod(int(timeline.end_s.argmax()), timeline.end_s.shape[1])
@@ -110,20 +111,16 @@ def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
             ops, across_dp = meetings[number[place[0]]]
             lanes = range(timeline.end_s.shape[1]) if across_dp else (place[1],)
             latest = _last_of(timeline.start_s, [place, *((op, lane) for op in ops for lane in lanes)])
-        before = [(source, latest[1]) for source in graph.waits_for[latest[0]]]
-        before += _computed_before(graph, timeline, latest)
+        op, lane = latest
+        before = [(source, lane) for source in graph.waits_for[op]]
+        cell = bisect_right(graph.first_op, op) - 1
+        first = graph.first_op[cell]
+        computes = range(first, first + len(graph.cells[cell].program.compute_order))
+        called_s = timeline.start_s[latest]
+        before += [(each, lane) for each in computes if timeline.end_s[each, lane] <= called_s]
         if before:
             place = _last_of(timeline.end_s, before)
     return path[::-1]
-
-
-def _computed_before(graph: OpGraph, timeline: Timeline, place: Place) -> list[Place]:
-    """Return the computes of an op's worker that had ended when the op was called."""
-    op, lane = place
-    cell = bisect_right(graph.first_op, op) - 1
-    first = graph.first_op[cell]
-    computes = range(first, first + len(graph.cells[cell].program.compute_order))
-    return [(each, lane) for each in computes if timeline.end_s[each, lane] <= timeline.start_s[place]]
 
 
 def _last_of(times_s: Floats, places: list[Place]) -> Place:
