@@ -72,7 +72,7 @@ def test_same_trace_as_parquet_and_as_rank_log(published_night: Night) -> None:
             assert {key: one[key] for key in UNIT_KEY} | {"job_id": "ST-as-rank-log"} == {
                 key: other[key] for key in UNIT_KEY
             }
-            # A published trace lacks the times of day that the columns of clocks and of power need.
+            # Columns about clocks and power are not compared: they need times of day, which the trace lacks.
             clocks = {key for key in one if key.startswith("clock_") or name == HOST_CLOCK}
             clocks |= {key for key in one if name == JOB_POWER and one[key] is None}
             if name == JOB_CAUSES:

@@ -1,8 +1,8 @@
 """Train small models in processes that wait for each other, and replay the logs that the emitter writes.
 
-In every other step one worker is slowed by a known factor; healthy and slowed steps alternate, so that the
-machine's load affects both. With the slow worker mended, the replay of slowed steps must take the time of
-healthy steps. `make real-run` installs torch into an environment for these runs.
+In every other step one worker is slowed by a known factor, so that load on the machine affects slowed and
+healthy steps alike. If the slowed steps are replayed with the slow worker mended, they must take as long as
+the healthy steps. `make real-run` installs torch into an environment for these runs.
 """
 
 import argparse
@@ -49,7 +49,7 @@ HERE: Final = Path(__file__).parent
 
 
 class Outcome(NamedTuple):
-    """Results of a job's healthy and slowed steps, by replay; times are in seconds."""
+    """Figures of a job from replays of its healthy and of its slowed steps; times are in seconds."""
 
     job: str
     healthy_s: float
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     discrepancy: float
 
     def failures(self) -> list[str]:
-        """Return the names of results that are out of bounds."""
+        """Return the names of the figures that are out of bounds."""
         wrong = {
             "step time": abs(self.mended_s / self.healthy_s - 1) > STEP_ERROR,
             "factor": abs(self.factor / FACTOR - 1) > FACTOR_ERROR,
@@ -83,7 +83,7 @@ def ops_once(rank_steps: pa.Table, chunks: int, *, is_sharded: bool) -> bool:
             GATHERED: GATHERED,
             REDUCED: REDUCED,
             REDUCED_LAST: REDUCED,
-        }  # the last reduction has another name
+        }  # the last reduction of gradients has another name
     columns = [rank_steps[name].to_pylist() for name in ("op", "microbatch", "model_chunk")]
     return all(
         sorted((names[op], m, c) for op, m, c in zip(*row, strict=True) if op in names) == sorted(wanted)

@@ -1,4 +1,4 @@
-"""Train by Megatron's 1F1B with one worker slowed in three ways, and check what the diagnosis names."""
+"""Train by Megatron's 1F1B with one worker slow, in three different ways; check what the diagnosis names."""
 
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -59,7 +59,7 @@ class FaultOutcome(NamedTuple):
         return self.mended_s / self.healthy_s - 1
 
     def failures(self) -> list[str]:
-        """Return the names of results that are out of bounds."""
+        """Return the names of the figures that are out of bounds."""
         fault, worst = RUNS[self.run], self.worst or {}
         wrong = {
             "step time": abs(self.off) > STEP_ERROR,
@@ -94,7 +94,7 @@ def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[FaultOu
 
 
 def outcome(run: str, landing: Path) -> FaultOutcome:
-    """Replay a run, and compare its step time with the fault fixed to the time of its healthy steps."""
+    """Replay a run with its fault fixed; return its step time beside that of the healthy steps."""
     (folder,) = landing.glob(f"log_date=*/job_id={run}/run_id=r0")
     rank_steps, manifest = read_run(folder)
     every = simulate_job(rank_steps, manifest)["step_slowdown"].sort_by("actual_step_s")

@@ -36,9 +36,10 @@ HERE: Final = Path(__file__).parent
 
 
 class LinkOutcome(NamedTuple):
-    """Result of a run, from replays of its healthy and its slowed steps; times are in seconds.
+    """Figures of a run from replays of its healthy and of its slowed steps; times are in seconds.
 
-    nonblocking, discrepancy : of replays in which no transfer blocks, and as the manifest states
+    nonblocking : discrepancy of a replay in which no transfer blocks
+    discrepancy : discrepancy of a replay in which transfers block as the manifest states
     wanted : the two ends of the slow link; empty if no link is slow
     named : the end that lost most by the diagnosis; None if it names no slow link
     """
@@ -114,7 +115,7 @@ def ends_of(run: str) -> frozenset[End]:
 
 
 def outcome(run: str, landing: Path) -> LinkOutcome:
-    """Replay a run, and compare its step time with the link fixed to the time of its healthy steps."""
+    """Replay a run with its link fixed; return its step time beside that of the healthy steps."""
     (folder,) = landing.glob(f"log_date=*/job_id={run}/run_id=r0")
     rank_steps, manifest = read_run(folder)
     every = simulate_job(rank_steps, manifest)["step_slowdown"].sort_by("actual_step_s")
@@ -124,7 +125,7 @@ def outcome(run: str, landing: Path) -> LinkOutcome:
     (job,) = found["job_slowdown"].to_pylist()
     causes = {row["cause"]: row for row in found["job_causes"].to_pylist()}
     saved = causes["communication"]["time_saved_fraction"]
-    # A delay of 5 ms costs too little to be a cause: if a link is slow, any culprit counts as named.
+    # If a link is slow, any culprit counts as named, because a delay of 5 ms costs too little for a cause.
     culprits = (
         causes["communication"]["culprits"] if ends_of(run) or causes["communication"]["is_cause"] else []
     )

@@ -31,7 +31,7 @@ def on_cpus() -> None:
 
 
 class Chunk(torch.nn.Module):  # type: ignore[misc]  # torch is not in this environment
-    """A chunk of a model, with the interface that Megatron's schedules and finalize_model_grads expect."""
+    """A model chunk with the interface that Megatron's schedules and finalize_model_grads expect."""
 
     def __init__(self, config: Any, seconds: float, dp_group: Any) -> None:
         super().__init__()

@@ -58,8 +58,8 @@ def test_cause_month_counts_a_run_once_and_sums_its_hours() -> None:
 def test_hours_of_a_month_are_unknown_where_no_run_with_the_cause_states_them() -> None:
     """A month's hours of a cause are unknown if no run that loses time to the cause states its GPU-hours.
 
-    A day on which such a run loses nothing does not count as stated. The hours become known with another run
-    that loses time to the cause and states its hours.
+    Hours of 0 on days without the cause do not make the sum known. It is known with a further run that loses
+    time to the cause and states its hours.
     """
     without = {"cause": "pause", "is_cause": False, "lost_fraction": 0.0}
     unknown = cause("b", DAY, None, None, cause="pause") | {"lost_fraction": 0.5, "lost_gpu_hours": None}
@@ -115,7 +115,7 @@ def test_fix_first_adds_up_what_a_host_does_to_several_jobs_and_days() -> None:
 
 
 def test_errors_of_the_diagnosis_add_up_over_the_days_of_a_run_and_others_do_not() -> None:
-    """Over days of a run, half widths of diagnosis errors add up; those of sampling errors add as squares."""
+    """Over days of a run, errors of the diagnosis add up; squares of sampling errors add up."""
     whole = {"lost_fraction_low": 0.0, "lost_fraction_high": 0.25, "diagnosis_error_fraction": 0.03}
     hours = {
         f"{name}_gpu_hours_{end}": value
@@ -303,7 +303,7 @@ def test_fix_first_is_ordered_by_hours_lost_then_by_the_time_that_units_without_
 
 
 def test_fix_first_puts_what_looks_fixed_behind_what_does_not() -> None:
-    """fix_first lists causes that were absent for three days after those that were seen since."""
+    """fix_first lists causes that were absent on the last three days behind all others."""
     days = [DAY + timedelta(number) for number in range(5)]
     lasts = {"a": 5, "b": 5, "c": 2, "d": 2, "e": 5}
     units = [
@@ -340,7 +340,7 @@ def test_fix_first_puts_what_looks_fixed_behind_what_does_not() -> None:
 
 
 def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
-    """culprit_history gives the first day of a series of the job's days that all name a culprit."""
+    """culprit_history gives the first of those consecutive days of a job that name the same culprit."""
     days = [date(2026, 1, number) for number in (3, 4, 6, 7, 8)]
     host = culprit(0.5, reach="host", slow_host="x")
     named = [[host], [worker("x", 0.5), STAGE], [host, host], [STAGE], [host]]
@@ -470,7 +470,7 @@ def test_a_new_run_after_a_day_of_two_runs_follows_neither() -> None:
 def test_a_fix_returns_what_was_predicted_or_not(
     steps_s: tuple[float, float], verdict: str, came: float, said: str
 ) -> None:
-    """fix_outcome compares the time saved since a cause disappeared with the predicted saving."""
+    """fix_outcome compares how much shorter steps are since a cause disappeared with the predicted saving."""
     days = [DAY, NEXT_DAY, DAY + timedelta(days=2), DAY + timedelta(days=9)]
     causes = [
         cause("a", day, 0.0, 0.0, is_cause=day == DAY, lost_fraction=0.2 * (day == DAY)) for day in days

@@ -21,7 +21,7 @@ Tables = dict[str, list[dict[str, Any]]]
 
 
 def fleet(courses: dict[str, str], share: float = 0.1, hours: float | None = HOURS) -> Tables:
-    """Return rows of one job for each host, which shares the job with a healthy host.
+    """Return rows of one job for each named host; the job also runs on a healthy host.
 
     courses : by host, a letter for each day: x slow, . not slow, - no job
     share : share of a job's time that is lost on a slow day
@@ -99,7 +99,7 @@ def test_own_history_moves_the_prior_by_its_hosts() -> None:
 def test_the_interval_is_that_of_its_parts() -> None:
     row = drained({"a": "xxxx"})["a"]
     p = row.probability
-    relative = (1 - p) / (p * (PRIOR_HOSTS + 1))  # no error of the share, as all days lose the same
+    relative = (1 - p) / (p * (PRIOR_HOSTS + 1))  # the share has no error, as all days lose the same share
     assert row.expected_low < row.expected_gpu_hours < row.expected_high <= 0.1 * HOURS * 7
     assert row.expected_low == pytest.approx(
         row.expected_gpu_hours / sqrt(1 + relative) * exp(-1.645 * sqrt(log(1 + relative)))
@@ -125,7 +125,7 @@ def test_when_the_answer_is_no(more: dict[str, Any], verdict: str) -> None:
 
 
 def test_what_another_cause_hides_does_not_come_back() -> None:
-    """The saving expected of a drain excludes loss that another cause would still cause."""
+    """The saving expected of a drain excludes the loss that would remain because of another cause."""
     tables = fleet({"a": "xxxx", "b": "xxxx"})
     saved = {"job of a": 0.06, "job of b": -0.02}
     tables[JOB_CAUSES] = [row | {"time_saved_fraction": saved[row["job_id"]]} for row in tables[JOB_CAUSES]]
@@ -275,12 +275,14 @@ def test_a_slowed_job_without_hours_leaves_what_the_others_say() -> None:
 
 
 def test_who_is_not_asked_about() -> None:
-    """The view omits hosts that were never slow, that no job used for a week, or that only had pauses."""
+    """The view omits hosts that were never slow, that no job used for a week, or that only paused."""
     tables = fleet({"slow": "xxxxxxxxxx", "never": "..........", "gone": "xx--------", "idle": "xxxxxxxx--"})
     rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
     assert set(rows) == {"slow", "idle"}
     assert rows["idle"].gpu_hours_per_day == pytest.approx(5 * HOURS / 7)
-    assert rows["idle"].cost_gpu_hours == pytest.approx(4.0)  # only a spare host, as no job has to restart
+    assert rows["idle"].cost_gpu_hours == pytest.approx(
+        4.0
+    )  # the cost of a spare host; no job has to restart
     tables[JOB_CAUSES] = [{**row, "cause": "pause"} for row in tables[JOB_CAUSES]]
     assert answer(drain_by(TERMS), tables) == []
 
@@ -385,7 +387,7 @@ def beside(courses: dict[str, str], parts: dict[str, float], share: float = 0.1)
 
 
 def test_two_slow_hosts_of_one_cause_are_drained_together() -> None:
-    """For two hosts that may hide each other, the verdict and the rank are those of draining both."""
+    """If two hosts may hide each other, the verdict and the rank of both are those of draining both."""
     tables = beside({"a": "xxx", "c": "xxx"}, {"a": 0.1, "b": 0.1}, share=0.006)
     rows = answer(drain_by(TERMS), tables)
     found = {row.host: row for row in rows}

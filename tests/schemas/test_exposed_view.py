@@ -1,4 +1,4 @@
-"""exposed_month divides sums of a month, and states for which share of GPU-hours communication is known."""
+"""exposed_month gives ratios of a month's sums, and the share of GPU-hours whose communication is known."""
 
 from datetime import date
 from typing import Any

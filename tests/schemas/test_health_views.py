@@ -46,7 +46,7 @@ def mitigation(name: str, hours: float | None, of: str = "slow_worker", **more: 
 def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
     """fix_first names the mitigation that saves most time in the units of a row.
 
-    Removing a replica saves more GPU-hours than others here, but hardly any time, and is not named.
+    Here removing a replica would save the most GPU-hours, but hardly any time, and is not named.
     """
     rows = view(
         "fix_first",
@@ -78,7 +78,7 @@ def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
 
 
 def test_health_predicts_counts_host_days_that_train() -> None:
-    """In health_predicts only hosts that train on a day count: a check fails on 3 here, 2 of them slow."""
+    """health_predicts counts (host, day) pairs with training: of 3 with a failed check, 2 are slow."""
     hosts = [{"log_date": day, "host": host} for day in (DAY, NEXT_DAY) for host in ("x", "y", "z")]
     rows = view(
         "health_predicts",

@@ -1,4 +1,4 @@
-"""In host_record, a host is slow beyond chance only by comparison with the other hosts of its jobs."""
+"""host_record compares each host with the other hosts of its jobs, to tell slow hosts from chance."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta

@@ -51,9 +51,10 @@ print(json.dumps([found, landing.misplaced_count, peak_mb]))
 
 
 def landed(landing: Landing) -> tuple[dict[str, list[object]], int, int]:
-    """Return the status and counts of each job, the number of misplaced entries, and the peak memory [MB].
+    """Read a landing in a process with a limit of MOST_MB.
 
-    Counts are of lines, stored rows and rejects. A process of its own reads the landing under MOST_MB.
+    Returns the status and the counts of lines, stored rows and rejects of each job, the number of misplaced
+    entries, and the peak memory [MB].
     """
 
     def limit() -> None:

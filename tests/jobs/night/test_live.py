@@ -39,7 +39,7 @@ BEGUN, GOES_ON, ENDED = 40, 48, 75
 
 
 class Watched:
-    """A landing with one run in progress, of which rounds of watching are done."""
+    """A landing with one run in progress, which tests watch in rounds."""
 
     def __init__(self, root: Path, spark: SparkSession, settings: Settings) -> None:
         paths = {"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
@@ -54,7 +54,7 @@ class Watched:
         self.summary = root / "summary.json"
 
     def round(self, step: int | None = None) -> live.RoundDone:
-        """Log all steps before the `step`th, if it is given, and do one round of watching."""
+        """Log the first `step` steps, if given, and do one round of watching."""
         if step is not None:
             self.run.log_to(step)
         return live.run(self.spark, self.settings, str(self.summary))

@@ -175,10 +175,10 @@ def test_days_count_by_their_steps_and_many_of_them_one_by_one() -> None:
     assert uneven.step_s == 11.0
     noise = uneven.noise()
     assert noise is not None
-    assert noise.freedom == 8, "ten blocks of steps, less two levels"
+    assert noise.freedom == 8, "ten blocks of steps, less two fitted levels"
     many = side(*(day(wobbling(10, 1.0, 7 + number), number=number) for number in range(1, 7))).noise()
     assert many is not None
-    assert many.freedom == 5, "six days, less one level"
+    assert many.freedom == 5, "six days, less one for their mean"
 
 
 def test_a_log_of_step_times_alone_has_no_parts() -> None:

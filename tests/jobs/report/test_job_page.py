@@ -209,7 +209,7 @@ def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unex
     assert "Most of it is measured: uneven stages (stage 3, always)." in said
     assert "Its fix alone saves -1.8 % of the time, too little to be a cause" in said
     assert said.endswith("; after the fix of slow worker it saves more: 7.4 %."), (
-        "2 x 2.8 % attributed, less -1.8 % alone"
+        "twice the attributed 2.8 %, less the -1.8 % saved alone"
     )
     share = "it saves more: its part of what all fixes save together is 2.8 %, which is a share, not what its"
     loads = slow | {"cause": "data_imbalance"}

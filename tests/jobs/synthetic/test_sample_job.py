@@ -26,7 +26,7 @@ def sampled() -> list[JobPlan]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_simulator_reads_every_job(seed: int) -> None:
-    """From a generated log the simulator finds the true step time and, as discrepancy, the launch delays.
+    """The simulator's step time is the true one, and its discrepancy is the true share of launch delays.
 
     Both are exact to 1 %; with batched transfers the discrepancy is exact to 3 % (see test_job.py).
     """

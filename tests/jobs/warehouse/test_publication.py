@@ -20,7 +20,7 @@ from tests.support.examples import DAY, table_rows
 
 NAMES = (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)
 NO_SPARK = cast("SparkSession", None)
-"""Few rows are written to a warehouse on this machine without Spark."""
+"""Takes the place of a Spark session, which few rows in a local warehouse do not need."""
 
 
 class DeadError(BaseException):

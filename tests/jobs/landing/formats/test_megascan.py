@@ -1,4 +1,4 @@
-"""A real MegaScan log, which has no transfers, is read, and so are files made by the format's description."""
+"""A real MegaScan log, which has no transfers, is read; so are logs with transfers, made as documented."""
 
 import gzip
 from collections import defaultdict
