@@ -28,7 +28,7 @@ class Demo:
 
     @property
     def report(self) -> Path:
-        """Folder of the history's reports."""
+        """Folder of the demo's reports."""
         return self.warehouse / REPORT
 
 

@@ -387,7 +387,7 @@ def beside(courses: dict[str, str], parts: dict[str, float], share: float = 0.1)
 
 
 def test_two_slow_hosts_of_one_cause_are_drained_together() -> None:
-    """If two hosts may hide each other, the verdict and the rank of both are those of draining both."""
+    """Two hosts that may hide each other get one verdict and one rank: those of draining both together."""
     tables = beside({"a": "xxx", "c": "xxx"}, {"a": 0.1, "b": 0.1}, share=0.006)
     rows = answer(drain_by(TERMS), tables)
     found = {row.host: row for row in rows}

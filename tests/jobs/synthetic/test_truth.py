@@ -120,7 +120,7 @@ def test_undoing_nothing_changes_no_bit(name: str) -> None:
     "mechanisms", [(), (ThermalThrottling(1, 2, 0.6, 4.0), UnevenLayers((8, 8, 8, 10)), SlowStorage(0.05))]
 )
 def test_the_log_has_the_same_step_time(mechanisms: tuple[Mechanism, ...]) -> None:
-    """The log has the simulated step time, even if the true savings were computed before the log."""
+    """The log has the simulated step time; computing the true savings first does not change the log."""
     simulation, asked = (Simulation(JobPlan(USUAL, mechanisms, 3)) for _ in range(2))
     truth, job = true_savings(asked), recorded_job(simulation)
     assert recorded_job(asked).rank_steps.equals(job.rank_steps)

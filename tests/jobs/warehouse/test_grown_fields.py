@@ -26,7 +26,7 @@ SLOW_HOST = {"effect": 0.5, "share_of_steps": 1.0, "pattern": "always", "slow_ho
 
 
 def _earlier(kind: pa.DataType) -> pa.DataType:
-    """Return what version 0.3.0 declared as this type, with fewer fields in structs."""
+    """Return the type that version 0.3.0 had for a column of this type: its structs have fewer fields."""
     if kind == CULPRIT:
         return pa.struct([CULPRIT.field(name) for name in OF_0_3_0])
     if pa.types.is_list(kind):

@@ -142,7 +142,7 @@ def test_a_paused_holder_publishes_nothing_and_the_next_one_undoes_its_commits(r
 def test_a_publication_whose_writer_pauses_behind_its_last_check_comes_too_late(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A writer that pauses after its last check of the lock cannot publish if another did so meanwhile."""
+    """A writer cannot publish if another writer has published since its last check of the lock."""
     with leased(root, HERE, wait=False):
         publish(root, 1.0)
         check = Lease.check

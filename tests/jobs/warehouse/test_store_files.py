@@ -60,7 +60,7 @@ def test_it_gives_the_answers_of_a_folder(readers: tuple[DuckDbReader, DuckDbRea
 
 
 def test_a_unit_is_found_among_others(readers: tuple[DuckDbReader, DuckDbReader]) -> None:
-    """A filter on a unit finds its day by the names of folders, and its job and run in the files."""
+    """A filter on (day, job, run) finds the day by the names of folders, and job and run in the files."""
     store, folder = readers
     sql = f"SELECT * FROM {RANK_STEPS} WHERE {on_units([DAY], [Unit(DAY, 'gpt-175b', 'r3')])}"
     assert store.rows(sql) == folder.rows(sql)
