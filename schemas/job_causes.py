@@ -116,11 +116,11 @@ CULPRIT_RULES: Final = col.rules(f"""
 
 JOB_CAUSES: Final = Table(
     "job_causes",
-    f"One row per replayed unit and cause, but {_ONLY_WHERE}. All figures are estimates from replays in "
-    "which the same work is done without its uneven part. Fractions are relative to T_actual and are not "
-    "clipped: a fix may save less than nothing. If the replay is longer than the recorded step, so that a "
-    "fix would save more than the step, all fractions of the unit are scaled down by one factor. "
-    "time_saved_fraction and recoverable_gpu_hours say what fixing this cause alone saves, and must not be added up over "
+    f"One row per replayed unit and cause; {_ONLY_WHERE}. All figures are estimates from replays in which "
+    "the same work is done without its uneven part. Fractions are relative to T_actual and are not clipped: "
+    "a fix may save less than nothing. If the replay is longer than the recorded step, so that a fix would "
+    "save more than the step, all fractions of the unit are scaled down by one factor. time_saved_fraction "
+    "and recoverable_gpu_hours say what fixing this cause alone saves, and must not be added up over "
     "causes, because one cause can hide behind another. attributed_fraction and attributed_gpu_hours divide "
     f"what all fixes together save among the causes, and may be added up. For the cause {CAUSE_UNEXPLAINED}, "
     "time_saved_fraction and recoverable_gpu_hours are the further saving, after all fixes, if all "
