@@ -37,7 +37,7 @@ class Cause(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The cause in words, followed by its name in brackets if that differs."""
+        """The cause in words, followed by its name in brackets if the words differ from the name."""
         return self.words + (f" ({self.name})" if self.words != self.name.replace("_", " ") else "")
 
 

@@ -1,4 +1,4 @@
-"""Declarations of columns and rules as text: their parser, the kinds of columns, and shared columns."""
+"""Parser of columns and rules that are declared as text, kinds of columns, and columns that tables share."""
 
 import re
 from collections.abc import Iterator, Mapping

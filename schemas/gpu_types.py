@@ -1,4 +1,4 @@
-"""The table gpu_type_slowdown: the slowdown of jobs on several GPU types, if logs state types of hosts."""
+"""The table gpu_type_slowdown: slowdowns by GPU type, of jobs whose manifests state several GPU types."""
 
 from typing import Final
 

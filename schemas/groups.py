@@ -1,4 +1,4 @@
-"""SQL expressions that tables and views share: groups of a unit, and conditions such as straggling."""
+"""SQL expressions that tables and views share: groups of units, and conditions such as straggling."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ SIZE_BUCKET: Final = (
 
 
 def group_of(dimension: str) -> str:
-    """Return SQL for the group of a unit; units whose manifests do not state the dimension are one group."""
+    """Return SQL for a unit's group, such as its team; all units that state no team are one group."""
     value = {FLEET: f"'{FLEET}'", "size_bucket": SIZE_BUCKET}.get(dimension, dimension)
     return f"coalesce({value}, {sql_strings([words.NOT_STATED])})"
 

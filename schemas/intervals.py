@@ -20,7 +20,7 @@ def _squared(few: str) -> str:
 
 
 def variance(half: str, shared: str) -> str:
-    """Return SQL for the variance of a row; a null interval_freedom counts as infinitely many degrees.
+    """Return SQL for the variance behind a half width; null interval_freedom means a normal distribution.
 
     half, shared : SQL of the half width, and of the part that is the diagnosis's own error
     """
@@ -29,7 +29,7 @@ def variance(half: str, shared: str) -> str:
 
 
 def half_of_sum(variances: str, fourths: str, shared: str) -> str:
-    """Return SQL for half of the width of a sum's interval.
+    """Return SQL for half of the width of the 90 % interval of a sum.
 
     variances, fourths : SQL of the sum of variances, and of the sum of variance^2 / interval_freedom
     shared             : SQL of the sum of the squares of the diagnosis's own errors

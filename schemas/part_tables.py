@@ -1,4 +1,4 @@
-"""Tables of slowdowns: of single steps, and by one op type, stage, dp rank or worker alone; and of clocks."""
+"""Tables of slowdowns of single steps, op types, stages, dp ranks and workers, and of clocks of hosts."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Tables of power swings as workers compute and wait: of a unit, of a day, and of pairs of units in phase."""
+"""Tables of how power swings as workers compute and wait: in a unit, over a day, and in pairs of units."""
 
 from typing import Final
 

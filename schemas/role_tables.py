@@ -1,4 +1,4 @@
-"""Tables of wholes (jobs whose runs have different roles, as in RLHF): which role do the others wait for?"""
+"""Tables of jobs whose runs have different roles, as in RLHF: for which role the other roles wait."""
 
 from typing import Final
 

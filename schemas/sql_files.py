@@ -82,7 +82,7 @@ class SqlFile:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the tables and views after FROM and JOIN, without those that these views read in turn."""
+        """Names of the tables and views that the SQL itself names after FROM and JOIN."""
         words = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", self.sql))
         return tuple(name for name in (*TABLE_NAMES, *VIEW_NAMES) if name in words)
 
@@ -96,7 +96,7 @@ class SqlFile:
 
 
 def load(package: str, name: str, **words: str) -> SqlFile:
-    """Return an SQL file of a package, even in a zip, with WORDS and `words` for its placeholders."""
+    """Load an SQL file of a package, also from a zip, and fill in its placeholders from WORDS and `words`."""
     raw = files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
     text = Template(raw).substitute({**WORDS, **words})
     comment = list(takewhile(lambda line: line.startswith("--"), text.splitlines()))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 
 class Symbol(NamedTuple):
-    """A number that the paper defines by an equation, or that has no equation there.
+    """A number of the paper with its symbol, meaning and formula; `equation` is empty if the paper has none.
 
     columns : (table, column) of each column that stores the number
     """

@@ -101,7 +101,7 @@ class Column:
         return found
 
     def _bounds(self, low: str, high: str) -> tuple[str, str]:
-        """Return a condition that low and high are within the bounds, and its meaning; or empty texts."""
+        """Return an SQL condition that low and high are within the column's bounds, and its wording."""
         parts = []
         if self.minimum is not None:
             parts.append((f"{low} >= {self.minimum!r}", f"at least {self.minimum:g}"))
@@ -172,14 +172,14 @@ class Table:
         return (*self.expectations_of_scalars(), *of_arrays)
 
     def expectations_of_scalars(self) -> tuple[Expectation, ...]:
-        """Return all rules except those for columns of lists of numbers (`is_numbers`) and `alike`."""
+        """Return all rules except those about lists of numbers (`is_numbers`) and about equal lengths."""
         of_columns = [
             each for column in self.columns if not column.is_numbers for each in column.expectations()
         ]
         return (*of_columns, *self.expectations)
 
     def differences(self, schema: pa.Schema) -> list[str]:
-        """Return a sentence for each difference of a schema, ignoring order and nullability of columns."""
+        """Return a sentence for each way in which a schema differs from the table's columns and types."""
         found = []
         for field in self.arrow_schema:
             places = schema.get_all_field_indices(field.name)

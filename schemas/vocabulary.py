@@ -332,7 +332,7 @@ NOT_STATED: Final = "(not stated)"
 
 
 class Exit:
-    """Exit statuses of all commands; only after FAILED can another try succeed without a change.
+    """Exit statuses of all commands; after FAILED, the same command may succeed if it is run again.
 
     Only `diff` ends with SLOWER. INTERRUPTED (by Ctrl-C, SIGINT) and UNREAD (the reader of the output ended,
     SIGPIPE) are 128 plus the number of the signal.

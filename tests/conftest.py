@@ -20,7 +20,7 @@ TRACES = PROJECT / "tests" / "data" / "traces"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use Spark, so that `make quick` can leave these tests out."""
+    """Mark the tests that use the Spark session, because `make quick` leaves them out."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -44,9 +44,10 @@ def test_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     overlay.write_text(
         '[spark]\nmaster = "local[2]"\n[spark.conf]\n"spark.sql.shuffle.partitions" = "2"\n'
         '"spark.driver.memory" = "6g"\n'
-        # Code generated for a few rows never pays; commands in tests run as users' do, with it.
+        # For a few rows, code generation takes longer than it saves. Commands in tests use it as users'
+        # commands do.
         '"spark.sql.codegen.wholeStage" = "false"\n"spark.sql.codegen.factoryMode" = "NO_CODEGEN"\n'
-        # Most of what tests run in the JVM runs a few times: thorough compilation takes more than it saves.
+        # Most JVM code of tests runs only a few times, so thorough compilation takes longer than it saves.
         f'"spark.driver.extraJavaOptions" = "{SHORT_LIVED}"\n'
         f'"spark.sql.warehouse.dir" = "{root / "spark-warehouse"}"\n'
     )
@@ -62,13 +63,13 @@ def spark(test_settings: Settings) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def published_traces() -> Path:
-    """Folder with the published traces SE and ST, and the results published for them."""
+    """Return the folder of the published traces SE and ST, and of the results published for them."""
     return TRACES
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_chart_library() -> Iterator[None]:
-    """Assemble the chart library once per process, because doing it for each report would take seconds."""
+    """Assemble the chart library once per process, because each assembly takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vl_convert, "javascript_bundle", cache(vl_convert.javascript_bundle))
         yield
@@ -81,7 +82,7 @@ def forgotten_tables(request: pytest.FixtureRequest) -> Iterator[None]:
     session_of_tests = SparkSession.getActiveSession()
     of_module = (item for item in request.session.items if item.path == request.path)
     if session_of_tests is not None and any(item.get_closest_marker("spark") for item in of_module):
-        gc.collect()  # frames that Python no longer needs keep their plans alive
+        gc.collect()  # frames that Python no longer needs would keep query plans alive
         cast(
             "JVMView", session_of_tests._jvm
-        ).org.apache.spark.sql.delta.DeltaLog.clearCache()  # no public way
+        ).org.apache.spark.sql.delta.DeltaLog.clearCache()  # has no public method

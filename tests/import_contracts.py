@@ -1,4 +1,4 @@
-"""Check allowed imports by import-linter and pyproject.toml, and by one kind of contract of our own."""
+"""Check the import contracts in pyproject.toml by import-linter and by a contract type of our own."""
 
 import sys
 from typing import Any
@@ -12,7 +12,8 @@ from importlinter.domain.helpers import module_expressions_to_modules
 class OnlyContract(Contract):
     """Modules may import nothing but the standard library and the packages in `allowed`.
 
-    An allow list, because a list of what is forbidden says nothing about the package that is added tomorrow.
+    The contract lists allowed packages, because a list of forbidden packages would miss packages that are
+    added later.
     """
 
     type_name = "only"
@@ -21,7 +22,7 @@ class OnlyContract(Contract):
     allowed: Any = fields.SetField(subfield=fields.StringField())
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Find every direct import that the contract does not allow."""
+        """Find the direct imports that the contract does not allow."""
         modules = {module.name for module in module_expressions_to_modules(graph, self.modules)}
         missing = modules - graph.modules
         if missing or not modules:

@@ -1,6 +1,7 @@
-"""Install the wheel into fresh environments, alone and with each extra, and run what the extra is for.
+"""Install the wheel into fresh environments, alone and with each extra, and run the extra's commands.
 
-`python -m tests.installs` tries all, `python -m tests.installs base spark` some; `make test-all` tries base.
+`python -m tests.installs` tests the base install and all extras, `python -m tests.installs base spark` only
+these two; `make test-all` tests only base.
 """
 
 import shutil
@@ -18,7 +19,7 @@ from tests.support.commands import start
 
 BASE: Final = "base"
 MOST_MB: Final = 600
-"""Largest size of the base install, with the byte code of all."""
+"""Largest size of the base install, including byte code. [MB]"""
 UV: Final = (sys.executable, "-m", "uv")
 _CONF: Final = PROJECT / "conf"
 _TRACE: Final = str(PROJECT / "tests" / "data" / "traces" / "ST")
@@ -26,7 +27,7 @@ _FORWARD: Final = "op_type = 'forward-compute'"
 
 
 class Try(NamedTuple):
-    """A command line to run in an environment, with the output and the exit status that it must have."""
+    """A command line to run in an environment, a part of its required output, and its exit status."""
 
     command: Sequence[str]
     says: str
@@ -78,7 +79,7 @@ PROMISES: Final[dict[str, tuple[Try, ...]]] = {
 
 
 def wheel(folder: Path) -> Path:
-    """Build the wheel from a copy of this checkout, because setuptools leaves folders in its sources."""
+    """Build the wheel from a copy of this checkout, because setuptools leaves folders among the sources."""
     source = folder / "source"
     left_out = shutil.ignore_patterns(".*", "dist", "build", "demo", "tests", "*.egg-info", "__pycache__")
     shutil.copytree(PROJECT, source, ignore=left_out)
@@ -107,7 +108,7 @@ def environment(folder: Path, made: Path, extra: str) -> Path:
 
 
 def megabytes(home: Path) -> dict[str, float]:
-    """Size of each top-level folder of an environment's packages, largest first. [MB]"""
+    """Return the size of each top-level folder of an environment's packages, largest first. [MB]"""
     (packages,) = home.glob("lib/python*/site-packages")
     sizes = {
         each.name: sum(file.lstat().st_size for file in [each, *each.rglob("*")]) / 1e6
@@ -117,7 +118,7 @@ def megabytes(home: Path) -> dict[str, float]:
 
 
 def kept(home: Path, extra: str, folder: Path) -> list[str]:
-    """Run the commands for which an extra is meant; return one line per failure."""
+    """Run the commands that an extra is for; return one line per failure."""
     folder.mkdir()
     warehouse = warehouse_of(folder / "warehouse", **replicated()).root
     there = {"STRAGGLER_WAREHOUSE": warehouse, "XDG_CACHE_HOME": str(folder / "cache")}
@@ -127,13 +128,13 @@ def kept(home: Path, extra: str, folder: Path) -> list[str]:
         printed = done.stdout + done.stderr
         if done.returncode != status or says not in printed:
             found.append(f"{extra}: {' '.join(command)}: status {done.returncode}: {printed[-500:]}")
-        if status == 2 and len(done.stderr.splitlines()) > 3:  # of a timeline that is written first, two more
+        if status == 2 and len(done.stderr.splitlines()) > 3:  # two lines come before a timeline's error
             found.append(f"{extra}: {' '.join(command)}: more than a line: {done.stderr[:500]}")
     return found
 
 
 def main(extras: Sequence[str]) -> int:
-    """Install and test the named extras, or all; return the exit status."""
+    """Install and test the named extras, or all of them; return the exit status."""
     with tempfile.TemporaryDirectory(prefix="straggler-installs-") as made:
         folder = Path(made)
         built = wheel(folder)

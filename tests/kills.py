@@ -1,10 +1,11 @@
-"""Kill runs at random moments, and check what readers see after each kill, and after the run that follows.
+"""Kill runs at random moments, and check which tables readers see after each kill and after the next run.
 
-`python -m tests.kills --kills 60 --seed 1`: nights, a backfill, late data (which revises later days), upkeep;
-SIGKILL of the JVM, of Python, or of both. After each kill all tables together must be as of one publication
-of an undisturbed run; the next run may be killed too, and after one that ends they must be as at its end.
-The exit status is 1 where once they were not. --store: all in a store, a local S3 server. --first 7: begin
-with the seventh warehouse.
+`python -m tests.kills --kills 60 --seed 1` kills nights, backfills, refreshes of late data (which revise
+later days) and upkeep by SIGKILL of the JVM, of Python, or of both. After each kill, readers must see all
+tables as of one publication of an undisturbed run. The next run may be killed too. After a run that ends by
+itself, all tables must be as at the end of an undisturbed run. The exit status is 1 if a check failed. With
+--store, landing and warehouse are in a local S3 server. With --first 7, the series begins with the seventh
+warehouse.
 """
 
 import argparse
@@ -44,19 +45,20 @@ from tests.support.stores import BUCKET, copied, removed, s3_server, upload
 
 DAYS: Final = [date(2026, 1, 5) + timedelta(days=age) for age in range(4)]
 TARGETS: Final = ("jvm", "python", "both")
-RUNS: Final = 6  # of `scenario`
-_IN_A_ROW: Final = 3  # kills of a warehouse: each costs a start of Spark, and so does the run that ends
+RUNS: Final = 6  # number of runs that `scenario` yields
+_IN_A_ROW: Final = 3  # most kills of one warehouse; each kill, and the final run, needs a start of Spark
 
 _SHAPE: Final = JobShape(dp_size=2, pp_size=1, steps=12)
 _OTHERWISE: Final = frozenset({"files"})
-"""Columns in which equal runs differ: times of files."""
+"""Columns that may differ between equal runs, because they contain times of files."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A command, the warehouse on which it starts, and the warehouse that it leaves if it is not killed.
+    """A command, the warehouse on which it starts, and the warehouse after it if the command is not killed.
 
-    states : digest of all tables together as of each publication, the last one before the run first
+    states : digests of all tables, as of the last publication before the run and of each publication in
+    it
     """
 
     name: str
@@ -70,7 +72,7 @@ class Run:
 
 @contextmanager
 def ground(*, store: bool) -> Iterator[tuple[Path, str]]:
-    """Yield a folder and the root of warehouses, which is that folder, or with `store` a server's bucket."""
+    """Yield a folder, and the root of the warehouses: the folder itself, or with `store` a bucket's URL."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kills-")))
         if store:
@@ -86,7 +88,7 @@ def rows_of(warehouse: str, name: str, version: int | None = None) -> list[dict[
 
 
 def publications(warehouse: str) -> dict[int, dict[str, int]]:
-    """Return the table versions of each publication, by its number."""
+    """Return the Delta version of each table in each publication, by the publication's number."""
     path = f"{warehouse}/{PUBLICATIONS}"
     if not DeltaTable.is_deltatable(path, storage_options=storage_options(path)):
         return {}
@@ -94,20 +96,20 @@ def publications(warehouse: str) -> dict[int, dict[str, int]]:
 
 
 def state(warehouse: str, versions: dict[str, int]) -> str:
-    """Digest of all tables at the given versions, where sums are rounded to 11 digits."""
+    """Return a digest of all tables at the given versions; floats are rounded to 11 digits."""
     digests = [(name, _digest(warehouse, name, version)) for name, version in sorted(versions.items())]
     return hashlib.sha256(repr([each for each in digests if each[1]]).encode()).hexdigest()
 
 
-@cache  # publications change few tables
+@cache  # most tables do not change between publications
 def _digest(warehouse: str, name: str, version: int) -> str:
-    """Digest of the rows of a table; empty if the table has no rows."""
+    """Return a digest of the rows of a table; empty if the table has no rows."""
     rows = sorted(repr(_plain(row)) for row in rows_of(warehouse, name, version))
     return hashlib.sha256(repr(rows).encode()).hexdigest() if rows else ""
 
 
 def seen(warehouse: str) -> str:
-    """Digest of the tables as a reader sees them who opens them now."""
+    """Return a digest of the tables as a reader would see them now."""
     return state(warehouse, max(publications(warehouse).items(), default=(0, {}))[1])
 
 
@@ -120,7 +122,7 @@ def _plain(row: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def start(run: Run, warehouse: str, *more: str) -> subprocess.Popen[bytes]:
-    """Start a run on a warehouse in a separate process group, with additional arguments."""
+    """Start a run on a warehouse in its own process group; `more` are additional arguments."""
     where = ["--landing", run.landing, "--warehouse", warehouse]
     return subprocess.Popen(
         [sys.executable, "-m", f"jobs.{run.name}", *run.arguments, *where, *more],
@@ -133,7 +135,7 @@ def start(run: Run, warehouse: str, *more: str) -> subprocess.Popen[bytes]:
 
 
 def undisturbed(after: str, name: str, arguments: Sequence[str], landing: str, before: str) -> Run:
-    """Run a command to its end on a copy of a warehouse."""
+    """Run a command to its end on the copy `after` of the warehouse `before`, and return it as a Run."""
     copied(before, after)
     run = Run(name, arguments, landing, before, after, (), 0.0)
     started, first = time.monotonic(), max(publications(before), default=0)
@@ -148,7 +150,7 @@ def undisturbed(after: str, name: str, arguments: Sequence[str], landing: str, b
 def scenario(folder: Path, root: str) -> Iterator[Run]:
     """Yield the runs to kill: a backfill, nights, a refresh of late data, and maintenance.
 
-    folder, root : see ground
+    folder, root : results of `ground`
     """
     landing, late, empty = landings = [folder / name for name in ("landing", "late", "empty")]
     empty.mkdir(parents=True)
@@ -179,20 +181,20 @@ def _write(landing: Path, day: date, job: str, slow: float) -> None:
 
 
 def kill(process: subprocess.Popen[bytes], target: str) -> None:
-    """Kill a run's JVM, its Python process, or both, and wait for the end."""
+    """Kill a run's JVM, its Python process, or both, and wait until the run has ended."""
     if target == "both":
         os.killpg(process.pid, signal.SIGKILL)
     else:
         below = psutil.Process(process.pid).children(recursive=True)
         jvm = [each for each in below if each.name() == "java"]
         for victim in jvm if target == "jvm" and jvm else [psutil.Process(process.pid)]:
-            with suppress(psutil.NoSuchProcess):  # it has just ended
+            with suppress(psutil.NoSuchProcess):  # the process has just ended
                 victim.kill()
     process.wait()
 
 
 def disturbed(run: Run, warehouse: str, draw: random.Random, most: int) -> Iterator[tuple[str, str]]:
-    """Kill a run, and each that follows, until one ends by itself; yield what was killed, and any error."""
+    """Start a run and kill it, up to `most` times, then let it end; yield each kill and any error."""
     copied(run.before, warehouse)
     status = None
     for _ in range(most):
@@ -203,23 +205,26 @@ def disturbed(run: Run, warehouse: str, draw: random.Random, most: int) -> Itera
             break
         kill(process, target)
         is_known = seen(warehouse) in run.states
-        yield f"{target} after {moment_s:.1f} s", "" if is_known else "a reader sees what no publication was"
+        yield (
+            f"{target} after {moment_s:.1f} s",
+            "" if is_known else "a reader sees tables that are no publication",
+        )
     yield "", _ended(run, warehouse, start(run, warehouse).wait() if status is None else status)
     removed(warehouse)
 
 
 def _ended(run: Run, warehouse: str, status: int) -> str:
-    """Return what is wrong in a warehouse after a run that followed a kill; empty if nothing is."""
+    """Return an error if a warehouse is wrong after a run that followed a kill; empty if it is right."""
     if status:
         return f"the next run failed with exit status {status}"
     if seen(warehouse) != run.states[-1]:
-        return "after the next run the tables are others than those of an undisturbed one"
+        return "after the next run, tables differ from those of an undisturbed run"
     is_open = any(row["outcome"] == RUN_STARTED for row in rows_of(warehouse, PIPELINE_RUNS))
-    return "pipeline_runs has a run that neither runs nor was killed" if is_open else ""
+    return "pipeline_runs has a run without an end" if is_open else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Kill as many runs as the command line asks for; return the exit status."""
+    """Kill runs until the number of kills is reached, and print each result; return the exit status."""
     parser = argparse.ArgumentParser(prog="kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
@@ -232,7 +237,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for number in count(args.first):
             place = (number - 1) % RUNS
             runs += islice(made, max(0, place + 1 - len(runs)))
-            draw = random.Random(f"{args.seed} {number}")  # noqa: S311  # nothing secret
+            draw = random.Random(f"{args.seed} {number}")  # noqa: S311  # not a secret
             most = min(_IN_A_ROW, args.kills - killed.total())
             for what, wrong in disturbed(runs[place], f"{root}/warehouse-{number}", draw, most):
                 killed.update(what.split()[:1])

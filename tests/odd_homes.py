@@ -1,10 +1,17 @@
-"""Run a night of a small fleet in odd environments, and compare its answers with those of the usual one.
+"""Run a night of a small fleet in unusual environments, and compare its answers with those of the usual one.
 
-`python -m tests.odd_homes`: another user than root; a home that is read-only; 256 descriptors, where a night
-raises its limit, and at most 256, where it is one line and questions are answered; 4 GB of memory; other
-Pythons, of PATH and of `--python`. A user and a Python have a clone of the last commit and its own
-`make setup`, which `--folder` keeps. What cannot be had here is named. The exit status is 1 where something
-was otherwise.
+`python -m tests.odd_homes` tests the following environments:
+
+- a user other than root;
+- a read-only home folder;
+- a soft limit of 256 file descriptors, which a night raises;
+- a hard limit of 256, with which a night prints one line of error, while questions are still answered;
+- 4 GB of memory;
+- other versions of Python, from PATH and from `--python`.
+
+Another user, and another Python, work in a clone of the last commit with its own `make setup`; `--folder`
+keeps the clones. Environments that this machine cannot provide are listed. The exit status is 1 if an answer
+differs or a command fails.
 """
 
 import argparse
@@ -41,12 +48,12 @@ _READ_ONLY: Final = (
 
 @dataclass(frozen=True)
 class Place:
-    """An environment for a night: what is put before each command, and exported variables.
+    """An environment for a night: a prefix of each command line, exported variables, and a checkout.
 
-    lacks : why it is not to be had here; empty: it is
-    home, python, owner : its checkout, and of a clone the Python and the user
-    refusal : what a night says that cannot be done there; empty: it is done
-    group : processes whose memory is limited
+    lacks : why this machine cannot provide the environment; empty if it can
+    home, python, owner : folder of the checkout; of a clone also its Python and its user id
+    refusal : part of the error if a night cannot run in this environment; empty if it can
+    group : control group that limits the memory of processes
     """
 
     name: str
@@ -60,7 +67,7 @@ class Place:
     group: Path | None = None
 
     def run(self, *command: object) -> "subprocess.CompletedProcess[str]":
-        """Run a command to its end and return its output."""
+        """Run a command in this environment to its end, and return its output."""
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         return subprocess.run(
             [*self.before, *map(str, command)],
@@ -72,7 +79,7 @@ class Place:
         )
 
     def straggler(self, *arguments: object) -> str:
-        """Run this checkout's command and return its output; raises OSError if it fails."""
+        """Run `straggler` in this environment and return its output; raises OSError if it fails."""
         done = self.run(self.home / ".venv" / "bin" / "straggler", *arguments)
         if done.returncode:
             raise OSError(f"{arguments[0]} ended with {done.returncode}: {_last(done.stderr)}")
@@ -88,7 +95,7 @@ def _shell(script: str) -> tuple[str, ...]:
 
 
 def _clone(place: Place) -> None:
-    """Clone this checkout and set the clone up, unless it exists; raises OSError if that fails."""
+    """Clone this checkout and run `make setup` in the clone, unless it exists; raises OSError on failure."""
     if not place.home.exists():
         subprocess.run([shutil.which("git") or "git", "clone", "--quiet", PROJECT, place.home], check=True)
         if place.owner is not None:
@@ -100,13 +107,13 @@ def _clone(place: Place) -> None:
 
 
 def _versions(pythons: Sequence[str]) -> dict[str, str]:
-    """Return the versions of those Python programs that are installed."""
+    """Return the versions of those Python programs that are installed, by program."""
     tried = {each: Place("").run("env", each, "-c", _VERSION) for each in pythons}
     return {each: done.stdout.strip() for each, done in tried.items() if not done.returncode}
 
 
 def _group() -> Path | None:
-    """Create a control group with little memory; None if this is not permitted."""
+    """Create a control group with 4 GB of memory; None if this user may not create one."""
     for top, name in ((_GROUPS / "memory", "memory.limit_in_bytes"), (_GROUPS, "memory.max")):
         group = top / f"odd-home-{os.getpid()}"
         try:
@@ -139,9 +146,9 @@ def _of_this_checkout(folder: Path) -> Iterator[Place]:
 
 
 def _of_clones(folder: Path, pythons: Mapping[str, str]) -> Iterator[Place]:
-    """Environments of a clone: in the home folder of another user, and with other versions of Python.
+    """Yield environments that need a clone: another user, and other versions of Python.
 
-    pythons : their versions, by path
+    pythons : versions of the available Python programs, by path
     """
     home = folder / "another-user"
     can_be = os.geteuid() == 0 and shutil.which("setpriv")
@@ -158,9 +165,9 @@ def _of_clones(folder: Path, pythons: Mapping[str, str]) -> Iterator[Place]:
 
 
 def _answers(place: Place, landing: Path, folder: Path, warehouse: Path) -> str:
-    """Run a night, query its results, and analyse one run; return all answers.
+    """Run a night, query its results, and analyse one run; return the text of all answers.
 
-    warehouse : that of a night where none can be done
+    warehouse : warehouse to query if a night cannot run in this environment
     """
     night = ("night", "--landing", landing, "--warehouse", folder / "warehouse", "--log-date", _DAY)
     if not place.refusal:
@@ -177,23 +184,25 @@ def _answers(place: Place, landing: Path, folder: Path, warehouse: Path) -> str:
 
 
 def _tried(place: Place, landing: Path, work: Path, wanted: str) -> str:
-    """Run the night in one environment; raises OSError if an answer differs from the expected one."""
+    """Compare answers in one environment with the wanted ones; raises OSError if they differ."""
     if place.python:
         _clone(place)
     folder = work / place.name.replace(" ", "-")
     folder.mkdir()
-    folder.chmod(0o777)  # another user writes there
+    folder.chmod(0o777)  # the other user writes there
     if _answers(place, landing, folder, work / "here" / "warehouse") != wanted:
-        raise OSError("its answers are others")
+        raise OSError("its answers differ from those of the usual environment")
     return f"the answers of here{_peak(place.group) if place.group else ''}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the night in every environment; return the exit status."""
+    """Run the night in every environment, and print the results; return the exit status."""
     parser = argparse.ArgumentParser(prog="odd_homes", description=__doc__)
     parser.add_argument("--python", action="append", default=[], help="another Python; may be repeated")
-    parser.add_argument("--folder", type=Path, help="where clones are kept; left out: a temporary one")
-    parser.add_argument("--only", default="", help="only places with this in their names")
+    parser.add_argument(
+        "--folder", type=Path, help="folder in which clones are kept; by default a temporary one"
+    )
+    parser.add_argument("--only", default="", help="only environments whose names contain this text")
     args = parser.parse_args(argv)
     pythons = _versions((*args.python, *_PYTHONS))
     failures = 0

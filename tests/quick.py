@@ -1,7 +1,8 @@
-"""Run `make quick`: the tests nearest to what was changed, for at most 15 seconds.
+"""Run `make quick`: the tests nearest to the changed files, for at most 15 seconds.
 
-Changed is what differs from a commit: HEAD, or the one named by `make quick SINCE=main`. Touched are
-the tests of a changed file's own room, and those that import it. `make test` runs what needs Spark's session.
+Files count as changed if they differ from HEAD, or from the commit that `make quick SINCE=main` names. The
+run has the tests of the same name or in the same folder, and the tests that import a changed file. Tests that
+need a Spark session run only in `make test`.
 """
 
 import subprocess
@@ -22,7 +23,7 @@ LIMIT_S: Final = 15
 
 
 def changed_files(since: str) -> list[Path]:
-    """Return files that differ from a commit or that git does not know, relative to the root."""
+    """Return files that differ from a commit or are unknown to git, relative to the root."""
     asked = (
         ["git", "diff", "--name-only", "--diff-filter=d", since],
         ["git", "ls-files", "--others", "--exclude-standard"],
@@ -32,7 +33,7 @@ def changed_files(since: str) -> list[Path]:
 
 
 def touched(changed: Iterable[Path]) -> list[str]:
-    """Return tests of changed files: first those of the same name, then of importers, then of the package."""
+    """Return the tests of changed files: those of the same name first, then those that import the files."""
     graph = grimp.build_graph(*LAYERS, cache_dir=str(PROJECT / ".venv" / ".grimp"))
     same_name, others = [], []
     for path in changed:
@@ -47,7 +48,7 @@ def touched(changed: Iterable[Path]) -> list[str]:
 
 
 def _importing_tests(graph: grimp.ImportGraph, module: str) -> list[Path]:
-    """Return tests that import a module; without any, the tests of modules that import it, and so on."""
+    """Return the tests that import a module; without any, the tests of its importers, and so on."""
     seen = nearest = {module}
     while nearest:
         nearest = {user for each in nearest for user in graph.find_modules_that_directly_import(each)} - seen
@@ -63,19 +64,19 @@ def _is_test(path: Path) -> bool:
 
 
 class Limit:
-    """Stops a test run at its time limit, and reports success if no test has failed until then."""
+    """A pytest plugin that stops a run at a time limit; the run succeeds if no test has failed by then."""
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Start the clock before the first test."""
+        """Start the clock before the first test runs."""
         self.session, self.ends_at = session, time.monotonic() + LIMIT_S
 
     def pytest_runtest_logfinish(self) -> None:
-        """End the run after a test if its time is over."""
+        """Stop the run after a test if the time limit has passed."""
         if time.monotonic() > self.ends_at:
             self.session.shouldstop = f"{LIMIT_S} s are over; `make test` runs the rest"
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Report success for a run that was stopped by the limit without a failure."""
+        """Report success for a run that the limit stopped and in which no test failed."""
         if session.shouldstop and not session.testsfailed:
             session.exitstatus = pytest.ExitCode.OK
 

@@ -1,7 +1,7 @@
-"""Record digests of results of the simulator and of the revision on golden inputs, by version.
+"""Record digests of the results of simulator and revision on golden inputs, by version.
 
-`python -m tests.record_versions` records that of the present versions; a digest that is recorded is never
-replaced. tests/test_versions.py holds what the code computes against it.
+`python -m tests.record_versions` records the digests of the current versions; it never replaces a recorded
+digest. tests/test_versions.py compares digests of the current results with the recorded ones.
 """
 
 import hashlib
@@ -26,19 +26,19 @@ from udfs.what_if import SimulationSettings
 
 RECORD: Final = FOLDER / "versions.json"
 DIGITS: Final = 9
-"""Significant digits that count: beyond them processors may differ."""
+"""Results are rounded to this number of significant digits, because processors may differ in the others."""
 SMALLEST: Final = 10
-"""Decimals that count: a value that is 0 except for rounding is 0."""
+"""Results are rounded to this number of decimals, so that a 0 with a rounding error is 0."""
 
 _DAY: Final = date(2026, 1, 5)
 _ABOUT: Final = {"simulator_version", "simulation_settings"}
-"""Columns that are not computed."""
+"""Columns that are not results."""
 
 Results = dict[str, pa.Table]
 
 
 class Versioned(NamedTuple):
-    """A component: its version, where that is declared, and the component's results on golden inputs."""
+    """A component: its version, the place of the version in the code, and its results on golden inputs."""
 
     version: str
     raised_in: str
@@ -46,7 +46,7 @@ class Versioned(NamedTuple):
 
 
 def simulated() -> dict[str, Results]:
-    """Return result tables of the published traces and of the golden units, by name."""
+    """Return result tables of the published traces and of the golden units, by name of trace or unit."""
     traces = PROJECT / "tests" / "data" / "traces"
     units = [
         GoldenUnit(name, published.manifest(traces, name), published.rank_steps(traces, name))
@@ -56,17 +56,17 @@ def simulated() -> dict[str, Results]:
 
 
 def simulated_later() -> dict[str, Results]:
-    """Return result tables of golden units whose logs have later additions such as run events, by name."""
+    """Return result tables of the golden units with later additions to logs, such as run events, by name."""
     return _simulated(golden_units(LATER))
 
 
 def simulated_parts() -> dict[str, Results]:
-    """Return result tables of golden units whose logs show only a part of a job, by name."""
+    """Return result tables of the golden units whose logs show only a part of a job, by name."""
     return _simulated(golden_units(PARTS))
 
 
 def simulated_mistaken() -> dict[str, Results]:
-    """Return result tables of golden units whose producers made a mistake, by name."""
+    """Return result tables of the golden units whose producers made a mistake, by name."""
     return _simulated(golden_units(MISTAKEN))
 
 
@@ -93,7 +93,7 @@ VERSIONED: Final = {
 
 
 def digest(results: Mapping[str, Results]) -> str:
-    """SHA-256 of result tables by unit, which rounds numbers and ignores the order of rows."""
+    """Return the SHA-256 of the tables' rows, with rounded numbers and regardless of the order of rows."""
     texts = []
     for unit, tables in sorted(results.items()):
         for name, table in sorted(tables.items()):
@@ -121,9 +121,9 @@ def recorded() -> dict[str, dict[str, str]]:
 
 
 def record(name: str, versions: dict[str, str]) -> str:
-    """Add the digest of the current version, and return a line that says what was done.
+    """Add the digest of a component's current version, and return the line to print.
 
-    Raises SystemExit where that version has another digest.
+    Raises SystemExit if another digest is recorded for this version.
     """
     own = VERSIONED[name]
     found = digest(own.compute())

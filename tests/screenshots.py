@@ -18,7 +18,7 @@ LAST_DAY: Final = FIRST_DAY + timedelta(days=DAYS - 1)
 
 
 def pages(report: Path) -> dict[str, tuple[Path, str, int, int, bool]]:
-    """Return for each picture its page, first element, height and width, and whether the page is dark."""
+    """Return for each picture its page, first element, height, width, and whether it is in dark mode."""
 
     def job(day: date, job_id: str, run_id: str) -> Path:
         return report / job_page_path(day, job_id, run_id)
@@ -37,7 +37,7 @@ def pages(report: Path) -> dict[str, tuple[Path, str, int, int, bool]]:
 
 
 def main() -> int:
-    """Take all pictures and return the exit status."""
+    """Take all pictures; return 1 if a page is missing or a picture is too large."""
     report = PROJECT / "demo" / "warehouse" / REPORT
     with started_browser() as browser:
         for name, (page, first, height, width, dark) in pages(report).items():

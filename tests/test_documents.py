@@ -1,7 +1,8 @@
-"""References in docstrings resolve, and the generated tables of pages agree with the declarations in code.
+"""References in docstrings resolve, and generated parts of pages agree with the declarations in the code.
 
-Parts of pages between `<!-- name -->` and `<!-- end -->` are generated from declarations, or from docstrings
-of the modules beside the page: after a change of these, `python -m tests.test_documents` writes them again.
+Parts of pages between `<!-- name -->` and `<!-- end -->` are generated from declarations in the code, or from
+docstrings of the modules in the page's folder. After a change of these, `python -m tests.test_documents`
+writes the parts again.
 """
 
 import ast
@@ -41,19 +42,19 @@ MADE = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def table(*rows: Iterable[str]) -> str:
-    """Format a Markdown table whose first row is its head."""
+    """Format rows as a Markdown table, whose first row is the heading."""
     head, *lines = (f"| {' | '.join(row)} |\n" for row in rows)
     return head + re.sub(r"[^|\n]+", "---", head) + "".join(lines)
 
 
 def why_slow() -> str:
-    """Table of the causes of slowness, and of what helps against each of them."""
+    """Table of causes of slowness, with what to do about each."""
     parts = ((f"`{each.name}`", each.words, each.advice) for each in causes.DECLARED)
     return table(("cause", "in words", "what to do"), *parts)
 
 
 def fixes() -> str:
-    """Table of what fixing each cause means, and how the diagnosis finds the cause."""
+    """Table of what a fix of each cause does, and how the diagnosis finds the cause."""
     rows = [("cause", "what a fix does", "found by")]
     for each in causes.DECLARED:
         where = f" (only where {each.only_where})" if each.only_where else ""
@@ -73,13 +74,13 @@ def tables() -> str:
 
 
 def statuses() -> str:
-    """Table of statuses, which say how far a unit's analysis went, and of what to do about each status."""
+    """Table of statuses, which state how far a unit's analysis went, with what to do about each."""
     parts = ((f"`{each}`", each.words, each.advice.format(again="ingest it again")) for each in Status)
     return table(("status", "means", "what to do"), *parts)
 
 
 def recorded() -> str:
-    """Table of ops to wrap in a training loop, with equal neighbours merged into one row."""
+    """Table of ops to wrap in a training loop; neighbours with equal texts share a row."""
     alike = groupby(op_types.DECLARED, lambda each: (each.around, each.microbatch, each.model_chunk))
     parts = ((", ".join(f"`{each.name}`" for each in ops), *facts) for facts, ops in alike)
     return table(("op", "around", "`microbatch`", "`model_chunk`"), *parts)
@@ -96,7 +97,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def modules(folder: Path) -> str:
-    """Table of the modules of a package, with the first line of the docstring of each."""
+    """Table of the modules of a folder, with the first line of each module's docstring."""
     files = [each for each in sorted(folder.glob("*.py")) if each.name != "__init__.py"]
     meanings = [ast.get_docstring(ast.parse(each.read_text(encoding="utf-8"))) or "" for each in files]
     lines = (each.partition("\n")[0].rstrip(".").replace("|", "\\|") for each in meanings)
@@ -104,7 +105,7 @@ def modules(folder: Path) -> str:
 
 
 def made(page: Path) -> str:
-    """Return the text of a page with its generated parts renewed."""
+    """Return the text of a page with its generated parts written again."""
 
     def renewed(part: re.Match[str]) -> str:
         return part[1] + (modules(page.parent) if part[2] == MODULES else PARTS[part[2]]()) + part[3]
@@ -157,7 +158,7 @@ def test_the_rank_log_of_the_readme_is_read(tmp_path: Path) -> None:
 
 
 def kernel_modules() -> dict[str, set[str]]:
-    """Return the kernel modules that the kernel's page names, with the modules that each imports."""
+    """Return the kernel modules named in the kernel's README, with the modules that each imports."""
     folder = ROOT / "udfs/kernel"
     files = [file for file in folder.rglob("*.py") if file.name != "__init__.py"]
     names = {

@@ -1,4 +1,4 @@
-"""Rules for the whole project: its root folder, its locks, its imports, and reasons for silenced checks."""
+"""Rules for the whole project: its root folder, lock files, imports, and reasons for silenced checks."""
 
 import re
 import subprocess
@@ -42,7 +42,7 @@ def ignored_at_the_root() -> set[str]:
 
 
 def unexplained(text: str) -> list[int]:
-    """Return the lines that silence a check without naming the check or giving a reason."""
+    """Return the numbers of lines that silence a check without naming the check or giving a reason."""
     lines = text.splitlines()
     found = []
     for token in tokenize.generate_tokens(StringIO(text).readline):

@@ -1,4 +1,4 @@
-"""An installed package has what its commands need, and errors name a package that is missing."""
+"""An installed package has the files that its commands need, and errors name missing packages."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def test_a_missing_package_is_one_line(
     for name in [
         each for each in sys.modules if each.startswith(("mcp.", "jobs.agents", "jobs.serve_agents"))
     ]:
-        monkeypatch.delitem(sys.modules, name)  # another test may have imported them
+        monkeypatch.delitem(sys.modules, name)  # another test may have imported the module
     assert console(["mcp"]) == 2
     assert capsys.readouterr().err == (
         "straggler: error: mcp is not installed: pip install 'straggler-fleet[agents]'\n"

@@ -1,7 +1,7 @@
-"""What is public equals its recorded list: tables, views, commands, options and Python functions.
+"""Public tables, views, commands, options and Python functions equal their recorded list.
 
-tests/data/public_faces.txt records them, a line each. After an intended change,
-`python -m tests.test_public_faces` records it again, and jobs/CHANGELOG.md says what changed.
+tests/data/public_faces.txt has one line for each. After an intended change, `python -m
+tests.test_public_faces` writes the list again, and jobs/CHANGELOG.md must mention the change.
 """
 
 import inspect
@@ -34,7 +34,7 @@ def commands() -> Iterator[str]:
 
 
 def _is_ours(member: object) -> bool:
-    """Return whether a member of a class is defined in this project, directly or by inheritance."""
+    """Return whether a member of a class is defined in this project, also if it is inherited."""
     return inspect.isfunction(member) and member.__module__.partition(".")[0] in {"jobs", "udfs", "straggler"}
 
 
@@ -55,7 +55,7 @@ def functions() -> Iterator[str]:
 
 
 def faces() -> list[str]:
-    """Return the list of everything public."""
+    """Return one line for each public table, view, command, option and Python function."""
     return sorted([*tables(), *commands(), *functions()])
 
 

@@ -1,4 +1,4 @@
-"""`make quick` chooses the right tests."""
+"""`make quick` chooses the tests nearest to the changed files."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ def chosen(path: str) -> list[str]:
 
 
 def test_a_changed_module_runs_its_own_test_then_those_of_importers() -> None:
-    """If a module changes, its own tests run first, and those of the modules that import it follow."""
+    """If a module changes, its own tests run first, and then those of the modules that import it."""
     first, *others = chosen("udfs/kernel/selection.py")
     assert first == "tests/udfs/kernel/test_selection.py"
     assert "tests/schemas/test_views.py" not in others
 
 
 def test_a_module_that_no_test_imports_runs_those_of_its_importers() -> None:
-    """If a module without tests changes, the tests of the modules that import it run."""
+    """If a module that no test imports changes, the tests of the modules that import it run."""
     assert "tests/udfs/kernel/diagnosis/test_sums.py" in chosen("udfs/kernel/correlation.py")
 
 

@@ -1,4 +1,4 @@
-"""Results change only if the version of the component that computes them changes."""
+"""Results change only if the version of the component that computes them changes too."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,7 +37,7 @@ def test_a_version_computes_what_it_always_did(name: str) -> None:
 
 
 def test_the_golden_units_have_every_status_and_cause(results: dict[str, Results]) -> None:
-    """The golden units have every status and cause, except for internal errors and unexplained loss."""
+    """The golden units have every status except internal errors, and every cause except unexplained loss."""
     statuses = {tables[JOB_SLOWDOWN]["status"][0].as_py() for tables in results.values()}
     assert statuses == set(STATUSES) - {Status.FAILED}
     causes = pa.concat_tables([tables[JOB_CAUSES] for tables in results.values()])

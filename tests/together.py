@@ -1,9 +1,10 @@
 """Start two runs at the same time on one warehouse, and check the warehouse after both.
 
-`python -m tests.together --times 20 --seed 1`: nights, backfills, late data, upkeep. After each pair the
-tables must be those of both runs, in turn. In every second pair the second does not wait, and may
-end with the words of the lock. The exit status is 1 where once it was otherwise. --store: in a store.
---first 7 begins with the seventh pair, as the same seed would.
+`python -m tests.together --times 20 --seed 1` starts pairs of nights, backfills, refreshes of late data and
+upkeep. After each pair, the tables must be as if the two runs had followed each other. In every second pair,
+the second run does not wait for the lock, and may end with the lock's error. The exit status is 1 if a check
+failed. With --store, landing and warehouse are in a local S3 server. With --first 7, the series begins with
+the seventh pair of the same seed.
 """
 
 import argparse
@@ -18,11 +19,11 @@ from tests.kills import Run, ground, scenario, seen, start
 from tests.support.stores import copied, removed
 
 _PAIRS: Final = ((0, 0), (1, 5), (3, 3), (4, 5), (1, 4))
-"""Runs of tests.kills.scenario, by index, that are started together."""
+"""Pairs of runs that are started together, as indices of the runs of tests.kills.scenario."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Start as many pairs of runs as the command line asks for; return the exit status."""
+    """Start the number of pairs given on the command line, and print each result; return the exit status."""
     parser = argparse.ArgumentParser(prog="together", description=__doc__)
     parser.add_argument("--times", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for number in numbers:
             first, second = (runs[place] for place in _pair(number))
             waits = number % 2 == 1
-            apart_s = random.Random(f"{args.seed} {number}").uniform(0.0, 3.0)  # noqa: S311  # nothing secret
+            apart_s = random.Random(f"{args.seed} {number}").uniform(0.0, 3.0)  # noqa: S311  # not a secret
             wrong = at_a_time(first, second, f"{root}/warehouse-{number}", apart_s, waits=waits)
             failures += bool(wrong)
             how = "waiting" if waits else "not waiting"
@@ -53,7 +54,7 @@ def _pair(number: int) -> tuple[int, int]:
 
 
 def at_a_time(first: Run, second: Run, warehouse: str, apart_s: float, *, waits: bool) -> str:
-    """Run two commands at the same time; return the errors."""
+    """Run two commands at the same time on a copy of a warehouse; return an error, or empty text."""
     copied(first.before, warehouse)
     one = start(first, warehouse)
     time.sleep(apart_s)
@@ -65,7 +66,7 @@ def at_a_time(first: Run, second: Run, warehouse: str, apart_s: float, *, waits:
         return f"exit statuses {statuses}"
     is_right = seen(warehouse) == first.states[-1]
     removed(warehouse)
-    return "" if is_right else "the tables are not those of both, in turn"
+    return "" if is_right else "the tables are not those of two runs in turn"
 
 
 if __name__ == "__main__":

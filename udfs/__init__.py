@@ -1,1 +1,1 @@
-"""Code that runs inside executors: the Arrow layer, dense arrays beneath it, and a numpy kernel."""
+"""Code that Spark executors run for each unit: functions on Arrow tables, and a numpy kernel."""

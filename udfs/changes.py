@@ -58,7 +58,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """A new level of a job's step time or of a loss, and the days on which the level holds.
+    """A lasting change of a job's step time or of a loss, and the days on which the new value holds.
 
     since, run_id : first day of the new level, and the run on this day.
     until         : last day of the new level.
@@ -85,7 +85,7 @@ class Change:
 
 
 def change_points(values: Floats, errors: Floats, spread: float, smallest: float) -> list[int]:
-    """Find the positions in a series at which a new level begins.
+    """Find the positions in a series from which on the values have another mean.
 
     Dynamic programming finds the levels that minimise the squared errors plus a penalty for each change. Then
     the smallest change is removed, again and again, until all changes are at least `smallest`.
@@ -120,12 +120,12 @@ def change_points(values: Floats, errors: Floats, spread: float, smallest: float
 
 
 def _price(days: int) -> float:
-    """Return by how much a change must reduce the squared errors of a series of this many days to count."""
+    """Return the least reduction of a series' squared errors for which a change is accepted."""
     return PENALTY + 2 * log(days)
 
 
 def least_change(days: int, of: str) -> float:
-    """Return the smallest change that can be found in a series of this many days with the least spread.
+    """Return the smallest change that can be found in a series of this many days with little scatter.
 
     returns : relative if `of` is OF_STEP, otherwise in parts of the step; infinite below LEAST_DAYS
     """
@@ -137,7 +137,7 @@ def least_change(days: int, of: str) -> float:
 
 
 def step_differences(points: Sequence[Point]) -> tuple[float, float]:
-    """Return the median difference of neighbouring units' step times, and the smallest change they can show.
+    """Return the median difference of neighbouring units' step times, and the detection limit for changes.
 
     points  : at least LEAST_DAYS units of one job, by day.
     returns : both as shares of the step time
@@ -158,7 +158,7 @@ def block_means(values: Floats, most: int = MOST_BLOCKS) -> list[float]:
 
 
 def _spread(values: Floats, errors: Floats, least: float) -> float:
-    """Return the scatter (1 sigma) of neighbouring days beyond their errors, robust to a few changes."""
+    """Return the scatter (1 sigma) between neighbouring days that their errors do not explain."""
     least = least * 2 if len(values) < FEW_DAYS else least
     steps = np.sort(np.abs(np.diff(values)))
     squared = (MAD_TO_SIGMA * float(steps[(len(steps) - 1) // 2])) ** 2 / 2 - float(np.mean(errors**2))

@@ -30,7 +30,7 @@ ALL_TOGETHER: Final = "all together"
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of one scenario.
+    """What one scenario gives: the replayed step time, the slowdown, and the time and GPU-hours saved.
 
     scenario            : the predicate, or ALL_TOGETHER.
     ops, ops_share      : how many of the replayed ops were changed, and their share; None where a cause

@@ -21,7 +21,7 @@ def half_width(row: Row, name: str) -> float | None:
 
 
 def around(name: str, value: float | None, half: float | None) -> dict[str, float | None]:
-    """Return the columns {name}_low and {name}_high: value -/+ half, limited to possible fractions."""
+    """Return the columns {name}_low and {name}_high: value -/+ half, the upper one at most 1."""
     if value is None or half is None:
         return {f"{name}_low": None, f"{name}_high": None}
     low = value - half

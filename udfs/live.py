@@ -24,7 +24,7 @@ _OF_RESULTS: Final = (
 
 
 def window_row(results: Mapping[str, pa.Table], rows: pa.Table) -> Row:
-    """Return a window's row of live_slowdown, without the key of the run and the columns on what was read.
+    """Return a window's row of live_slowdown, without the run's key and the columns on rank logs read.
 
     results : tables that the simulation of the window returned. rows : the window's rows of rank_steps
     """

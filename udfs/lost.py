@@ -1,4 +1,4 @@
-"""Divide the time that a unit loses among its causes, in one way for tables, pages and commands."""
+"""Divide the time that a unit loses among its causes, in the same way for tables, pages and commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum

@@ -36,7 +36,7 @@ class Noise(NamedTuple):
 
 
 class _Course(NamedTuple):
-    """A way in which a run's level may have developed: with changes at some places, or with a drift.
+    """A model of values over a run: constant between changes at some positions, or with a drift.
 
     columns : one for each change, shape (value, change).
     cuts    : places that divide it into stretches with clearly different levels.
@@ -48,7 +48,7 @@ class _Course(NamedTuple):
 
 
 def noise_of(values: Floats, blocks: int) -> Noise | None:
-    """Estimate the noise of the mean of ordered values about a level that is constant, has steps or drifts.
+    """Estimate the noise of the mean of ordered values about a level that is constant, jumps or drifts.
 
     Levels and drifts are the course of a run, and differences between levels are not noise. A course counts
     only if it is significant and most values follow it: rare pauses, or slowness that comes and goes, are
@@ -76,7 +76,7 @@ def _courses(values: Floats) -> Iterator[_Course]:
 
 
 def _about(course: _Course, values: Floats, blocks: int) -> Noise | None:
-    """Return the noise about a course, or None if the values do not clearly follow this course."""
+    """Return the noise about a model of the values, or None if the values do not clearly follow the model."""
     number = len(values)
     columns = np.column_stack([np.ones(number), course.columns])
     fitted = np.linalg.lstsq(columns, values, rcond=None)[0]

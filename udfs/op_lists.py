@@ -1,4 +1,4 @@
-"""Ops of table rows as flat numpy arrays, and checks of these lists before they are written.
+"""Ops of table rows as flat numpy arrays, and checks of columns of lists before they are written.
 
 If all rows are chosen, in order, nothing is copied. The checks equal the SQL gate's, but are faster.
 """
@@ -183,7 +183,7 @@ def op_codes(values: pa.Array) -> npt.NDArray[np.int8]:
 
 
 def arrays_valid(table: Table, rows: pa.Table) -> bool:
-    """Return whether lists of numbers are within their columns' bounds, and those in `alike` equally long.
+    """Return whether lists of numbers are within bounds, and whether lists in `alike` have equal lengths.
 
     Table.expectations_of_scalars has the conditions on other columns.
     """

@@ -80,7 +80,7 @@ def analysed(
     mitigated: frozenset[int] | None = None,
     memory: float = inf,
 ) -> WhatIf:
-    """Replay a unit in every scenario.
+    """Replay a unit in every what-if scenario, and diagnose its causes if the settings ask for it.
 
     facts     : the unit's manifest. before_s : as simulate_job takes it.
     layers    : number of layers of each chunk of the model; None: from the manifest, if it states them.

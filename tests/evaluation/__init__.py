@@ -1,1 +1,1 @@
-"""Evaluations of the diagnosis and of clock correction on generated jobs and faults with known truth."""
+"""Evaluations of the simulator, the diagnosis and the warehouse's views on jobs with known truth."""

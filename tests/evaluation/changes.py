@@ -1,8 +1,8 @@
-"""Evaluate `straggler changes` on jobs of many days; some of these jobs get a fault on one of the days.
+"""Evaluate `straggler changes` on jobs of many days, some of which get a fault on one day and keep it.
 
-`python -m tests.evaluation.changes --seed S` prints the tables. Each day has draws of its own, and GPUs whose
-speeds are drawn anew. The truth of a fault is the very same days without it. Seeds 0 to 99,999 are for
-tuning, those from 1,000,000 on are kept for evaluation.
+`python -m tests.evaluation.changes --seed S` prints the tables. Random draws, including the GPUs' speeds, are
+new on each day. The true cost of a fault is the step time with the fault minus that of the same steps without
+the fault. Seeds 0 to 99,999 may be used for tuning; seeds from 1,000,000 on are kept for evaluation.
 """
 
 import sys
@@ -29,13 +29,13 @@ from udfs.what_if import simulate_job
 
 FIRST: Final = date(2026, 1, 1)
 LEAST_PERCENT: Final = (0.0, 2.0, 5.0, 10.0)
-"""Classes of faults by their cost [% of the step without]."""
+"""Lower bounds of the classes of faults by cost [% of the step time without the fault]."""
 OF_DAY: Final = 2**32
-"""A day's seed: the job's, plus this much for each day."""
+"""Day N of a job has the job's seed plus N times this number."""
 
 
 def steady(seed: int, days: int, most_ops: int) -> Row | None:
-    """Count the changes that are reported for a job without any fault; None if a day is not analysed."""
+    """Count changes reported for a job with the same faults on all days; None if a day is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     plan = replace(plan, mechanisms=[_always(each) for each in plan.mechanisms])
     points = _points([plan] * days, seed)
@@ -54,7 +54,7 @@ def steady(seed: int, days: int, most_ops: int) -> Row | None:
 
 
 def meets(seed: int, days: int, most_ops: int) -> Row | None:
-    """Report how exactly a fault's first day is found; None without a fault, or with a day unanalysed."""
+    """Compare a fault's true first day with the reported one; None if either is missing."""
     plan = sample_job(seed, most_ops=most_ops)
     faults = [_always(each) for each in plan.mechanisms if each.cause is not None]
     if not faults:
@@ -87,7 +87,7 @@ def meets(seed: int, days: int, most_ops: int) -> Row | None:
 
 
 def _always(mechanism: Mechanism) -> Mechanism:
-    """Return a mechanism that acts in all steps of a day."""
+    """Return the mechanism with a window that covers all steps of a day."""
     return replace(mechanism, window=ALWAYS) if isinstance(mechanism, Windowed) else mechanism
 
 
@@ -140,7 +140,12 @@ def tables(quiet: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
 
 @command(
     "tests.evaluation.changes",
-    option("--jobs N", "steady jobs, and as many that a fault meets", positive, default=100),
+    option(
+        "--jobs N",
+        "jobs without a change, and the same number with a fault on one day",
+        positive,
+        default=100,
+    ),
     option("--days N", "days of each", positive, default=14),
     option("--seed S", "seed of the first job", not_negative, required=True),
     option("--most-ops N", "ops of a job on a day, about", positive, default=4_000),

@@ -1,7 +1,7 @@
 """Evaluate the correction of clocks on jobs that are simulated with wrong clocks and with right clocks.
 
-`python -m tests.evaluation.clocks --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
-1,000,000 on are kept for evaluation.
+`python -m tests.evaluation.clocks --seed S` prints the tables. Seeds 0 to 99,999 may be used for tuning;
+seeds from 1,000,000 on are kept for evaluation.
 """
 
 import sys
@@ -27,17 +27,15 @@ from udfs.what_if import SimulationSettings, simulate_job
 FROM_ONE_CLOCK: Final = SimulationSettings(
     clock_floor_s=float("inf"), clock_floor_fraction=float("inf"), diagnosed=True
 )
-"""Settings as if no clock were ever off."""
+"""Settings under which the simulator corrects no clock."""
 
 RIGHT: Final = 1e-3
 WRONG: Final = 5e-3
-"""Relative errors of the slowdown that a corrected unit may have, and that no analysed unit may have."""
+"""Bounds on the relative error of a slowdown: RIGHT for a corrected unit, WRONG for any analysed unit."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Results of one unit; its slowdown is nan if the unit was not analysed."""
-
     status: str
     slowdown: float
     causes: frozenset[str]
@@ -45,7 +43,7 @@ class Answer:
 
 
 def kind_of(plan: JobPlan) -> str:
-    """Return what connects the hosts of a job: replicas, a pipeline, both, or nothing."""
+    """Return how the hosts of a job are connected: by replicas, by a pipeline, by both, or not at all."""
     shape = plan.shape
     pipeline = "" if shape.pp_size == 1 else "virtual pipeline" if shape.vpp_size > 1 else "pipeline"
     replicas = "replicas" if shape.dp_size > 1 else ""
@@ -53,11 +51,11 @@ def kind_of(plan: JobPlan) -> str:
 
 
 def judge(seed: int, skew: str = "", most_ops: int = 15_000) -> Row | None:
-    """Run a drawn job with right and with wrong clocks; None if the job has only one host.
+    """Simulate a job with right and with wrong clocks, and compare the results; None if it has one host.
 
-    skew    : a name in SKEWS; any where left out
-    returns : status, error of the slowdown relative to that on one clock, and whether the causes are those on
-              one clock: with what the simulator makes of the clocks, and (`ignored_`) with them as they are
+    skew    : name of a clock error in SKEWS; empty: drawn
+    returns : status, relative error of the slowdown, and whether the causes are those found with right
+              clocks: with the simulator's correction, and (`ignored_`) without it
     """
     drawn = sample_job(seed, most_ops=most_ops)
     others = tuple(each for each in drawn.mechanisms if not isinstance(each, ClockSkew))
@@ -101,7 +99,7 @@ def _simulated(job: GeneratedJob, settings: SimulationSettings) -> Answer:
 
 
 def by_kind_and_skew(judged: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind of job and clock error: worst errors, and causes kept, with and without correction."""
+    """Return one row per kind of job and clock error: worst errors, and how many jobs keep their causes."""
     percent = judged.assign(error=100 * judged.error, ignored_error=100 * judged.ignored_error)
     columns = {
         "jobs": ("seed", "size"),
@@ -134,7 +132,7 @@ def summary(rows: pd.DataFrame) -> Mapping[str, float]:
     "tests.evaluation.clocks",
     option("--jobs N", "jobs", positive, default=500),
     option("--seed S", "seed of the first job", not_negative, required=True),
-    option("--skew SKEW", "one way to be off alone", choices=SKEWS),
+    option("--skew SKEW", "only this kind of clock error", choices=SKEWS),
     option("--most-ops N", "ops of a job, about", positive, default=15_000),
     option("--list-worst N", "list the N largest errors", not_negative, default=5),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),

@@ -1,9 +1,10 @@
-"""Evaluate intervals of savings: a tenth of a day's steps is logged, and the true saving is over all steps.
+"""Evaluate how often intervals of savings contain the truth, if a tenth of a day's steps is logged.
 
 `python -m tests.evaluation.coverage --seed S` prints the tables. Each job has one fault, of any size and
-window, and the nuisances of sampled jobs. Its log has every tenth step, steps drawn at random, or bursts of
-five; the truth is the whole day run once more without the fault. A job counts where the fault is named.
-Seeds 0 to 99,999 are for tuning, those from 1,000,000 on are kept for evaluation.
+window, and the nuisances of sampled jobs. The log has every tenth step, steps drawn at random, or bursts of
+five steps. The true saving comes from a rerun of all steps of the day without the fault. A job counts only if
+the diagnosis names its fault. Seeds 0 to 99,999 may be used for tuning; seeds from 1,000,000 on are kept for
+evaluation.
 """
 
 import sys
@@ -40,16 +41,17 @@ CLASSES: Final = {
 }
 """Classes of faults, and the cause of each."""
 DAY: Final = 200
-"""Steps of a day."""
+"""Number of steps in a day of a job."""
 TOGETHER: Final = 10
-"""Jobs that are added up."""
+"""Number of jobs whose savings are added to one sum."""
 ROUNDS: Final = 100
-"""How often each job is drawn into a sum: other sums of the same jobs tell more than few apart."""
+"""Number of sums that each job is drawn into; many sums of the same jobs give a steadier estimate than
+one."""
 DESIGNS: Final = ("even", "random", "bursts")
 
 
 def judge(of: str, seed: int, part: int) -> Row | None:
-    """Judge the interval of a job with a fault of this class; None if not analysed or its cause not named."""
+    """Judge the interval of a job with a fault of class `of`; None if the job's cause is not named."""
     rng = child_rng(seed, of)
     shape = _shape(rng)
     setting = Setting(shape, sample_workload(seed, shape), DAY, own_hosts(shape, JobIdentity()))
@@ -93,7 +95,7 @@ def _shape(rng: np.random.Generator) -> JobShape:
 
 
 def _fault(of: str, rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a fault of a class; None if the layout allows none, or if the fault's cause has another class."""
+    """Draw a fault of class `of`; None if the layout allows none, or if the draw belongs to another class."""
     fault = FAULTS[CLASSES[of]](rng, setting)
     is_wanted = isinstance(fault, SickHost) == (of == "host")
     return fault if is_wanted else None
@@ -109,7 +111,7 @@ def _logged(design: str, rng: np.random.Generator, part: int) -> list[int]:
 
 
 def tables(judged: pd.DataFrame) -> list[Section]:
-    """Tables of how often intervals contain the true saving, by class, by logged steps, and for sums."""
+    """Tables of how often intervals contain the true saving: by class, by design of the log, and for sums."""
     columns = {
         "jobs": ("seed", "size"),
         "inside [%]": ("inside", percent),
@@ -147,7 +149,7 @@ def tables(judged: pd.DataFrame) -> list[Section]:
 
 
 def sums(judged: pd.DataFrame) -> pd.DataFrame:
-    """Draw random sums of jobs of one class, and return whether their intervals contain the truth."""
+    """Sum the savings and intervals of randomly chosen jobs of one class; one row per sum."""
     few, shared = 1 / judged["freedom"], judged["shared"] ** 2
     variance = ((judged["width"] / 2) ** 2 - shared).clip(lower=0.0) / student_squared(few)
     parts = judged.assign(shared=shared, variance=variance, fourth=variance**2 * few)
@@ -163,14 +165,14 @@ def sums(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def _groups(jobs: int) -> NDArray[np.int64]:
-    """Assign jobs to sums at random, so that each sum has one job of each round; shape (sum, job)."""
+    """Draw the jobs of each sum, so that a job is in at most one sum of each round; shape (sum, TOGETHER)."""
     rng, whole = np.random.default_rng(jobs), jobs // TOGETHER * TOGETHER
     rounds = [rng.permutation(jobs)[:whole].reshape(-1, TOGETHER) for _ in range(ROUNDS)]
     return np.concatenate(rounds)
 
 
 def student_squared(few: pd.Series) -> pd.Series:
-    """Square of Student's 95 % quantile for 1 / few degrees of freedom, by the formula in the SQL of sums."""
+    """Square of Student's 95 % quantile for 1 / few degrees of freedom, by the formula that the SQL uses."""
     a, b, c, d = STUDENT
     return a + b * few / (1 - c * few + d * few**2)
 
@@ -186,11 +188,11 @@ def _summed(found: pd.DataFrame, by: str) -> pd.DataFrame:
     option("--jobs N", "jobs of each class", positive, default=100),
     option("--seed S", "seed of the first job", not_negative, required=True),
     option("--part N", "one step in N is logged", positive, default=10),
-    option("--classes NAMES", "only these, with commas between", default=",".join(CLASSES)),
+    option("--classes NAMES", "only these classes, separated by commas", default=",".join(CLASSES)),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Evaluate the intervals of savings."""
+    """Evaluate how often intervals of predicted savings contain the true savings."""
     found = [
         drawn(partial(judge, of, part=args.part), args.seed, args.jobs) for of in args.classes.split(",")
     ]

@@ -1,10 +1,10 @@
-"""Evaluate what is saved by following the lists of drain and mitigations, or of fix_first, every morning.
+"""Compare two policies over many days: act on drain and mitigations each morning, or on fix_first.
 
 `python -m tests.evaluation.decisions --seed S` prints the tables. Each morning an engineer may drain some
-hosts, and change some jobs. All have the same fleet, and do the same where they choose the same: what drains
-and changes return is known, from the very same steps without them. Order and hours of fix_first are those of
-0.3.0, which has neither drain nor mitigations. Seeds 0 to 99,999 are for tuning, those from 1,000,000 on are
-kept for evaluation.
+hosts and change some jobs. All policies act on copies of one fleet, and equal actions have equal results.
+What an action saves is known, because the same steps are also simulated without the action. The view
+fix_first orders and counts GPU-hours as in version 0.3.0, which had neither drain nor mitigations. Seeds 0 to
+99,999 may be used for tuning; seeds from 1,000,000 on are kept for evaluation.
 """
 
 import sys
@@ -31,7 +31,7 @@ OF_DAY: Final = f"""
     SELECT job_id, mitigation, cause, plan, gpu_hours_saved FROM {MITIGATIONS}
     WHERE log_date = (SELECT max(log_date) FROM {MITIGATIONS}) AND time_saved_fraction > 0
     ORDER BY gpu_hours_saved DESC, job_id"""
-"""Rows of the newest night for each job, most GPU-hours first."""
+"""Query for the newest mitigations of all jobs, those that save most GPU-hours first."""
 FIX_FIRST: Final = "SELECT host, cause, job_ids FROM fix_first WHERE "
 OF_MACHINES: Final = f"cause IN ({sql_strings(MACHINE_CAUSES)})"
 
@@ -39,8 +39,8 @@ OF_MACHINES: Final = f"cause IN ({sql_strings(MACHINE_CAUSES)})"
 class Policy(NamedTuple):
     """A rule by which an engineer chooses actions.
 
-    hosts : the question whose hosts are drained, from the first on
-    jobs  : the question whose jobs and causes are fixed; None: what mitigations names, in its order
+    hosts : query whose hosts are drained, the first rows first
+    jobs  : query whose jobs and causes are fixed; None: the rows of mitigations, in their order
     """
 
     hosts: str
@@ -51,18 +51,19 @@ POLICIES: Final = {
     "drain and mitigations": Policy(LISTS["drain"]),
     "fix_first": Policy(f"{FIX_FIRST} host IS NOT NULL AND {OF_MACHINES}", f"{FIX_FIRST} NOT {OF_MACHINES}"),
 }
-"""Hosts are drained for causes that lie in a machine, jobs are changed for the others."""
+"""Queries of each policy. Under fix_first, hosts are drained for causes that lie in a machine, and jobs are
+changed for other causes."""
 
 
 class Mornings(NamedTuple):
-    """Actions available on a morning: hosts to drain, and mitigations of jobs."""
+    """Largest numbers of actions on a morning: hosts to drain, and jobs to change."""
 
     hosts: int
     jobs: int
 
 
 def follow(world: World, policy: Policy, most: Mornings) -> Course:
-    """Simulate a fleet whose engineer follows a policy."""
+    """Simulate a fleet day by day, with the actions that a policy chooses each morning."""
     course = Course(world)
     for day in range(world.days):
         serving = {job.job_id for job in course.run(day)}
@@ -82,9 +83,10 @@ def follow(world: World, policy: Policy, most: Mornings) -> Course:
 def _chosen(
     course: Course, policy: Policy, advice: Sequence[Mapping[Any, Any]], serving: set[str]
 ) -> Iterator[Mapping[Any, Any]]:
-    """Mitigations that the engineer carries out, in order, with at most one per job.
+    """Yield the mitigations that the engineer carries out, in order, with at most one per job.
 
-    Someone who follows fix_first takes the best mitigation of each row, and skips rows that have none.
+    Under fix_first, each listed pair of job and cause gets its best mitigation; pairs without one are
+    skipped.
     """
     can = [
         row
@@ -108,7 +110,7 @@ def _chosen(
 
 
 def changed(job: FleetJob, row: Mapping[str, Any]) -> FleetJob:
-    """Return a job with a mitigation in place of the fault that it treats; unchanged without such a fault."""
+    """Return the job with a mitigation in place of the fault that it treats, or without change."""
     mitigation, mechanisms = row["mitigation"], job.plan.mechanisms
     of_cause = [each for each in mechanisms if each.cause == CAUSE_OF[mitigation]]
     if not of_cause:
@@ -130,7 +132,7 @@ def judged(world: World, most: Mornings) -> dict[str, Course]:
 
 
 def tables(found: Mapping[str, Course]) -> list[Section]:
-    """Tables of the GPU-hours of a fleet under each policy, and of the changes that were made to its jobs."""
+    """Tables of the GPU-hours saved and spent under each policy, and of the changes made to jobs."""
     rows = [
         {
             "policy": name,
@@ -167,7 +169,7 @@ def tables(found: Mapping[str, Course]) -> list[Section]:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Run the command line: measure how many GPU-hours are saved by following each list every morning."""
+    """Measure how many GPU-hours are saved by following each policy every morning."""
     world = World(args.seed, args.jobs, args.days, args.most_ops)
     gpu_hours = sum(24 * job.shape.world_size * len(job.days) for job in world.fleet.jobs)
     heading = (

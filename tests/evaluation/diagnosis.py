@@ -1,7 +1,7 @@
 """Evaluate the diagnosis on generated jobs with known causes, and on published traces with injected faults.
 
-Seeds 0 to 99,999 are for tuning. Seeds from 1,000,000 on are reserved for evaluation: a change of the
-diagnosis must not look at their single jobs.
+Seeds 0 to 99,999 may be used for tuning. Seeds from 1,000,000 on are reserved for evaluation: whoever changes
+the diagnosis must not look at single jobs of these seeds.
 """
 
 import sys
@@ -35,11 +35,11 @@ FIRST_RESERVED: Final = 1_000_000
 """Seeds from here on are reserved for evaluation."""
 
 COMPARED: Final = ("dp4pp2", "dp2pp2", "detectable")
-"""Classes whose sensitivity is shown."""
+"""Keys of the classes of jobs for which the report shows how noise and few steps change the scores."""
 
 
 def main(argv: Sequence[str] | None = None, diagnose: Diagnose = simulate_job) -> int:
-    """Print the evaluation and return the exit status."""
+    """Run the command: print the evaluation, and return the exit status."""
     body = partial(_print, diagnose)
     return command("tests.evaluation.diagnosis", *_OPTIONS, epilog=_SEEDS, described_by=_print)(body)(argv)
 
@@ -62,7 +62,7 @@ _OPTIONS: Final = (
     option("--healthy N", "extra healthy jobs", not_negative, default=200),
     option(
         "--sensitivity N",
-        "jobs to judge again with 6 % op noise, with 4 steps, with both",
+        "jobs to judge again with 6 % op noise, with 4 steps, and with both",
         not_negative,
         default=200,
     ),
@@ -77,11 +77,11 @@ _OPTIONS: Final = (
 class Evaluated(NamedTuple):
     """Results of the diagnosis beside the truth: one row per job and cause.
 
-    answers   : of the jobs
-    healthy   : of more jobs, all drawn without a fault
-    again     : of some of the jobs, under other conditions
-    injected  : faults in published traces, one row each
-    published : all causes of the published traces
+    answers   : of the generated jobs
+    healthy   : of additional jobs, all without a fault
+    again     : of the first jobs, drawn again with more noise, fewer steps or skewed clocks
+    injected  : one row per fault injected into a published trace
+    published : one row per cause of a published trace without injected faults
     """
 
     answers: pd.DataFrame
@@ -97,7 +97,7 @@ def evaluate(args: Arguments, traces: Sequence[Path], diagnose: Diagnose) -> Eva
     The same seeds give the same answers, whatever the number of processes.
 
     traces   : folders of published traces
-    diagnose : with several processes, a function that they find by its name
+    diagnose : with several processes, a function defined at module level, so that it can be pickled
     """
     seeds = range(args.seed, args.seed + args.jobs)
     tasks = [(seed, USUAL) for seed in (*seeds, *healthy_seeds(seeds.stop, args.healthy))]

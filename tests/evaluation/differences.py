@@ -1,8 +1,9 @@
-"""Evaluate `straggler diff` on pairs of equal runs, and on pairs in which only one run has a fault.
+"""Evaluate `straggler diff` on pairs of equal runs, and on pairs in which one run has an additional fault.
 
 `python -m tests.evaluation.differences --seed S` prints the tables. Two equal runs have the same plan and
-other draws. A slower run has one fault more than the other; the truth is the very same run without it. Seeds
-0 to 99,999 are for tuning, those from 1,000,000 on are kept for evaluation.
+different random draws. In the other pairs, one run has an additional fault; the true difference is the cost
+of that fault, from a rerun of the slower run without the fault. Seeds 0 to 99,999 may be used for tuning;
+seeds from 1,000,000 on are kept for evaluation.
 """
 
 import sys
@@ -31,10 +32,10 @@ from udfs.two_runs import ReadRun, divided, read_run
 from udfs.what_if import SimulationSettings, simulate_job
 
 OTHER_DRAWS: Final = 2**40
-"""Added to a job's seed for the second run of the same plan."""
+"""Number added to a job's seed to get the seed of the second run of the same plan."""
 SETTINGS: Final = SimulationSettings()
 LEAST_PERCENT: Final = (0.0, 1.0, 3.0, 10.0)
-"""Classes of true differences, by their lower bound [% of A's step]."""
+"""Lower bounds of the classes of pairs by true difference [% of the step time of the first run, A]."""
 FAIL_ABOVE: Final = 0.03
 SUMS: Final = 1e-9
 SIZES: Final = (
@@ -44,7 +45,7 @@ SIZES: Final = (
 
 
 def equal(seed: int, most_ops: int, confidence: float) -> Row | None:
-    """Compare two equal runs; None if either is not analysed."""
+    """Compare two runs of the same plan; None if either is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     found = _compared(plan, replace(plan, seed=seed + OTHER_DRAWS), confidence)
     if found is None:
@@ -63,7 +64,7 @@ def equal(seed: int, most_ops: int, confidence: float) -> Row | None:
 
 
 def slower(seed: int, most_ops: int, confidence: float) -> Row | None:
-    """Compare a run with itself plus a fault; None if no fault is drawn or a run is not analysed."""
+    """Compare a run with the same run plus a fault; None without a fault, or if a run is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     faults = [each for each in plan.mechanisms if each.cause is not None]
     if not faults:
@@ -92,7 +93,7 @@ def slower(seed: int, most_ops: int, confidence: float) -> Row | None:
 
 
 def _true(plan: JobPlan) -> float:
-    """True slowdown by the fault, as a share of the run's step time without the fault."""
+    """True slowdown by the first fault, as a fraction of the run's step time without that fault."""
     simulation = Simulation(plan)
     with_it, without = (simulation.step_us(simulation.timeline(each)).mean() for each in ((), {0}))
     return float(with_it / without) - 1
@@ -125,7 +126,7 @@ def _largest(parts: Sequence[Part]) -> str:
 
 
 def _of_ops(found: Found, fault: Mechanism) -> bool | None:
-    """Return whether the fault's stage has the largest part; None for a link or a fault without a stage."""
+    """Return whether the fault's stage differs most of all stages; None if the fault has no stage."""
     stage = None if fault.cause == "communication" else getattr(fault, "pp_rank", None)
     stages = [part for part in found.parts if part.of == "stage"]
     return None if stage is None or not stages else _largest(stages) == f"stage {stage}"
@@ -165,14 +166,16 @@ def _tables(pairs: pd.DataFrame, faulty: pd.DataFrame) -> list[Section]:
 
 @command(
     "tests.evaluation.differences",
-    option("--pairs N", "pairs of equal runs, and as many with a fault", positive, default=200),
+    option(
+        "--pairs N", "pairs of equal runs, and the same number with a fault in one run", positive, default=200
+    ),
     option("--seed S", "seed of the first pair", not_negative, required=True),
     option("--most-ops N", "ops of a job, about", positive, default=15_000),
     option("--confidence P", "of the interval", probability, default=CONFIDENCE),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Evaluate comparisons of two runs."""
+    """Evaluate comparisons of two runs by `straggler diff`."""
     how = {"most_ops": args.most_ops, "confidence": args.confidence}
     tables, last = zip(
         *(drawn(partial(judge, **how), args.seed, args.pairs) for judge in (equal, slower)), strict=True

@@ -1,10 +1,10 @@
 """Evaluate the view drain on generated fleets, in comparison with simpler lists and with chance.
 
 `python -m tests.evaluation.drain --seed S` prints the tables. Hosts of generated jobs are slow for one to
-three days, for weeks, or again and again. Each morning a policy may drain some hosts: healthy spares serve
-their jobs from then on, and what that costs is what the terms say. All policies meet the same jobs and the
-same spells. What a drain returns is known: the very same steps with and without the spell. Seeds 0 to 99,999
-are for tuning, those from 1,000,000 on are kept for evaluation.
+three days, for weeks, or again and again. Each morning a policy may drain some hosts; from then on healthy
+spares run their jobs. DrainTerms states what a drain costs. All policies meet the same jobs and the same
+periods of slowness. What a drain saves is known, because the same steps are simulated with and without the
+slow host. Seeds 0 to 99,999 may be used for tuning; seeds from 1,000,000 on are kept for evaluation.
 """
 
 import sys
@@ -23,7 +23,7 @@ from tests.evaluation.fleet_course import TERMS, Course, without_host
 from tests.evaluation.report import FORMATS, Section, rendered
 
 FIRST_MORNING: Final = 3
-"""Days before the first drain."""
+"""Number of days that are observed before hosts are drained for the first time."""
 LISTS: Final = {
     "drain": "SELECT host FROM drain WHERE verdict IN ('drain', 'probably')",
     "fix_first": "SELECT host FROM fix_first WHERE host IS NOT NULL",
@@ -33,10 +33,10 @@ STATES: Final = "SELECT host, state, probability, expected_gpu_hours, expected_l
 
 
 def follow(world: World, name: str, most: int | Mapping[int, int], rng: np.random.Generator) -> Course:
-    """Each morning, drain the first hosts of a list, unless they were drained before.
+    """Simulate a fleet in which each morning the first hosts of a list are drained; a host is drained once.
 
-    name : of LISTS; else hosts are drawn
-    most : how many each morning, or by day; of other days none
+    name : key of LISTS; any other name: hosts are drawn at random
+    most : number of drains each morning, or by day; on days that are not keys no host is drained
     """
     course = Course(world)
     for day in range(world.days):
@@ -58,7 +58,7 @@ def follow(world: World, name: str, most: int | Mapping[int, int], rng: np.rando
 
 
 def _predicted(course: Course, day: int) -> Rows:
-    """Expected losses by hosts, and what these hosts truly cost if no host is drained from now on."""
+    """Return the losses that the view drain expects of each host, and the true ones without any drain."""
     world, found = course.world, []
     jobs = {host: job for job in course.jobs.values() for host in job.hosts}
     ahead = range(day + 1, day + 1 + TERMS.days)
@@ -96,7 +96,7 @@ def judged(world: World, most: int, seed: int) -> dict[str, Course]:
 
 
 def tables(found: Mapping[int, Mapping[str, Course]]) -> list[Section]:
-    """Tables of GPU-hours by policy and fleet, and of expected savings beside true ones."""
+    """Tables of GPU-hours by policy and fleet, and of the losses that drain expects and the true losses."""
     rows = pd.DataFrame(
         {"policy": name, "fleet": seed, "drains": len(course.drained), "false drains": course.false,
          "returned": course.returned, "cost": course.cost, "net": course.returned - course.cost}

@@ -1,7 +1,7 @@
-"""Generated fleets with hosts that are slow for a while; later days depend on drained hosts and changed jobs.
+"""Generate fleets whose hosts are slow at times, and simulate each day after the drains and changes so far.
 
-The noise of a job repeats after a few days. So units that run alike are simulated once, and a fleet of many
-jobs over many days is cheap.
+The noise of a job repeats every DRAWS days. Units with equal content are therefore simulated only once, which
+makes fleets of many jobs over many days cheap.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ SPELLS_PER_JOB: Final = 1.2
 LEAST_HOSTS: Final = 4
 LEAST_STEPS: Final = 10
 DRAWS: Final = 3
-"""Days after which the noise of a job repeats."""
+"""Period, in days, after which the noise of a job repeats."""
 LAYERS: Final = (4, 13)
 """Least number of layers of a chunk of the model, and one more than the most."""
 ASKED: Final = (JOB_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN, MITIGATIONS)
@@ -59,13 +59,13 @@ class Unit:
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """Key of all facts on which a unit's results depend."""
+        """Return all facts on which a unit's results depend, as a key of a cache."""
         identity = self.plan.identity
         return identity.job_id, self.plan.seed, tuple(self.plan.mechanisms), identity.hosts
 
 
 class World:
-    """A fleet that takes any actions; units of equal content are simulated only once."""
+    """A fleet that is simulated after any drains and changes; equal units are simulated only once."""
 
     def __init__(self, seed: int, jobs: int, days: int, most_ops: int) -> None:
         self.days = days
@@ -74,7 +74,7 @@ class World:
         self._results: dict[object, Tables] = {}
 
     def ran(self, job: FleetJob, day: int) -> Unit:
-        """Return the unit that a job, as changed so far, runs on a day."""
+        """Return the unit that a job, with the changes made so far, runs on a day."""
         plan, draw = self.fleet.plan(job, day), job.days.start + day % DRAWS
         return Unit(
             replace(
@@ -99,7 +99,7 @@ class World:
         return simulation
 
     def results(self, job: FleetJob, day: int) -> Tables:
-        """Return the rows of a job on a day in the tables of ASKED."""
+        """Return a job's rows on a day, for each table in ASKED."""
         unit = self.ran(job, day)
         if unit.alike not in self._results:
             recorded = recorded_job(self._simulated(unit))
@@ -109,13 +109,13 @@ class World:
         return {name: _keyed(name, rows, key) for name, rows in self._results[unit.alike].items()}
 
     def is_slow(self, host: str, job: FleetJob, days: range) -> list[bool]:
-        """Return whether a host is slow, for each of some days."""
+        """Return, for each of the days, whether the host is slow."""
         spells = [each for each in self.fleet.spells if each.host == host]
         return [any(each.in_job(job, day) is not None for each in spells) for day in days]
 
 
 def _within(mechanism: Mechanism, steps: int) -> Mechanism:
-    """Return the mechanism of one day; a mechanism in all steps is the same on every day."""
+    """Return the mechanism, with window ALWAYS if it acts in all steps of a day."""
     if isinstance(mechanism, Windowed) and (mechanism.window.share(steps) == 1.0).all():
         return replace(mechanism, window=ALWAYS)
     return mechanism
@@ -133,14 +133,15 @@ def _keyed(name: str, rows: pa.Table, key: Mapping[str, object]) -> pa.Table:
 
 
 def fleet_of(seed: int, jobs: int, days: int, most_ops: int) -> Fleet:
-    """Draw jobs of several hosts, and hosts that are slow in one of three ways."""
+    """Draw jobs of several hosts, and periods in which some of these hosts are slow."""
     rng = child_rng(seed, "drain fleet")
     drawn: list[FleetJob] = []
     while len(drawn) < jobs:
         plan = sample_job(int(rng.integers(2**31)), days=days, has_own_hosts=False, most_ops=most_ops)
         if not _is_asked(plan):
             continue
-        # What lies in a machine strikes by the spells below alone: there it goes with the host.
+        # Causes that lie in a machine come only from the spells drawn below, so that draining the host
+        # removes them.
         kept = [each for each in plan.mechanisms if each.cause not in MACHINE_CAUSES]
         plan = replace(plan, mechanisms=kept)
         first, end = (
@@ -156,14 +157,14 @@ def fleet_of(seed: int, jobs: int, days: int, most_ops: int) -> Fleet:
 
 
 def layers_of(plan: JobPlan, rng: np.random.Generator) -> Sequence[float]:
-    """Number of layers in each chunk of a job's model; uneven if the job's fault says so."""
+    """Number of layers in each chunk of a job's model; uneven if a fault of the job makes them so."""
     uneven = [each.layers for each in plan.mechanisms if isinstance(each, UnevenLayers)]
     drawn = int(rng.integers(*LAYERS))
     return uneven[0] if uneven else [drawn] * (plan.shape.last_chunk + 1)
 
 
 def _is_asked(plan: JobPlan) -> bool:
-    """Return whether a job has several hosts, has results, and has no worker on two hosts."""
+    """Return whether a job has enough hosts and steps, all ranks logged, and no worker on two hosts."""
     shape = plan.shape
     is_on_one = shape.tp_size * shape.cp_size <= GPUS_PER_HOST
     return is_on_one and shape.hosts >= LEAST_HOSTS and shape.steps >= LEAST_STEPS and not plan.lost_ranks
@@ -175,7 +176,7 @@ def gpus_of_host(shape: JobShape) -> int:
 
 
 def _spells(host: str, days: int, rng: np.random.Generator) -> list[SickSpell]:
-    """Draw when a host is slow: for one to three days, for two to eight weeks, or repeatedly for days."""
+    """Draw when a host is slow: once for 1 to 3 days or 2 to 8 weeks, or repeatedly for 1 to 3 days."""
     kind = rng.choice(["passing", "lasting", "coming back"], p=[0.5, 0.25, 0.25])
     factor, day = 1 + log_uniform(rng, 0.1, 0.6), int(rng.integers(days - 4))
     found = []
@@ -189,7 +190,7 @@ def _spells(host: str, days: int, rng: np.random.Generator) -> list[SickSpell]:
 
 
 class Warehouse:
-    """Tables of all days so far, with their views; only the tables in ASKED have rows."""
+    """All days so far in an in-memory database, with the project's views; only tables in ASKED have rows."""
 
     def __init__(self) -> None:
         self._connection = duckdb.connect(":memory:")

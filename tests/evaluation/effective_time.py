@@ -1,7 +1,7 @@
-"""Evaluate effective time on generated runs, which start, save checkpoints, fail and continue.
+"""Evaluate the split of GPU-hours on generated runs, which start, save checkpoints, fail and continue.
 
 `python -m tests.evaluation.effective_time --seed S` prints the tables. Only some steps of a run are recorded,
-in bursts, so that the errors contain that of the sample. Seeds 0 to 99,999 are for tuning, those from
+in bursts, so that errors include the sampling error. Seeds 0 to 99,999 may be used for tuning; seeds from
 1,000,000 on are kept for evaluation.
 """
 
@@ -27,7 +27,7 @@ from udfs.kernel.arrays import Floats
 from udfs.what_if import simulate_job
 
 BURSTS_APART: Final = 8
-"""One of this number of bursts of steps is recorded."""
+"""Of each group of this number of bursts of steps, one burst is recorded."""
 PARTS: Final = (
     "productive",
     "straggling",
@@ -40,12 +40,13 @@ PARTS: Final = (
     "unknown",
 )
 FIXED: Final = "ettr less lost to causes"
-"""Another estimate of the productive part: by the causes found, instead of by the paper's ideal."""
+"""A second estimate of the productive share of GPU-hours: ETTR minus the hours lost to the causes found. The
+first estimate uses the paper's ideal instead."""
 _WORST: Final = ("failures", "silent", "steps", "true_ettr", "error_ettr", "error_unknown")
 
 
 def draw_habits(rng: np.random.Generator, steps: int, step_s: float) -> RunHabits:
-    """Draw how often a run starts, saves and fails, in proportion to its `steps` of `step_s` each."""
+    """Draw how often and how long a run of `steps` steps of `step_s` seconds starts, saves and fails."""
     whole_s = steps * step_s
     return RunHabits(
         startup_s=whole_s * rng.uniform(0.005, 0.05),
@@ -62,14 +63,14 @@ def draw_habits(rng: np.random.Generator, steps: int, step_s: float) -> RunHabit
 
 
 def judge(seed: int, most_ops: int = 10_000) -> Row:
-    """Draw a run; return its status, and the true share and the error of each part of its GPU-hours."""
+    """Draw a run; return its status, and for each part of its GPU-hours the true share and the error."""
     drawn = sample_job(seed, days=BURSTS_APART, most_ops=most_ops)
     steps = drawn.shape.steps * BURSTS_APART
     simulation = Simulation(replace(drawn, shape=replace(drawn.shape, steps=steps)))
     step_s = simulation.step_us(simulation.timeline()) / 1e6
     rng = child_rng(seed, "events")
     habits = draw_habits(rng, steps, float(step_s.mean()))
-    # Drawn apart: whether evaluations are named changes nothing else of a run.
+    # This draw has its own generator, so that naming evaluations changes nothing else in a run.
     is_named = bool(child_rng(seed, "evaluations").integers(0, 2))
     habits = replace(habits, names_evaluations=is_named)
     course = run_through(habits, step_s, Part(simulation.plan.identity.first_t0_us / 1e6), rng)
@@ -100,7 +101,7 @@ def judge(seed: int, most_ops: int = 10_000) -> Row:
 
 
 def _split(simulation: Simulation, step_s: Floats) -> dict[str, float]:
-    """Time of all steps, each run once, without any cause; and what stragglers and late starts add. [s]"""
+    """Return the time of all steps without causes, and the times that stragglers and late starts add. [s]"""
     late = simulation.places_of({"launch_delay"})
     causes = simulation.places_of(FIXABLE_CAUSES)
     fixed_s, punctual_s = (
@@ -116,13 +117,13 @@ def _split(simulation: Simulation, step_s: Floats) -> dict[str, float]:
 
 
 def _sampled(rank_steps: pa.Table, plan: JobPlan) -> pa.Table:
-    """Rows of the recorded steps, which are those of every BURSTS_APART-th burst."""
+    """Return the rows of every BURSTS_APART-th burst of steps, as only these are recorded."""
     numbers = [number for step, number in enumerate(plan.step_numbers) if step // BURST % BURSTS_APART == 0]
     return rank_steps.filter(pc.is_in(rank_steps["step"], pa.array(numbers, pa.int64())))
 
 
 def by_part(judged: pd.DataFrame) -> pd.DataFrame:
-    """One row for ETTR and for each part of the GPU-hours, with its true share and its errors."""
+    """Return one row for ETTR and for each part of the GPU-hours, with its true share and its errors."""
     rows = []
     for name in ("ettr", *PARTS, FIXED):
         error = 100 * judged[f"error_{name}"]
@@ -148,7 +149,7 @@ def by_part(judged: pd.DataFrame) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Evaluate the reported effective time."""
+    """Evaluate the reported split of GPU-hours, and ETTR."""
     judged = pd.DataFrame([judge(seed, args.most_ops) for seed in range(args.seed, args.seed + args.jobs)])
     statuses = judged.groupby("status", as_index=False).agg(runs=("seed", "size"))
     analysed = judged[judged.status == Status.ANALYSED]

@@ -1,4 +1,4 @@
-"""Exchange whole microbatches between dp ranks by their true work, in a generated job."""
+"""Exchange whole microbatches between the dp ranks of a generated job, by their true work."""
 
 from dataclasses import dataclass
 
@@ -13,17 +13,17 @@ from jobs.synthetic.simulation import child_rng
 
 @dataclass(frozen=True)
 class Exchanged(PackedSequences):
-    """The same sequences after dp ranks have exchanged some microbatches within each step.
+    """Packed sequences after the dp ranks have exchanged some microbatches within each step.
 
-    experts : how the router loads experts with their tokens, which move with them; None: evenly
-    seed    : of the job
+    experts : how unevenly the tokens load experts; the load moves with its microbatch; None: even
+    seed    : seed of the job
     """
 
     experts: ExpertImbalance | None = None
     seed: int = 0
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Assign microbatches, heaviest first, to the rank with room that has the least work."""
+        """Give microbatches, heaviest first, to the dp rank with free places and the least work so far."""
         super().change(conditions, rng)
         workload = conditions.workload
         work = (1 + workload.backward_ratio) * conditions.linear
@@ -37,7 +37,7 @@ class Exchanged(PackedSequences):
     def _move_experts(
         self, experts: ExpertImbalance, conditions: Conditions, order: NDArray[np.int64]
     ) -> None:
-        """Move the expert load of each microbatch to the place at which the microbatch runs now."""
+        """Move each microbatch's load of the experts to the dp rank on which the microbatch now runs."""
         place, alone = conditions.place, Conditions(conditions.place, conditions.workload)
         experts.change(alone, child_rng(self.seed, f"{type(experts).__name__} 0"))
         for chunk in np.unique(place.chunk[place.computes]):
@@ -47,11 +47,11 @@ class Exchanged(PackedSequences):
             conditions.factor[rows] *= (_moved(load, order) / load)[place.microbatch[rows]]
 
 
-Exchanged.__name__ = PackedSequences.__name__  # draws go by the name: the same sequences
+Exchanged.__name__ = PackedSequences.__name__  # equal names give equal draws
 
 
 def _order(work: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the origin of each microbatch in each step, shape (step, microbatch, dp_rank)."""
+    """Return the index of the microbatch that each place gets; shape (step, microbatch, dp_rank)."""
     microbatches, steps, ranks = work.shape
     orders = []
     for step in range(steps):
@@ -67,6 +67,6 @@ def _order(work: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _moved(values: NDArray[np.float64], order: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Reorder values of microbatches; shape (microbatch, step, dp_rank)."""
+    """Move values of microbatches to their new places in each step; shape (microbatch, step, dp_rank)."""
     moved = [values[:, step].ravel()[of_step] for step, of_step in enumerate(order)]
     return np.stack(moved, axis=1)

@@ -1,7 +1,7 @@
-"""Evaluate exposed communication by reruns of the same jobs in which communication takes no time.
+"""Evaluate the reported exposed communication of jobs by reruns in which the communication takes no time.
 
-`python -m tests.evaluation.exposed --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
-1,000,000 on are kept for evaluation.
+`python -m tests.evaluation.exposed --seed S` prints the tables. Seeds 0 to 99,999 may be used for tuning;
+seeds from 1,000,000 on are kept for evaluation.
 """
 
 import sys
@@ -34,7 +34,10 @@ NOTE: Final = "The table shows errors of exposed_s, in per cent of the recorded 
 
 
 def judge(seed: int, most_ops: int = 15_000) -> list[Row]:
-    """Compare each row of a drawn job with a rerun without the row's ops; no rows for a job not analysed."""
+    """Compare each row of exposed_communication with a rerun without its ops.
+
+    Return one row for each; none if the job is not analysed.
+    """
     plan = sample_job(seed, most_ops=most_ops)
     simulation = Simulation(plan)
     job = recorded_job(simulation)
@@ -70,20 +73,20 @@ def _true_s(simulation: Simulation, op_type: str, pp_rank: int) -> float:
 
 
 def true_exposed_s(simulation: Simulation, rows: Rows) -> float:
-    """True exposed time: mean step time minus that of a rerun in which these ops take no time. [s]"""
+    """True exposed time of these ops: mean step time minus that of a rerun in which they take no time. [s]"""
     whole, without = (simulation.timeline(), timeline_in_no_time(simulation, rows))
     return float((simulation.step_us(whole) - simulation.step_us(without)).mean()) / 1e6
 
 
 def timeline_in_no_time(simulation: Simulation, rows: Rows) -> Timeline:
-    """Run a job again as it ran, but with some of its ops in no time."""
+    """Run a job again with the same draws, but with the ops in `rows` taking no time."""
     busy_us, delay_us = simulation.times_us()
     busy_us[rows] = 0.0
     return simulation._events.run(busy_us, delay_us)
 
 
 def by(judged: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """Return the errors, grouped by the values of some columns."""
+    """Summarise the errors for each combination of values of some columns."""
     sized = judged.assign(size=judged.error.abs())
     columns_of = {
         "rows": ("error", "size"),
@@ -105,7 +108,7 @@ def by(judged: pd.DataFrame, *columns: str) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Evaluate exposed communication."""
+    """Compare the reported exposed communication with reruns in which it takes no time."""
     judged: list[Row] = []
     jobs, seed = 0, args.seed
     while jobs < args.jobs:

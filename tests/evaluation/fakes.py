@@ -1,4 +1,4 @@
-"""Replacements for the diagnosis that return what a test wants."""
+"""Replacements for `simulate_job` that return results chosen by a test."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from schemas.vocabulary import FIXABLE_CAUSES, JOB_CAUSES, JOB_SLOWDOWN
 from tests.evaluation.judge import Diagnose
 
 Culprits = Sequence[tuple[int | None, int | None]]
-"""(dp_rank, pp_rank), worst first; None: all."""
+"""Workers as (dp_rank, pp_rank), worst first; None stands for every rank or stage."""
 
 SCHEMA = pa.schema(
     {
@@ -38,9 +38,9 @@ def saying(
     slow: Culprits = (),
     job: Mapping[str, Any] | None = None,
 ) -> Diagnose:
-    """A diagnosis that returns the given savings for any job and labels causes that save at least 2.5 %.
+    """Return a diagnosis that gives every job the same savings, and names causes that save at least 2.5 %.
 
-    Other causes save 0.
+    Causes that are not in `saved` save 0.
     """
     rows = [
         {
@@ -60,7 +60,7 @@ def saying(
 
 
 def zero(rank_steps: pa.Table, manifest: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
-    """A diagnosis that finds nothing, defined at module level so that other processes can import it."""
+    """Return a diagnosis without causes; defined at module level so that other processes can import it."""
     return saying({})(rank_steps, manifest)
 
 

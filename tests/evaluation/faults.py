@@ -1,8 +1,9 @@
-"""Test what drain and host_record assume about hosts that fail again, on a log of faults.
+"""Compare what the views drain and host_record assume about repeated failures with a log of real failures.
 
 `python -m tests.evaluation.faults --log fault_trace.json` reads a list of events, each with node_id,
-event_time in days, and event_type fault_start or fault_end. The public one has 584 faults of 400 hosts over
-348 days. They are failures: they say how often a repaired host fails again, never how long slowness lasts.
+event_time in days, and event_type fault_start or fault_end. The public log has 584 faults of 400 hosts over
+348 days. Because its faults are failures, the log shows how often a repaired host fails again, but not how
+long slowness lasts.
 """
 
 import json
@@ -22,15 +23,15 @@ from tests.evaluation.report import FORMATS, Section, rendered
 from tests.support.examples import table_rows
 
 AFTER: Final = ((0.0, 1.0), (1.0, 8.0), (8.0, 31.0))
-"""Days after a repair, from and to; the prior of drain belongs to the second."""
+"""Ranges of days after a repair; the view drain assumes the probability of the second range."""
 WEEK: Final = 7
 MOST_EARLY: Final = 3
-"""Numbers of faults in the first half that are counted separately."""
+"""Hosts with at least this number of faults in the first half of the log are one group."""
 FIRST: Final = date(2026, 1, 1)
 
 
 class Fault(NamedTuple):
-    """One fault of a host, in days since the log began; it includes faults that begin during this one."""
+    """A period in which a host was down, in days since the log began; overlapping faults are merged."""
 
     host: str
     start: float
@@ -38,7 +39,7 @@ class Fault(NamedTuple):
 
 
 class Quiet(NamedTuple):
-    """How long a host stayed up after its n-th fault, and whether a new fault ended that time."""
+    """The time between a host's n-th repair and its next fault, or the end of the log if no fault follows."""
 
     faults: int
     days: float
@@ -46,7 +47,7 @@ class Quiet(NamedTuple):
 
 
 def read(path: Path) -> list[Fault]:
-    """Read the faults of a log, by host and time."""
+    """Read the faults of a log, sorted by host and start."""
     events = json.loads(path.read_text())
     found, down = [], dict[str, list[float]]()
     for event in sorted(events, key=lambda each: (each["event_time"], each["event_type"] == "fault_start")):
@@ -63,7 +64,7 @@ def read(path: Path) -> list[Fault]:
 
 
 def quiet_times(faults: Sequence[Fault], until: float) -> Iterator[Quiet]:
-    """Return how long each host stayed up after each of its repairs."""
+    """Yield, for each repair, how long the host then stayed up; `until` is the end of the log. [days]"""
     for place, fault in enumerate(faults):
         number = sum(each.host == fault.host for each in faults[: place + 1])
         following = faults[place + 1] if place + 1 < len(faults) else None
@@ -74,7 +75,7 @@ def quiet_times(faults: Sequence[Fault], until: float) -> Iterator[Quiet]:
 
 
 def chances(times: Sequence[Quiet]) -> pd.DataFrame:
-    """Daily probability of another fault, by number of earlier faults and days since the last repair."""
+    """Daily probability of another fault, by number of faults so far and days since the last repair."""
     rows = []
     for name, is_meant in (("one", lambda n: n == 1), ("more", lambda n: n > 1), ("any", lambda _: True)):
         chosen = [each for each in times if is_meant(each.faults)]
@@ -88,7 +89,7 @@ def chances(times: Sequence[Quiet]) -> pd.DataFrame:
 
 
 def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> set[str]:
-    """Hosts that host_record finds slow beyond chance, if a week is a job in which failing hosts are slow."""
+    """Return hosts that host_record calls slow beyond chance, if a failure makes a host slow for a week."""
     slow = {(int(each.start // WEEK), each.host) for each in faults}
     struck = sorted({week for week, _ in slow if week < weeks})
     rows = [
@@ -103,7 +104,7 @@ def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> 
 
 
 def recurrence(faults: Sequence[Fault], hosts: int, until: float, draws: int, seed: int) -> pd.DataFrame:
-    """Hosts named on the whole log and its first half, and the share of random logs in which any is named."""
+    """Count hosts named on the log and its first half, and random logs on which any host is named."""
     names = sorted({each.host for each in faults})
     names += [f"never {number}" for number in range(hosts - len(names))]
     rng, rows = np.random.default_rng(seed), []
@@ -124,7 +125,7 @@ def _moved(faults: Sequence[Fault], hosts: Sequence[str]) -> list[Fault]:
 
 
 def later(faults: Sequence[Fault], hosts: int, until: float) -> pd.DataFrame:
-    """Number of faults in the second half of the log, by number of faults in the first half."""
+    """Mean number of faults per host in the second half of the log, by the number in the first half."""
     early, late = (
         pd.Series([each.host for each in faults if (each.start < until / 2) == is_early]).value_counts()
         for is_early in (True, False)
@@ -142,14 +143,14 @@ def later(faults: Sequence[Fault], hosts: int, until: float) -> pd.DataFrame:
 
 @command(
     "tests.evaluation.faults",
-    option("--log FILE", "events of faults, as JSON", Path, required=True),
-    option("--hosts N", "hosts of the fleet, those that never failed too", positive, default=400),
-    option("--draws N", "fleets in which faults strike by chance", positive, default=40),
+    option("--log FILE", "log of faults, as JSON", Path, required=True),
+    option("--hosts N", "hosts of the fleet, including those that never failed", positive, default=400),
+    option("--draws N", "random logs, in which faults strike by chance", positive, default=40),
     option("--seed S", "of these", not_negative, default=0),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Evaluate how often hosts fail again, from a log of faults."""
+    """Evaluate how often hosts fail again, and whether host_record recognises that, on a log of faults."""
     faults = read(args.log)
     until = max(each.end for each in faults)
     prior = chances(list(quiet_times(faults, until)))

@@ -12,11 +12,11 @@ TERMS: Final = DrainTerms()
 
 @dataclass
 class Course:
-    """A fleet under a policy, with the savings and the costs of the policy's actions. [GPU-hours]
+    """A fleet under a policy, with the GPU-hours that the policy's actions saved and cost so far.
 
-    returned : by drains, and by changes of jobs
-    drained, changed : hosts, and jobs with what was done, by the first day on which that holds
-    false : drains of hosts that were not slow in the days ahead
+    returned, by_changes : GPU-hours saved by drains, and by changes of jobs
+    drained, changed : first day with the new state, by host, and by (job_id, mitigation)
+    false : number of drains of hosts that would not have been slow in the following TERMS.days days
     """
 
     world: World
@@ -34,7 +34,7 @@ class Course:
         self.jobs = {job.job_id: job for job in self.world.fleet.jobs}
 
     def run(self, day: int) -> list[FleetJob]:
-        """Simulate a day: count what was saved, append rows to the tables, and return the jobs that ran."""
+        """Simulate a day: add what was saved and the tables' rows, and return the jobs that ran."""
         world, serving = self.world, [job for job in self.jobs.values() if day in job.days]
         found = [world.results(job, day) for job in serving]
         self.warehouse.add({name: [each[name] for each in found] for name in ASKED} if found else {})
@@ -50,7 +50,7 @@ class Course:
         return serving
 
     def drain(self, host: str, day: int) -> None:
-        """At the end of a day, replace a host by a healthy spare in its job."""
+        """Replace a host by a healthy spare in its job, from the end of `day` on."""
         (job,) = (each for each in self.jobs.values() if host in each.hosts)
         self.cost += self._pause_gpu_hours(job) + gpus_of_host(job.shape) * TERMS.spare_hours
         self.drained[host] = day + 1
@@ -58,7 +58,7 @@ class Course:
         self.false += not any(self.world.is_slow(host, job, range(day + 1, day + 1 + TERMS.days)))
 
     def change(self, after: FleetJob, what: str, day: int) -> None:
-        """At the end of a day, restart a job in its changed form."""
+        """Restart a job in its changed form, from the end of `day` on."""
         self.cost += self._pause_gpu_hours(after)
         self.changed[after.job_id, what] = day + 1
         self.jobs[after.job_id] = after
@@ -68,5 +68,5 @@ class Course:
 
 
 def without_host(job: FleetJob, host: str) -> FleetJob:
-    """Return a job with a spare host in place of one of its hosts."""
+    """Return the job with a healthy spare in place of `host`."""
     return replace(job, hosts=tuple(f"spare of {each}" if each == host else each for each in job.hosts))

@@ -1,6 +1,6 @@
 """Evaluate the cost of mixed GPU types on generated jobs, and on the same jobs with equally fast GPUs.
 
-python -m tests.evaluation.gpu_types --jobs 200 --seed 5000
+`python -m tests.evaluation.gpu_types --jobs 200 --seed 5000` prints the results.
 """
 
 import argparse
@@ -28,12 +28,12 @@ MOST_OPS = 60_000
 
 
 class Judged(NamedTuple):
-    """One evaluated job: the true figures, the figures found, and the errors of these.
+    """One evaluated job: true savings, the diagnosis' answers, and the errors of these answers.
 
-    true, found, flag : by cause; share of T_actual, whether it was said to hold, why not to trust it
-    saved_error       : of mixed_hardware's time_saved_fraction
-    are_culprits_right : whether its culprits are just the workers on slower types
-    factor_errors     : relative, of each slower type whose factor was found, by direction
+    true, found, flag : by cause: true saving as a share of T_actual, whether the cause is named, its flag
+    saved_error       : error of time_saved_fraction of mixed_hardware
+    are_culprits_right : whether mixed_hardware's culprits are exactly the workers on slower types
+    factor_errors     : relative errors of the found slowdown factors, by slower type and direction
     """
 
     true: dict[str, float]
@@ -55,7 +55,7 @@ def jobs(count: int, seed: int) -> Iterator[JobPlan]:
 
 
 def judge(plan: JobPlan) -> Judged | None:
-    """Analyse a job with mixed GPU types; None if it is not analysed, or under two types are replayed."""
+    """Diagnose a job with mixed GPU types; None if it is not analysed, or has no rows by GPU type."""
     simulation = Simulation(plan)
     job = recorded_job(simulation)
     found = simulate_job(job.rank_steps, job.manifest)
@@ -77,7 +77,7 @@ def judge(plan: JobPlan) -> Judged | None:
 
 
 def _cells(row: dict[str, Any], shape: JobShape) -> set[tuple[int, int]]:
-    """Workers, as (dp_rank, pp_rank), that the culprits of a cause name."""
+    """Workers, as (dp_rank, pp_rank), that the culprits in a row of job_causes include."""
     return {
         (dp_rank, pp_rank)
         for dp_rank, pp_rank in shape.cells
@@ -98,7 +98,7 @@ def _factor_errors(types: dict[str, dict[str, Any]], mixed: MixedTypes) -> list[
 
 
 def alike(plan: JobPlan) -> JobPlan:
-    """Return the same job with the stated GPU types, of which all are equally fast."""
+    """Return the same job with the same names of GPU types, but with all types equally fast."""
     *others, mixed = plan.mechanisms
     assert isinstance(mixed, MixedTypes)
     equal = MixedTypes(mixed.types, dict.fromkeys(mixed.factors, (1.0, 1.0)))
@@ -106,7 +106,7 @@ def alike(plan: JobPlan) -> JobPlan:
 
 
 def report(count: int, seed: int) -> str:
-    """Evaluate generated jobs twice: as drawn, and with all GPU types equally fast."""
+    """Evaluate generated jobs twice, as drawn and with all GPU types equally fast, and format the results."""
     plans = list(jobs(count, seed))
     unlike = [judged for plan in plans if (judged := judge(plan)) is not None]
     equal = [judged for plan in plans if (judged := judge(alike(plan))) is not None]

@@ -1,8 +1,9 @@
-"""Evaluate how health checks explain slow hosts, on fleets whose hosts become sick, reported or not.
+"""Evaluate how often failed health checks correctly explain slow hosts, on fleets with sick hosts.
 
-`python -m tests.evaluation.health --seed S` prints the tables. Jobs run, are recorded and simulated; health
-is written as lines, read, folded and put beside the culprits found. Seeds 0 to 99,999 are for tuning, those
-from 1,000,000 on are kept for evaluation.
+`python -m tests.evaluation.health --seed S` prints the tables. Jobs are generated, recorded and diagnosed.
+Health checks are written as lines of a log, read and merged into spans of time, which are then matched with
+the slow hosts that the diagnosis found. Seeds 0 to 99,999 may be used for tuning; seeds from 1,000,000 on are
+kept for evaluation.
 """
 
 import json
@@ -39,12 +40,12 @@ _HOURS: Final = 10
 _TELLING: Final = ("throttle_thermal", "pcie_width", "ecc_uncorrected", "xid_63", "drained")
 _IDLE: Final = ("disk_full", "clock_drift", "fan")
 _KINDS: Final = {"precedes": 0.35, "coincides": 0.25, "clock apart": 0.15, "missing": 0.25}
-"""Ways in which the health of a sick host begins, and their frequencies."""
+"""When a check begins to fail relative to the sickness of its host, with the probability of each way."""
 _US: Final = timedelta(microseconds=1)
 
 
 class Spell(NamedTuple):
-    """A host's sickness on one day; `begins` is None if the host was sick before the first step."""
+    """A host's sickness on one day, and the kind of health check that reports it."""
 
     host: str
     log_date: date
@@ -55,7 +56,7 @@ class Spell(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """Logs and tables of a generated fleet, with the truth."""
+    """Rows of a generated fleet's tables, with the true sicknesses and the unrelated failed checks."""
 
     causes: pa.Table
     hosts: pa.Table
@@ -90,14 +91,14 @@ def drawn_fleet(seed: int, days: int, jobs: int) -> Fleet:
 def _unit(
     rng: np.random.Generator, day: date, number: int, hosts: list[str]
 ) -> tuple[pa.Table, Spell | None]:
-    """Simulate one job on one day; return its causes, and its host's sickness on that day if it has any."""
+    """Simulate one job on one day; return its rows of job_causes, and the sickness of its host, if any."""
     seed, is_sick = int(rng.integers(1 << 30)), rng.random() < 0.5
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
     begins = midnight + timedelta(hours=rng.uniform(1, 12))
     first = int(rng.choice([0, *range(4, 12)])) if is_sick else 0
     host = str(rng.choice(hosts))
     fault = SickHost(host, rng.uniform(1.2, 2.0), window=Window(first))
-    # A run of its own, because the sick host of a day has nothing to do with that of the day before.
+    # Each day is a separate run, because the sick host of a day is unrelated to that of the day before.
     identity = JobIdentity(
         f"job-{number:03d}", f"r-{day}", first_t0_us=(begins - datetime(1970, 1, 1, tzinfo=UTC)) // _US,
         hosts=hosts, recorded_s=_HOURS * 3600.0, fields={"gpu_hours": 640.0},
@@ -123,7 +124,7 @@ def _step_starts(rank_steps: pa.Table) -> dict[int, int]:
 
 
 def _telling(rng: np.random.Generator, spell: Spell) -> Iterator[bytes]:
-    """Lines of a check that fails on a sick host, beginning in one of three ways; none without a check."""
+    """Yield log lines of the check that reports a sickness; none if the sickness is unreported."""
     if spell.kind == "missing":
         return
     early_s = (
@@ -139,7 +140,7 @@ def _telling(rng: np.random.Generator, spell: Spell) -> Iterator[bytes]:
 def _unrelated(
     rng: np.random.Generator, day: date, host: str, lines: list[bytes]
 ) -> tuple[str, str, datetime]:
-    """Add checks that fail without any slowness, as often as those that fail with it."""
+    """Add the lines of a check that fails on a host for no reason; return (host, check, begin)."""
     check = str(rng.choice([*_TELLING, *_IDLE]))
     begin = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(hours=rng.uniform(0, 23.9))
     end = min(begin + timedelta(hours=float(np.exp(rng.uniform(-4, 2.5)))), _midnight_after(day))
@@ -150,7 +151,7 @@ def _unrelated(
 def _lines(
     rng: np.random.Generator, host: str, check: str, begin: datetime, end: datetime
 ) -> Iterator[bytes]:
-    """Lines for a failing check: its start and end, only its start, samples, or ten events a second."""
+    """Yield lines of a failing check: its start and end, only its start, samples, or rapid changes."""
     way = rng.integers(4)
     if way == 0:
         states = [(begin, "starts"), (end, "ends")]
@@ -188,7 +189,7 @@ def _ingested(lines: list[bytes]) -> pa.Table:
 
 
 def judge(seed: int, days: int = 4, jobs: int = 6) -> tuple[list[Row], Row]:
-    """Draw a fleet; return a row for each sick host, and how many checks are named, and how many wrongly."""
+    """Draw a fleet; return one row per sick host, and counts of right and of wrong explanations."""
     fleet = drawn_fleet(seed, days, jobs)
     log_dates = sorted({spell.log_date for spell in fleet.spells})
     evidence = cause_evidence(by_day(fleet.health), fleet.causes, fleet.hosts, log_dates, 14).to_pylist()
@@ -228,7 +229,7 @@ def judge(seed: int, days: int = 4, jobs: int = 6) -> tuple[list[Row], Row]:
 
 
 def judged_fleets(first: int, fleets: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Recall by the way in which a check begins to fail, and precision over all fleets."""
+    """Recall by when the check begins to fail relative to the sickness, and totals over all fleets."""
     results = [judge(seed) for seed in range(first, first + fleets)]
     spells = pd.DataFrame([row for rows, _ in results for row in rows])
     found = spells[spells.is_found]

@@ -1,7 +1,8 @@
-"""Inject faults into recorded traces; a fault costs what it alone changes in the step time.
+"""Inject faults into recorded traces; the true cost of a fault is the change in mean step time.
 
-Faults whose fix keeps the work, imbalances of stages and of data, are put in without adding work: what some
-computes gain, the others lose. So a perfect fix gives back the step time before.
+Imbalances of stages and of data are injected without adding work: when some computes become longer, the
+others become shorter by the same total. A perfect fix, which evens out the work, therefore restores the step
+time before the injection.
 """
 
 from collections.abc import Callable
@@ -16,13 +17,13 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Ints, Mask
 
 SOME_STEPS: Final = 0.4
-"""Share of the steps that a fault strikes if it does not strike always."""
+"""Share of the steps in which a fault acts, if it does not act in all steps."""
 HEAVY_SHARE: Final = 0.2
-"""Share of a step's microbatches that are made heavier."""
+"""Share of a step's microbatches that heavy_microbatches lengthens."""
 HIT_SHARE: Final = 0.5
-"""Share of a slow link's transfers that are hit."""
+"""Share of a slow link's transfers that are lengthened."""
 STRENGTHS: Final = 10
-"""Strengths of each fault."""
+"""Number of strengths with which each fault is injected."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Struck:
 class Fault:
     """One kind of fault that can be injected into a trace.
 
-    weakest, strongest : strength, in the unit that the function states
+    weakest, strongest : bounds of the strength, in the unit of the second argument of `strike`
     """
 
     name: str
@@ -47,7 +48,7 @@ class Fault:
     strongest: float
 
     def strength(self, number: int) -> float:
-        """Draw one of STRENGTHS, which form a geometric series."""
+        """Return the strength with an index from 0 to STRENGTHS - 1, in a geometric series."""
         return float(np.geomspace(self.weakest, self.strongest, STRENGTHS)[number])
 
 
@@ -62,7 +63,7 @@ def slow_cell_in_some_steps(recording: Recording, excess: float, rng: np.random.
 
 
 def slow_dp_rank(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Multiply the durations of all computes of one dp rank by 1 + excess."""
+    """Multiply the durations of all computes of one dp rank, on all stages, by 1 + excess."""
     dp_rank = int(rng.integers(recording.layout.dp_size))
     duration_s = recording.duration_s.copy()
     duration_s[recording.computes(), :, dp_rank] *= 1 + excess
@@ -71,7 +72,7 @@ def slow_dp_rank(recording: Recording, excess: float, rng: np.random.Generator) 
 
 
 def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Multiply some microbatches by 1 + excess on all stages; shorten the step's others by the same total."""
+    """Multiply some microbatches by 1 + excess on all stages, and shorten the others by the same total."""
     computes = recording.computes()
     numbers, of_compute = np.unique(recording.microbatch[computes], return_inverse=True)
     lanes = recording.duration_s.shape[1:]
@@ -83,7 +84,7 @@ def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Gener
 
 
 def longer_last_stage(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Multiply computes of the last stage by 1 + excess, and shorten those of others by the same total."""
+    """Multiply computes of the last stage by 1 + excess, and shorten all others by the same total."""
     del rng
     computes = recording.computes()
     is_last = recording.stage[computes] == recording.layout.pp_size - 1
@@ -93,7 +94,7 @@ def longer_last_stage(recording: Recording, excess: float, rng: np.random.Genera
 
 
 def pauses(recording: Recording, length: float, rng: np.random.Generator) -> Struck:
-    """In some steps, one worker pauses in one forward-compute, for `length` median forward-computes."""
+    """Lengthen, in some steps, one forward-compute of one worker by `length` median forward-computes."""
     forwards = recording.computes(ot.FORWARD_COMPUTE)
     duration_s = recording.duration_s.copy()
     for step in np.flatnonzero(_some_steps(recording, rng)):
@@ -103,7 +104,7 @@ def pauses(recording: Recording, length: float, rng: np.random.Generator) -> Str
 
 
 def slow_link(recording: Recording, extra: float, rng: np.random.Generator) -> Struck:
-    """Lengthen some forward transfers of a worker, at both ends, by `extra` median forward-computes."""
+    """Lengthen some forward transfers of one sender, at both ends, by `extra` median forward-computes."""
     layout = recording.layout
     dp_rank, pp_rank = int(rng.integers(layout.dp_size)), int(rng.integers(layout.pp_size - 1))
     duration_s = recording.duration_s.copy()
@@ -115,7 +116,7 @@ def slow_link(recording: Recording, extra: float, rng: np.random.Generator) -> S
 
 
 def late_data(recording: Recording, share: float, rng: np.random.Generator) -> Struck:
-    """In some steps, one dp rank starts its first forward-compute late, by a share of the mean step time."""
+    """Delay, in some steps, the first forward-compute of one dp rank by `share` of the mean step time."""
     first = recording.computes(ot.FORWARD_COMPUTE, stage=0)[0]
     dp_rank = int(rng.integers(recording.layout.dp_size))
     delay_s = recording.delay_s.copy()
@@ -144,7 +145,7 @@ def _slow_cell(recording: Recording, excess: float, rng: np.random.Generator, is
 
 
 def _some_steps(recording: Recording, rng: np.random.Generator) -> Mask:
-    """Draw a fixed number of the steps; shape (step,)."""
+    """Draw the steps in which a fault acts, a share SOME_STEPS of all; mask of shape (step,)."""
     steps = len(recording.step)
     is_struck = np.zeros(steps, bool)
     is_struck[rng.permutation(steps)[: max(1, round(SOME_STEPS * steps))]] = True
@@ -154,9 +155,9 @@ def _some_steps(recording: Recording, rng: np.random.Generator) -> Mask:
 def _shifted(
     recording: Recording, computes: Ints, is_heavy: Mask, excess: float, axes: tuple[int, ...]
 ) -> Recording:
-    """Stretch the heavy computes and shrink all others by one factor, so that the sum over `axes` stays.
+    """Multiply heavy computes by 1 + excess, and all others by one factor that keeps the sum over `axes`.
 
-    is_heavy : shape (compute, step, dp_rank), as are the axes
+    is_heavy : mask of shape (compute, step, dp_rank); `axes` are axes of this shape
     """
     duration_s = recording.duration_s.copy()
     work_s = duration_s[computes]
@@ -167,7 +168,7 @@ def _shifted(
 
 
 def _transfers_from(recording: Recording, pp_rank: int) -> list[tuple[int, ...]]:
-    """Positions of the send and recv of each real forward transfer that a stage sends."""
+    """Return the indices of the send and the recv of each forward transfer with data that a stage sends."""
     is_sent = (recording.op_type == ot.FORWARD_SEND) & (recording.stage == pp_rank)
     pairs = (
         pair

@@ -19,19 +19,19 @@ from udfs.errors import TraceError
 from udfs.what_if import simulate_job
 
 NO_ANSWER: Final = "no answer"
-"""Flag of a cause for which the diagnosis has no row."""
+"""Flag of a cause if the diagnosis returned no row for it."""
 
 Row = dict[str, Any]
 Diagnose = Callable[[pa.Table, Mapping[str, object] | None], Mapping[str, pa.Table]]
-"""Rows of rank_steps and the manifest in; tables job_slowdown and job_causes out, as from simulate_job."""
+"""A function like simulate_job: from rows of rank_steps and the manifest to job_slowdown and job_causes."""
 
 
 @dataclass(frozen=True)
 class DiagnosedJob:
     """The diagnosis of one job.
 
-    job    : row of job_slowdown; of a trace that was refused its status alone
-    causes : rows of job_causes, by cause; none of a trace that was refused
+    job    : row of job_slowdown; if the trace was refused, only its status
+    causes : rows of job_causes, by cause; empty if the trace was refused
     """
 
     job: Row
@@ -41,7 +41,7 @@ class DiagnosedJob:
     def asked(self) -> list[str]:
         """Return the causes for which job_causes must have a row.
 
-        A cause that only some logs can show is asked for only where there is an answer.
+        Causes that only some logs can show are included only if the diagnosis has a row for them.
         """
         return [cause for cause in FIXABLE_CAUSES if cause not in LOGGED_CAUSES or cause in self.causes]
 
@@ -51,7 +51,7 @@ class DiagnosedJob:
         return any(self.answer(cause)["flag"] is not None for cause in {*self.asked, *self.causes})
 
     def answer(self, cause: str) -> Row:
-        """The columns predicted, is_cause and flag; a cause without a row saves nothing and is not named."""
+        """Return `predicted`, `is_cause` and `flag`; a cause without a row saves 0 and is not named."""
         row = self.causes.get(cause, {})
         saved = row.get("time_saved_fraction")
         return {
@@ -61,7 +61,7 @@ class DiagnosedJob:
         }
 
     def worst_cells(self, cause: str, dp_size: int, pp_size: int) -> frozenset[Cell]:
-        """Workers of the worst culprit, where null means every rank or stage; empty if no culprit exists."""
+        """Return the worst culprit's workers; null means all ranks or stages; empty without a culprit."""
         culprits = self.causes.get(cause, {}).get("culprits") or []
         below = [each for worst in culprits[:1] for each in worst.get("workers") or ()]
         if below:
@@ -75,7 +75,7 @@ class DiagnosedJob:
 
 
 def diagnosed(diagnose: Diagnose, rank_steps: pa.Table, manifest: Mapping[str, object]) -> DiagnosedJob:
-    """Diagnose a job; if its trace is refused, it counts as an answer without causes."""
+    """Diagnose a job; a refused trace gives a result without causes."""
     try:
         tables = diagnose(rank_steps, manifest)
     except TraceError:
@@ -85,7 +85,7 @@ def diagnosed(diagnose: Diagnose, rank_steps: pa.Table, manifest: Mapping[str, o
 
 
 THRESHOLD: Final = 0.025
-"""A cause holds if its fix saves this share of the actual step time."""
+"""A cause holds if its fix saves at least this share of the actual step time."""
 
 SLOW_WORKER: Final = "slow_worker"
 COMMUNICATION: Final = "communication"
@@ -97,9 +97,9 @@ FIGURES: Final = ("slowdown", "slow_worker_share", "last_stage_share", "forward_
 class Variant:
     """A job as drawn, but with some of its conditions changed.
 
-    noise : standard deviation of the log of any op's time; None: as drawn
-    steps : recorded steps; None: as drawn. Windows are then opened, because most begin after so few.
-    is_skewed : whether the clocks of its hosts are off besides
+    noise : standard deviation of the logarithm of each op's time; None: as drawn
+    steps : number of recorded steps, in all of which faults then act; None: as drawn
+    is_skewed : whether the clocks of the hosts are wrong
     """
 
     name: str
@@ -133,17 +133,17 @@ VARIANTS: Final = (
 def judge_job(
     seed: int, variant: Variant = USUAL, diagnose: Diagnose = simulate_job, most_ops: int = 150_000
 ) -> list[Row]:
-    """Draw a job and judge its diagnosis; most_ops : about the largest number of recorded ops."""
+    """Draw a job and judge its diagnosis; a job has about `most_ops` recorded ops at most."""
     return judge_plan(variant.of(sample_job(seed, most_ops=most_ops)), variant.name, diagnose)
 
 
 def judge_plan(drawn: JobPlan, variant: str = USUAL.name, diagnose: Diagnose = simulate_job) -> list[Row]:
-    """Simulate and diagnose a job, and simulate it again without each of its causes in turn.
+    """Diagnose a job, and compare the result with reruns of the job without each of its causes in turn.
 
-    returns  : one row per cause, with what was predicted and what is true of it as fractions of the actual
+    returns  : one row per cause, with its predicted and its true saving as fractions of the actual
                step time, and the job's own columns in each. is_detectable: False if a communication fault in
                all steps leaves no usual transfer; is_flagged: any row of the diagnosis has a flag;
-               is_located: the cells named worst are truly slow, None without a true slow worker
+               is_located: all workers of the worst culprit are truly slow; None without a true slow worker
     """
     simulation = Simulation(drawn)
     job, truth = recorded_job(simulation), true_savings(simulation)
@@ -169,15 +169,16 @@ def judge_plan(drawn: JobPlan, variant: str = USUAL.name, diagnose: Diagnose = s
 
 
 def healthy_seeds(first: int, number: int) -> list[int]:
-    """Yield the seeds from `first` on that draw a job without a fault."""
+    """Return the first `number` seeds from `first` on whose jobs have no fault."""
     healthy: Iterator[int] = (seed for seed in count(first) if sample_job(seed).kind == "healthy")
     return list(islice(healthy, number))
 
 
 def is_hidden(mechanism: Mapping[str, Any], shape: JobShape) -> bool:
-    """Return whether a communication fault leaves no healthy transfers for comparison.
+    """Return whether a communication fault leaves no healthy transfer to compare with.
 
-    So if it struck in all steps, and hit whole collectives of the dp ranks, or the only link.
+    This is so if the fault acts in all steps, and slows collectives of all dp ranks or the job's only
+    link.
     """
     if mechanism["cause"] != COMMUNICATION or len(mechanism["slowed_steps"]) < shape.steps:
         return False
@@ -190,9 +191,9 @@ def _opened(mechanism: Mechanism) -> Mechanism:
 
 
 def _is_located(found: DiagnosedJob, truth: Truth, shape: JobShape) -> bool | None:
-    """Return whether all workers of the worst culprit have the fault that costs most.
+    """Return whether all workers of the worst culprit have the costliest slow_worker fault.
 
-    None if the slow workers of the job cost too little to be judged.
+    None if the job's slow workers together cost less than the threshold.
     """
     if truth.time_saved_fraction[SLOW_WORKER] < THRESHOLD:
         return None

@@ -1,7 +1,7 @@
-"""Evaluate the cause data_loading on jobs whose logs have data-loads, and on the same jobs without these.
+"""Evaluate the cause data_loading on jobs whose logs have data-load ops, and on these logs without the ops.
 
-`python -m tests.evaluation.loads --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
-1,000,000 on are kept for evaluation.
+`python -m tests.evaluation.loads --seed S` prints the tables. Seeds 0 to 99,999 may be used for tuning; seeds
+from 1,000,000 on are kept for evaluation.
 """
 
 import sys
@@ -23,7 +23,7 @@ CAUSE: Final = "data_loading"
 
 
 def judge(seed: int, most_ops: int = 60_000) -> list[Row]:
-    """Judge a job with its data-loads and without them; column `variant` says which."""
+    """Judge a job twice, with and without data-load ops in its log; the column `variant` says which."""
     plan = sample_job(seed, most_ops=most_ops)
     return [*judge_plan(with_loads(plan), WITH_LOADS), *judge_plan(plan, WITHOUT)]
 
@@ -50,7 +50,7 @@ def sections(judged: pd.DataFrame) -> list[Section]:
 
 
 def by_cause(judged: pd.DataFrame) -> pd.DataFrame:
-    """Scores of each cause over all jobs, with their data-loads and without."""
+    """Scores of each cause over all jobs, separately for logs with and without data-load ops."""
     parts = []
     for logs, rows in judged.groupby("variant", sort=False):
         scores = score.by_cause(rows)
@@ -68,7 +68,7 @@ def by_cause(judged: pd.DataFrame) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Evaluate the cause data_loading."""
+    """Evaluate how well the cause data_loading is found."""
     seeds = range(args.seed, args.seed + args.jobs)
     judged = pd.DataFrame(row for seed in seeds for row in judge(seed, args.most_ops))
     heading = (

@@ -1,10 +1,15 @@
-"""Rerun jobs with a mitigation in place; the reruns are the truth for tests.evaluation.mitigations.
+"""Rerun jobs with a mitigation in place; tests.evaluation.mitigations takes these reruns as the truth.
 
-The second run has the same draws and does what the plan of the mitigation says: the layers that were advised;
-microbatches exchanged by their true work; sequences packed evenly; collections of the same lengths behind
-the last op of a step, as often as was advised; the named host's workers as fast as their peers; an event
-simulation of the other replicas alone; computes as much shorter, or longer, as their microbatches are
-lighter, or heavier; communication of no length, where no worker is longer busy with it.
+A rerun has the same random draws as the first run, and does what the plan of the mitigation says:
+
+- the stages get the layers that were advised;
+- dp ranks exchange microbatches by their true work;
+- sequences are packed evenly;
+- garbage is collected after the last op of a step, as often as was advised, in pauses of the same lengths;
+- the named host's workers become as fast as their peers;
+- one replica is removed, and the others are simulated alone;
+- a slow replica gets lighter microbatches and the others heavier ones, so that computes change in proportion;
+- communication takes no time, except that a step lasts at least as long as a worker's communication.
 """
 
 import re
@@ -40,20 +45,20 @@ from tests.evaluation.exposed import timeline_in_no_time
 from udfs.kernel.diagnosis.other_workers import LEAST_REPLICAS
 
 RUNS: Final = 4_000
-"""Number of runs over which chance in a truth is averaged."""
+"""Number of random runs over which a true saving is averaged."""
 
 
 @dataclass(frozen=True)
 class PlannedCollections(UnsynchronisedGc):
     """Planned garbage collection: in every n-th step all workers collect together, after their last op.
 
-    planned_steps : n
+    planned_steps : the number n
     """
 
     planned_steps: int = 1
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Spread the mean pause of a common collection over all steps, since few steps have a collection."""
+        """Add to every step its share of the mean common pause, because few steps contain a collection."""
         place, before_s = conditions.place, conditions.added_s.copy()
         super().change(conditions, rng)
         lengths_s = conditions.added_s - before_s
@@ -67,20 +72,20 @@ class PlannedCollections(UnsynchronisedGc):
         conditions.added_s[rows] += together.max(axis=1).mean() / self.planned_steps
 
 
-PlannedCollections.__name__ = UnsynchronisedGc.__name__  # draws go by the name: the same collections
+PlannedCollections.__name__ = UnsynchronisedGc.__name__  # equal names give equal draws
 
 
 @dataclass(frozen=True)
 class ExchangedGpus(UnlikeGpus):
-    """The same workers, but with GPUs of usual speed in place of some slow ones.
+    """GPUs of unequal speeds, of which some were replaced by GPUs of the usual speed.
 
-    exchanged : places of the new ones
+    exchanged : workers with replaced GPUs, as (dp_rank, pp_rank)
     """
 
     exchanged: Sequence[Cell] = ()
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Scale the computes of all workers as drawn, except those of the exchanged GPUs."""
+        """Scale the computes of all workers as drawn, except those on replaced GPUs."""
         before = conditions.factor.copy()
         super().change(conditions, rng)
         for dp_rank, pp_rank in self.exchanged:
@@ -88,7 +93,7 @@ class ExchangedGpus(UnlikeGpus):
             conditions.factor[rows, :, dp_rank] = before[rows, :, dp_rank]
 
 
-ExchangedGpus.__name__ = UnlikeGpus.__name__  # draws go by the name: the same workers
+ExchangedGpus.__name__ = UnlikeGpus.__name__  # equal names give equal draws
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,6 @@ class OtherWeights(Mechanism):
     weights: Sequence[float]
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Scale the computes of each dp rank."""
         del rng
         conditions.factor[conditions.place.computes] *= np.asarray(self.weights)
 
@@ -106,8 +110,8 @@ class OtherWeights(Mechanism):
 class Run(NamedTuple):
     """A job with the fault that a mitigation treats, and its other faults.
 
-    layers : of each chunk of the model
-    advice : plan of the mitigation; None where it has no answer
+    layers : number of layers of each chunk of the model
+    advice : text of the mitigation's plan; None if the simulator proposes none
     """
 
     plan: JobPlan
@@ -122,7 +126,7 @@ class Run(NamedTuple):
 
 
 def step_s(plan: JobPlan) -> float:
-    """Mean step time of a run by its plan. [s]"""
+    """Simulate a job and return its mean step time. [s]"""
     return float(_steps_us(Simulation(plan)).mean()) / 1e6
 
 
@@ -167,7 +171,7 @@ INSTEAD: Final[dict[str, Callable[[Run], tuple[Mechanism, ...]]]] = {
 
 
 def _changed_s(mitigation: str, run: Run) -> float:
-    """Mean step time of the job with the mitigation that was proposed. [s]"""
+    """Mean step time of the job after the proposed mitigation. [s]"""
     return step_s(run.with_instead(*INSTEAD[mitigation](run)))
 
 
@@ -186,7 +190,7 @@ def _host_exchanged(run: Run) -> float:
 
 
 def _replica_removed(run: Run) -> float:
-    """Time for as many samples as before if one replica is removed. [s]"""
+    """Time to process as many samples as one step of the full job, with one replica removed. [s]"""
     simulation, replicas = Simulation(run.plan), run.plan.shape.dp_size
     if run.advice is None:
         return step_s(run.plan)
@@ -227,10 +231,10 @@ def _overlapped(run: Run) -> float:
 class Case(NamedTuple):
     """A mitigation that is evaluated, with the fault that it treats.
 
-    fault    : cause of which the trouble is drawn
-    kinds    : names of the mechanisms that the mitigation is for; none: all of the cause
-    true_s   : time of a step, or of as many samples, with what was advised [s]
-    least_pp, least_dp : sizes that a job must have
+    fault    : cause of the drawn fault
+    kinds    : class names of the faults that the mitigation is for; empty: all faults of the cause
+    true_s   : time of a step, or of the same number of samples, with the mitigation [s]
+    least_pp, least_dp : smallest numbers of stages and of replicas
     """
 
     fault: str

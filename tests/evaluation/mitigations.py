@@ -1,8 +1,8 @@
-"""Evaluate what mitigations are predicted to save: draw jobs with a fault, and rerun them mitigated.
+"""Evaluate predicted savings of mitigations on jobs with a fault, by reruns with the mitigation.
 
-`python -m tests.evaluation.mitigations --seed S` prints the tables; mitigated_runs says how the second run is
-made. Checkpoint intervals are judged over many runs that fail as often. Seeds 0 to 99,999 are for tuning,
-those from 1,000,000 on are kept for evaluation.
+`python -m tests.evaluation.mitigations --seed S` prints the tables; tests.evaluation.mitigated_runs describes
+the rerun. Checkpoint intervals are judged by the mean time of many random runs with the same rate of
+failures. Seeds 0 to 99,999 may be used for tuning; seeds from 1,000,000 on are kept for evaluation.
 """
 
 import re
@@ -37,13 +37,13 @@ NOTE: Final = (
 LAYERS_OF_CHUNK: Final = (4, 13)
 """Least number of layers of a chunk, and one more than the most."""
 NEAR: Final = 1.0
-"""Largest error that is wanted [% of the step]."""
+"""Errors of at most this size count as near. [% of the step]"""
 SURE: Final = 1.0
-"""A direction is judged if this much is really saved or lost [% of the step]."""
+"""The sign of a saving is judged only if the true saving or loss is at least this large. [% of the step]"""
 
 
 def judge(seed: int, mitigation: str, most_ops: int) -> Row | None:
-    """Draw a job with the fault, and compare its predicted with its true saving; None if one is missing."""
+    """Compare the predicted with the true saving of a mitigation; None if it does not apply to the job."""
     if mitigation == CHECKPOINTS:
         return _judge_checkpoints(seed)
     case, plan = CASES[mitigation], sample_job(seed, most_ops=most_ops)
@@ -85,18 +85,18 @@ def _row(seed: int, mitigation: str, answer: Mitigation | None, true: float, *, 
 
 
 def _is_apart(other: Mechanism, trouble: Mechanism) -> bool:
-    """Return whether the job's other fault has a different cause."""
+    """Return whether the other fault of the job has a different cause than the fault under evaluation."""
     return other.cause != trouble.cause
 
 
 @cache
 def _healthy() -> GeneratedJob:
-    """Return a job whose steps are healthy, as only its events concern checkpoints."""
+    """Return a job without faults, because only its events matter for checkpoints."""
     return recorded_job(Simulation(JobPlan(JobShape(dp_size=2, steps=10), seed=1)))
 
 
 def _judge_checkpoints(seed: int) -> Row:
-    """Simulate a run with random failures many times, at its own checkpoint interval and at the best one."""
+    """Compare the mean time of random runs at the run's own checkpoint interval and at the advised one."""
     rng = child_rng(seed, "checkpoints")
     steps_s = np.full(int(rng.integers(2_000, 8_000)), log_uniform(rng, 2.0, 20.0))
     save_s, failures = log_uniform(rng, 5.0, 120.0), int(rng.integers(2, 13))
@@ -121,7 +121,7 @@ def _judge_checkpoints(seed: int) -> Row:
 
 
 def _run_s(habits: RunHabits, steps_s: np.ndarray[Any, np.dtype[np.float64]], between_s: float) -> float:
-    """Mean time of runs with random failures, one per `work` on average. [s]"""
+    """Mean time of RUNS random runs with a failure every `between_s` seconds of work on average. [s]"""
     steps, step_s, every = len(steps_s), float(steps_s[0]), habits.save_every
     idle_s = habits.outage_s + habits.startup_s + habits.slow_first_s
     total_s, done = np.full(RUNS, habits.startup_s + habits.slow_first_s), np.zeros(RUNS)
@@ -136,7 +136,7 @@ def _run_s(habits: RunHabits, steps_s: np.ndarray[Any, np.dtype[np.float64]], be
 
 
 def tables(judged: pd.DataFrame) -> list[Section]:
-    """Table of errors of predicted savings by mitigation, and each mitigation's largest error."""
+    """Table of errors of predicted savings by mitigation, and list of the ten largest errors."""
     key = ["mitigation", "alone"]
     answered = judged.groupby(key).answered.mean().mul(100).rename("answered [%]")
     sized = judged.assign(size=judged.error.abs(), near=judged.error.abs() <= NEAR)
@@ -168,7 +168,7 @@ def tables(judged: pd.DataFrame) -> list[Section]:
     "tests.evaluation.mitigations",
     option("--jobs N", "jobs for each mitigation", positive, default=100),
     option("--seed S", "seed of the first job", not_negative, required=True),
-    option("--only NAME", "this mitigation alone", choices=(*CASES, CHECKPOINTS)),
+    option("--only NAME", "only this mitigation", choices=(*CASES, CHECKPOINTS)),
     option("--most-ops N", "ops of a job, about", positive, default=15_000),
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )

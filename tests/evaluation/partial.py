@@ -1,6 +1,6 @@
-"""Evaluate the bounds of the slowdown without transfers, by removing the transfers of complete jobs.
+"""Evaluate the bounds of the slowdown of logs without transfers: complete logs are analysed without them.
 
-`python -m tests.evaluation.partial --jobs 400`
+`python -m tests.evaluation.partial --jobs 400` prints the table.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from udfs.what_if import simulate_job
 GENERATED: Final = "as the demo draws them"
 MOST_OFF_S: Final = 0.05
 MOST_DRIFT: Final = 1e-4
-"""Clocks of hosts are off by up to this; [s/s]."""
+"""Largest rate at which a host's clock gains or loses time. [s/s]"""
 LISTS: Final = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
 TITLES: Final = (
     "kind", "jobs", "S within the bounds", "width, median, worst", "on other clocks, within the bounds",
@@ -32,7 +32,7 @@ TITLES: Final = (
 
 
 class Job(NamedTuple):
-    """A job with its transfers, its slowdown, and its slow link as (direction, sender, receiver)."""
+    """A complete job, its slowdown, and its slow link as (direction, sending stage, receiving stage)."""
 
     name: str
     rank_steps: pa.Table
@@ -42,7 +42,7 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Bounds found without transfers, with right and with wrong clocks, and where the largest gap is."""
+    """Bounds without transfers, with right and with wrong clocks, and the link with the largest gap."""
 
     job: Job
     bounds: tuple[float, float]
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     largest: tuple[str, int, int] | None
 
     def holds(self, low: float, high: float) -> bool:
-        """Return whether the complete job's slowdown lies within the bounds."""
+        """Return whether the slowdown with transfers lies between the given bounds."""
         return low <= self.job.slowdown <= high
 
     @property
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
 
     @property
     def moved(self) -> float:
-        """Largest relative change of a bound from right to wrong clocks."""
+        """Largest relative change of a bound when the clocks are wrong instead of right."""
         return max(abs(a / b - 1.0) for a, b in zip(self.on_clocks, self.bounds, strict=True))
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
 
 
 def drawn(seed: int, kind: str) -> Job | None:
-    """Draw a job; None without a pipeline, or if the job is not analysed even with its transfers."""
+    """Draw a job; None if a generated job has no pipeline, or is not analysed even with its transfers."""
     if kind == GENERATED:
         return _generated(seed)
     found = draw(seed, kind)
@@ -96,7 +96,7 @@ def without_transfers(rank_steps: pa.Table) -> pa.Table:
 
 
 def on_other_clocks(rank_steps: pa.Table, seed: int) -> pa.Table:
-    """The rows with a separate host for each rank, whose clocks have an offset and drift."""
+    """Return the rows with one host per rank, whose clocks are wrong by an offset and a drift."""
     rng = np.random.default_rng([317, seed])
     ranks, zero_us = (np.asarray(rank_steps.column(name)) for name in ("rank", "t0_us"))
     offset_us = 1e6 * rng.uniform(-MOST_OFF_S, MOST_OFF_S, ranks.max() + 1)
@@ -107,7 +107,7 @@ def on_other_clocks(rank_steps: pa.Table, seed: int) -> pa.Table:
 
 
 def judged(job: Job, seed: int) -> Outcome:
-    """Remove the transfers of a job, and compare the bounds with the complete job's slowdown."""
+    """Remove the transfers of a job, and compute the bounds with right and with wrong clocks."""
     stripped, facts = without_transfers(job.rank_steps), job.manifest | {"transfers": Transfers.ABSENT}
     bounds = []
     largest = None
@@ -124,7 +124,7 @@ def judged(job: Job, seed: int) -> Outcome:
 
 
 def row(kind: str, outcomes: list[Outcome]) -> str:
-    """Format one line of the table."""
+    """Format the line of one kind of job in the table."""
     widths = [each.width for each in outcomes]
     links = [each for each in outcomes if each.job.link is not None]
     cells = (

@@ -1,7 +1,7 @@
-"""Evaluate the swing of power on generated jobs, against dense sampling, and on pairs with known phases.
+"""Compare the power swing and phase of generated jobs with dense samples and with known shifts.
 
-`python -m tests.evaluation.power --seed S` prints the tables. Seeds 0 to 99,999 are for tuning, those from
-1,000,000 on are kept for evaluation.
+`python -m tests.evaluation.power --seed S` prints the tables. Seeds 0 to 99,999 may be used for tuning; seeds
+from 1,000,000 on are kept for evaluation.
 """
 
 import sys
@@ -28,13 +28,15 @@ from udfs.what_if import SimulationSettings, simulate_job
 
 BINS: Final = 128
 SAMPLES: Final = 128
-"""Moments in each bin at which the true share is counted."""
+"""Number of moments per bin of a step at which computing workers are counted for the truth."""
 COMPUTING: Final = ("forward-compute", "backward-compute", "optimizer")
 
 RELATIONS: Final = ("one beat", "nearly one beat", "one beat, apart", "another beat")
-"""How the second of two jobs runs beside the first; the first two are in phase."""
+"""How the period and the phase of the second of two jobs relate to the first; the first two relations are in
+phase."""
 SLOWER_THAN_STEPS: Final = 1.05
-"""Interval of steps over the longest step: a step ends before the next begins."""
+"""Time between starts of steps, divided by the longest step, so that a step ends before the next one
+begins."""
 
 Floats = NDArray[np.float64]
 
@@ -42,9 +44,9 @@ Floats = NDArray[np.float64]
 class Truth(NamedTuple):
     """True power figures of a job.
 
-    share     : by bin
-    harmonic  : periods of the dominant component in a step
-    peak_s    : its first peak, from the step's zero [s]
+    share     : share of workers that compute, in each bin of the step
+    harmonic  : number of periods of the dominant component in a step
+    peak_s    : time from the step's zero to the first peak of that component [s]
     """
 
     share: Floats
@@ -55,7 +57,7 @@ class Truth(NamedTuple):
 
 
 def truth(simulation: Simulation) -> Truth:
-    """Return the share of computing workers at sampled moments of the step, by true clocks."""
+    """Return the true figures, from counts of the workers that compute at sampled moments, by true clocks."""
     timeline, place = simulation.timeline(), simulation.place
     rows = place.rows(*COMPUTING)
     began_us = timeline.start_us[place.recorded].min(axis=(0, 2))
@@ -91,7 +93,7 @@ def power_row(plan: JobPlan) -> Row | None:
 
 
 def judge(seed: int, most_ops: int = 15_000) -> Row | None:
-    """Draw a job and compare its power swing with the true swing; None if it has no result."""
+    """Draw a job, and compare its reported power swing with the true one; None without a job_power row."""
     plan = sample_job(seed, most_ops=most_ops)
     found = power_row(plan)
     if found is None:
@@ -111,9 +113,10 @@ def judge(seed: int, most_ops: int = 15_000) -> Row | None:
 
 
 def judge_pair(seed: int, most_ops: int = 5_000) -> Row | None:
-    """Draw two jobs of one plan with different noise; return whether the simulator finds them in phase.
+    """Draw two jobs of one plan with different noise, and judge whether they are found to be in phase.
 
-    None where one has no result, or too few steps.
+    None if either job has no row of job_power, if their dominant components differ, or if they have too
+    few steps.
     """
     plan = sample_job(seed, most_ops=most_ops)
     rng = child_rng(seed, "power")
@@ -131,7 +134,7 @@ def judge_pair(seed: int, most_ops: int = 5_000) -> Row | None:
         relation, 0.0
     )
     other_beat_s = beat_s * (1 + drift / (harmonic * steps))
-    # In the middle of the record the other's peak comes `later` periods after.
+    # In the middle of the record, the other job's peak comes `later` periods after the first job's peak.
     shift_s = (
         later * beat_s / harmonic
         + (true[0].peak_s - true[1].peak_s)
@@ -163,7 +166,7 @@ def judge_pair(seed: int, most_ops: int = 5_000) -> Row | None:
 
 
 def _peak_error(row: Row | None, true: Truth, plan: JobPlan, beat_s: float) -> float:
-    """Error of the time of a job's power peak, in periods of the dominant component."""
+    """Error of the reported time of a job's power peak, in periods of the dominant component."""
     if row is None or row["peak_us"] is None:
         return np.nan
     first, last = plan.step_numbers[0], plan.step_numbers[-1]
@@ -173,7 +176,7 @@ def _peak_error(row: Row | None, true: Truth, plan: JobPlan, beat_s: float) -> f
 
 
 def _pair(rows: list[Row], world_size: int) -> "pa.Table | None":
-    """Return the rows of power_in_phase for two units; None if either has no result."""
+    """Return the rows of power_in_phase for two units; None if either has no row of job_power."""
     if len(rows) < 2:
         return None
     day = datetime.fromtimestamp(rows[0]["first_us"] * 1e-6, UTC).date()
@@ -188,7 +191,7 @@ def _pair(rows: list[Row], world_size: int) -> "pa.Table | None":
 
 
 def by_record(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row over all jobs, and one per way of recording; shares are in percent of the workers."""
+    """Return one row over all jobs and one per choice of recorded ops; shares are percentages of workers."""
     parts = {"all": rows, **dict(list(rows.groupby("records")))}
     return pd.DataFrame({"jobs that record": name, **_errors(part)} for name, part in parts.items())
 
@@ -208,7 +211,7 @@ def _errors(rows: pd.DataFrame) -> Mapping[str, float]:
 
 
 def by_relation(pairs: pd.DataFrame) -> pd.DataFrame:
-    """One row for each way in which two jobs are related."""
+    """Return one row for each relation between the periods and phases of two jobs."""
     columns = {
         "pairs": ("seed", "size"),
         "with a phase": ("has_phase", "sum"),
@@ -229,7 +232,7 @@ def by_relation(pairs: pd.DataFrame) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Compare share, swing, period and phase of power with the truth of generated jobs."""
+    """Compare the reported share, swing, period and phase of power with the truth of generated jobs."""
     seeds = range(args.seed, args.seed + args.jobs)
     jobs = pd.DataFrame(row for row in (judge(seed, args.most_ops) for seed in seeds) if row is not None)
     pairs = pd.DataFrame(row for row in map(judge_pair, seeds) if row is not None)

@@ -1,4 +1,4 @@
-"""Diagnose the published traces, and faults injected into them."""
+"""Diagnose the published traces as they are, and with faults injected into them."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -18,7 +18,7 @@ from tests.support import published
 from udfs.what_if import simulate_job
 
 UNSURE: Final = 0.01
-"""A saving this close to the threshold may fall on either side of it."""
+"""Savings within this distance of the threshold may be named or not. [share of the step]"""
 
 
 class Published(NamedTuple):
@@ -30,7 +30,7 @@ class Published(NamedTuple):
 
 
 class Injection(NamedTuple):
-    """One fault of one strength for one trace, as a task that any process can run."""
+    """One fault of one strength to inject into one trace."""
 
     folder: Path
     fault: int
@@ -60,15 +60,15 @@ def injections(folders: Sequence[Path]) -> list[Injection]:
 
 
 def judge_injection(task: Injection, diagnose: Diagnose = simulate_job) -> Row:
-    """Inject a fault into a trace, and compare the diagnosis with that of the trace without it.
+    """Inject a fault into a trace, and compare the diagnoses with and without the fault.
 
-    The places it strikes are drawn from fixed seeds. Fractions are of the actual step time with the fault.
-    true         : step time that the fault costs
-    predicted    : how much more the fix of its cause saves than it saved without the fault
-    is_missed    : not labelled although it costs more than the threshold, beyond doubt
-    is_early     : labelled although its cause saves less than the threshold, beyond doubt
-    is_located   : whether the cells named worst are those struck; None where no worker is slow enough
-    false_labels : causes labelled that are neither the injected one nor were labelled without the fault
+    The places of the fault are drawn from fixed seeds. Fractions are of the actual step time with the fault.
+    true         : cost of the fault
+    predicted    : saving by a fix of its cause, minus the saving by that fix before the injection
+    is_missed    : the cause is not named although the fault costs more than the threshold + UNSURE
+    is_early     : the cause is named although its fix saves less than the threshold - UNSURE
+    is_located   : whether all workers of the worst culprit have the fault; None if it slows none enough
+    false_labels : other causes that are named, and were not named before the injection
     """
     trace = read_published(task.folder)
     recording, before_s, before = _before(task.folder, diagnose)
@@ -110,7 +110,7 @@ def _before(folder: Path, diagnose: Diagnose) -> tuple[Recording, float, Diagnos
 
 
 def injection_scores(judged: pd.DataFrame) -> pd.DataFrame:
-    """One row per trace and fault, and one over all, beside the values that they should have."""
+    """Return one row per trace and fault, and one row over all, with the scores and their target values."""
     groups = list(judged.groupby(["trace", "fault"], sort=False))
     made = []
     for (trace, fault), rows in [*groups, (("all", "all"), judged)]:
@@ -135,7 +135,7 @@ def injection_scores(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def injection_list(judged: pd.DataFrame) -> pd.DataFrame:
-    """List the injections that were missed, named too early or named otherwise, largest errors first."""
+    """List the injections whose cause was missed, named too early, or joined by other causes; worst first."""
     rows = judged[judged.is_missed | judged.is_early | (judged.false_labels != "")]
     rows = rows.assign(error=rows.predicted - rows.true)
     rows = rows.sort_values("error", key=np.abs, ascending=False)

@@ -1,7 +1,7 @@
-"""Split a recorded trace into durations and launch delays, and compose it again after changes.
+"""Split a recorded trace into durations and launch delays, and turn changed ones into a trace again.
 
-With all durations and delays as they were, the replay gives the recorded times; with some changed, it gives
-the times that would have been recorded, every later op moved along.
+With all durations and delays unchanged, the replay gives the recorded times. With some changed, it gives the
+times that would have been recorded, because later ops move too.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from udfs.simulate.rank_rows import replayed_rows
 class Recording:
     """Recorded ops of a job in which all steps and dp ranks run the same ops in the same order.
 
-    duration_s : shape (op, step, dp_rank); transfers in a rendezvous. [s]
+    duration_s : shape (op, step, dp_rank); of a transfer from when both ends have started. [s]
     delay_s    : same shape; launch delays. [s]
     op_type, stage, microbatch, chunk : int, shape (op,)
     step       : int, shape (step,); training step numbers
@@ -44,7 +44,7 @@ class Recording:
     rank: Ints
 
     def computes(self, op_type: int | None = None, stage: int | None = None) -> Ints:
-        """Numbers of the compute ops, optionally only those of one direction or stage."""
+        """Return the indices of the compute ops, optionally only those of one op type or stage."""
         kinds = ot.COMPUTE if op_type is None else (op_type,)
         is_one = np.isin(self.op_type, kinds) & ((stage is None) | (self.stage == stage))
         return np.flatnonzero(is_one)
@@ -63,11 +63,12 @@ class Recording:
         )
 
     def without_waiting(self) -> "Recording":
-        """Return the same job, but with only those launch delays that cannot be waiting for another op.
+        """Return the job with only those launch delays that cannot be time spent waiting for another op.
 
-        Of each stage's first forward-compute, and of ops but recvs that wait for nothing. All others are in
-        real traces mostly waits for what the graph does not have. Kept, they would leave no slack that a
-        fault in one place could use up.
+        The delay of each stage's first forward-compute is kept, and the delays of ops other than
+        recvs that wait for no op. In real traces, other delays are mostly waits for events that are
+        not in the graph. If they were kept, no op would have slack, and every injected delay would
+        lengthen the whole step.
         """
         is_kept = np.array([not sources for sources in self.graph.waits_for])
         is_kept &= ~np.isin(self.op_type, (ot.FORWARD_RECV, ot.BACKWARD_RECV))
@@ -118,7 +119,7 @@ class Recording:
 def read_recording(rank_steps: pa.Table, manifest: Mapping[str, object]) -> Recording:
     """Split a job into durations and launch delays.
 
-    raises : ValueError where its steps or dp ranks differ in what they did.
+    raises : ValueError if steps or dp ranks ran different ops, or the same ops in another order.
     """
     layout = read_layout(manifest)
     rows = replayed_rows(rank_steps, layout)

@@ -21,7 +21,7 @@ FORMATS: Final = ("text", "markdown", "json")
 class Section:
     """A table with its title and one sentence of explanation.
 
-    Columns whose name ends with [%] have two decimals, other broken numbers three.
+    Columns whose name ends with [%] have two decimals, other non-integers three.
     """
 
     title: str
@@ -36,7 +36,7 @@ def percent(column: "pd.Series[bool]") -> float:
 
 
 def drawn(judge: Callable[[int], Row | None], seed: int, rows: int) -> tuple[pd.DataFrame, int]:
-    """Judge one seed after the other until enough of them give a row; return the rows and the last seed."""
+    """Judge consecutive seeds until `rows` of them give a row; return these rows and the last seed."""
     found: list[Row] = []
     while len(found) < rows:
         row = judge(seed)
@@ -70,7 +70,7 @@ def _table(rows: pd.DataFrame, form: str) -> str:
 
 
 def _records(rows: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows with exact numbers, with nan replaced because JSON has none."""
+    """Convert a table to records with unrounded numbers; nan becomes null because JSON has no nan."""
     return [
         {str(name): None if _is_missing(value) else value for name, value in row.items()}
         for row in rows.to_dict(orient="records")

@@ -1,4 +1,4 @@
-"""Score answers of the diagnosis by class of job: errors of savings, names of causes, and calibration."""
+"""Score results of the diagnosis by class of job: errors of savings, named causes, and calibration."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -15,10 +15,10 @@ Frame = pd.DataFrame
 
 @dataclass(frozen=True)
 class JobClass:
-    """Answers that are judged together, with their target values; None where no target is set.
+    """A class of jobs that are scored together, with target values; None where no target is set.
 
-    mae, p95   : errors, as fractions of the actual step time
-    jobs_share : part of all jobs that the class is to hold
+    mae, p95   : mean and 95th percentile of absolute errors of savings [fraction of the actual step time]
+    jobs_share : smallest share of all jobs that should be in the class
     """
 
     title: str
@@ -51,20 +51,20 @@ CLASSES: Final[dict[str, JobClass]] = {
 }
 
 STRAGGLES: Final = 1.1
-"""A job straggles from this slowdown on."""
+"""A job whose slowdown is at least this straggles."""
 INDICATORS: Final = (
     ("slow_worker", "M_W > 0.5", "slow_worker_share", operator.gt, 0.5),
     ("stage_imbalance", "M_S >= 0.5", "last_stage_share", operator.ge, 0.5),
     ("data_imbalance", "correlation >= 0.9", "forward_backward_correlation", operator.ge, 0.9),
 )
-"""The paper's indicators of a cause: the cause, the indicator in words, and its column."""
+"""The paper's indicators: the cause, the rule in words, and the column, comparison and bound of the rule."""
 
 CALIBRATION_EDGES: Final = (-1.0, 0.0, 0.005, 0.015, 0.025, 0.035, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Bins of the predicted saving, each with its upper edge."""
+"""Edges of the bins of predicted savings."""
 
 
 def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> dict[str, float]:
-    """Compare named causes with true ones: counts, precision, recall, F1; nan for a ratio without cases."""
+    """Count hits, false and missed causes, with precision, recall and F1; nan if a ratio has no cases."""
     flagged, holds = np.asarray(predicted, bool), np.asarray(true, bool)
     both = (flagged & holds, flagged & ~holds, ~flagged & holds)
     hits, false, missed = (int(each.sum()) for each in both)
@@ -79,7 +79,7 @@ def labels(predicted: "pd.Series[bool]", true: "pd.Series[bool]") -> dict[str, f
 
 
 def by_class(answers: Frame) -> Frame:
-    """One row per class, with all causes together, beside the target values."""
+    """Return one row per class of jobs: scores over all causes, and the target values."""
     every_job = answers.seed.nunique()
     rows = []
     for each in CLASSES.values():
@@ -105,7 +105,7 @@ def by_class(answers: Frame) -> Frame:
 
 
 def by_cause(answers: Frame) -> Frame:
-    """One row per class of jobs and cause, with scores."""
+    """Return one row of scores for each class of jobs and each cause."""
     return Frame(
         [
             {"class": each.title, "cause": cause, **_scores(rows)}
@@ -116,7 +116,7 @@ def by_cause(answers: Frame) -> Frame:
 
 
 def healthy_labels(answers: Frame) -> Frame:
-    """Causes named on jobs without a fault, each of which is a false name."""
+    """Count the causes named on jobs without a fault; each of them is wrong."""
     wrong, jobs = answers[answers.is_cause & ~answers.is_true], answers.seed.nunique()
     labelled = {"any": wrong.seed.nunique()}
     labelled |= {cause: int((wrong.cause == cause).sum()) for cause in answers.cause.unique()}
@@ -127,7 +127,7 @@ def healthy_labels(answers: Frame) -> Frame:
 
 
 def located(answers: Frame) -> Frame:
-    """Count the jobs with a true slow worker, and those of them whose worst culprit is truly slow."""
+    """Count the jobs with a true slow worker, and how many of their worst culprits are truly slow."""
     rows = []
     for each in CLASSES.values():
         inside = answers[each.holds(answers) & (answers.cause == "slow_worker") & answers.is_true]
@@ -148,7 +148,7 @@ def located(answers: Frame) -> Frame:
 
 
 def calibration(answers: Frame) -> Frame:
-    """Mean true saving by bins of the predicted saving; the first and the last bin have no outer limit."""
+    """Return the mean true saving by bins of the predicted saving; the first and the last bin are open."""
     edges = np.array(CALIBRATION_EDGES)
     place = np.clip(np.searchsorted(edges, answers.predicted, side="left") - 1, 0, len(edges) - 2)
     bins = [answers[place == number] for number in range(len(edges) - 1)]
@@ -164,7 +164,7 @@ def calibration(answers: Frame) -> Frame:
 
 
 def sensitivity(usual: Frame, variants: Mapping[str, Frame], names: tuple[str, ...]) -> Frame:
-    """Score the same jobs under changed conditions, with the loss of F1 by each change."""
+    """Score the same jobs under each changed condition, with the loss of F1 against usual conditions."""
     rows = []
     for name in names:
         each = CLASSES[name]
@@ -185,9 +185,9 @@ def sensitivity(usual: Frame, variants: Mapping[str, Frame], names: tuple[str, .
 
 
 def indicators(answers: Frame) -> Frame:
-    """Precision, recall and F1 of the paper's indicators and of the diagnosis, on all and on straggling jobs.
+    """Scores of the paper's indicators and of the diagnosis, on all jobs and on straggling jobs.
 
-    An indicator never says that a cause holds where the job does not straggle.
+    An indicator names a cause only in jobs that straggle.
     """
     is_slow = answers.slowdown.astype(float) >= STRAGGLES
     rows = []

@@ -1,4 +1,4 @@
-"""Clocks of hosts that are wrong by an offset, a drift or a jump, and that change only recorded times."""
+"""Wrong clocks of hosts, by an offset, a drift or a jump, which change only the recorded times of a job."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,9 +16,9 @@ PPM: Final = 1e-6
 class HostClock:
     """The clock of one host, with an offset, a drift or a jump.
 
-    offset_s  : how far it is ahead at the first recorded step [s]
-    drift_ppm : how fast it gains [us/s]
-    jump_s    : by how much it is set, before recorded step `jump_step` [s]
+    offset_s  : how far the clock is ahead at the first recorded step [s]
+    drift_ppm : how fast the clock gains [us/s]
+    jump_s    : how far the clock is set forward, before recorded step `jump_step` [s]
     """
 
     host: str
@@ -37,7 +37,7 @@ class HostClocks(Mechanism):
     cause: ClassVar[str | None] = None
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Set the clocks of hosts, without any random draw."""
+        """Set the hosts' clocks; nothing is drawn at random."""
         del rng
         hosts = np.array(conditions.place.hosts_of_cells())
         step = np.arange(conditions.place.shape.steps)
@@ -90,10 +90,11 @@ SKEWS: Final[dict[str, Drawing]] = {
         for host in hosts
     ],
 }
-"""By name, functions that draw wrong clocks of hosts over a number of recorded steps."""
+"""By name of a clock error, a function that draws wrong clocks from a generator, hosts and number of
+steps."""
 
 
 def draw_clocks(rng: np.random.Generator, hosts: Sequence[str], steps: int, skew: str = "") -> HostClocks:
-    """Draw wrong clocks for a job's hosts by one of SKEWS, which is drawn as well if it is not given."""
+    """Draw wrong clocks for a job's hosts; `skew` is a name in SKEWS, or empty if the name is drawn too."""
     chosen = skew or str(rng.choice(list(SKEWS)))
     return HostClocks(tuple(SKEWS[chosen](rng, hosts, steps)))

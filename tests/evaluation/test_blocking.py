@@ -1,4 +1,4 @@
-"""Two jobs can have the same log and different slowdowns, so that no replay can know the slowdown."""
+"""Two jobs can have the same log and different slowdowns; then no replay of the log can find the slowdown."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Wrong clocks change a generated job's record and nothing else, and the simulator corrects all of them."""
+"""Wrong clocks change only a generated job's recorded times, and the simulator corrects these times."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("skew", SKEWS)
 def test_every_skew_is_undone(skew: str) -> None:
-    """On 12 hosts, the simulator corrects every clock error that would change the slowdown."""
+    """On 12 hosts, the simulator corrects each kind of clock error that would change the slowdown."""
     found = judge(8, skew, most_ops=6_000)
     assert found is not None
     assert found["ignored_error"] > 1e-3

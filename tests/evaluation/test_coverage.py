@@ -1,4 +1,4 @@
-"""Evaluating intervals is right for hand-made answers: which steps are logged, and sums over jobs."""
+"""The evaluation of intervals chooses logged steps and adds up intervals as computed by hand."""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ def test_a_tenth_of_the_day_is_logged(design: str) -> None:
 
 
 def judged(shared: float, freedom: float, **errors: float) -> pd.DataFrame:
-    """Return ten judged jobs per class, whose intervals have half width 1 %, with the given errors."""
+    """Return ten judged jobs per class, with intervals of half width 1 % and the given errors. [%]"""
     return pd.DataFrame(
         {"class": of, "seed": seed, "true": 5.0, "saved": 5.0 + error, "width": 2.0, "design": "even",
          "shared": shared, "freedom": freedom}
@@ -26,7 +26,7 @@ def judged(shared: float, freedom: float, **errors: float) -> pd.DataFrame:
 
 
 def test_squares_of_errors_of_ten_jobs_add_up() -> None:
-    """Ten intervals of +-1 % add up to one of +-3.16 %, which contains ten errors of 0.3 %, not of 0.4 %."""
+    """Ten intervals of +-1 % add up to +-3.16 %, which contains ten errors of 0.3 %, but not of 0.4 %."""
     found = coverage.sums(judged(0.0, np.inf, stage=0.3, host=0.4))
     assert found.groupby("class")["inside"].agg(["size", "mean"]).to_dict(orient="index") == {
         "stage": {"size": coverage.ROUNDS, "mean": 1.0},
@@ -36,7 +36,7 @@ def test_squares_of_errors_of_ten_jobs_add_up() -> None:
 
 @pytest.mark.parametrize("freedom", [1.0, 1.6, 3.0, 9.0, 100.0])
 def test_degrees_of_freedom_add_up(freedom: float) -> None:
-    """A sum of ten equal jobs has ten times their degrees of freedom, and the quantile for that number."""
+    """A sum of ten equal jobs has ten times the degrees of freedom of one, and the quantile for these."""
     few, many = (stats.t.ppf(0.95, each) for each in (freedom, 10 * freedom))
     assert coverage.student_squared(pd.Series([1 / freedom]))[0] == pytest.approx(few**2, rel=0.005)
     half = coverage.sums(judged(0.6, freedom, stage=0.0))["half"]

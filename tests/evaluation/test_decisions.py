@@ -1,4 +1,4 @@
-"""An engineer does each morning what a policy prescribes, and the fleet saves what that should save."""
+"""An engineer acts each morning as a policy prescribes, and saves the expected GPU-hours."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.evaluation.mitigated_runs import PlannedCollections
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    """A fleet with one job that pauses, on hosts that are never slow."""
+    """Return a fleet with one job that pauses, on hosts that are never slow."""
     found = World(20, jobs=1, days=7, most_ops=500)
     (job,) = found.fleet.jobs
     pauses = UnsynchronisedGc(3 * job.plan.workload.forward_s, 6.0)

@@ -1,4 +1,4 @@
-"""The true exposed communication is right, and the simulator's is close to it."""
+"""The true exposed communication is right, and the simulator's figure is close to the true one."""
 
 import json
 
@@ -19,7 +19,7 @@ def test_ops_of_no_length_are_what_is_left_out() -> None:
 
 
 def test_a_row_is_near_the_run_without_its_ops() -> None:
-    """The simulator's exposed time is close to the step time that a rerun without the ops saves."""
+    """The reported exposed time of a row is close to what a rerun without the row's ops saves."""
     judged = judge(7009, most_ops=3_000)
     assert not judged[0]["is_batched"]
     assert {row["of"] for row in judged} >= {"all", "each stage", "forward-pp-comm"}
@@ -28,7 +28,7 @@ def test_a_row_is_near_the_run_without_its_ops() -> None:
 
 
 def test_the_directions_of_calls_share_the_time() -> None:
-    """If a recv blocks, a send of its call blocks too, and the exposed time of each direction is right."""
+    """If a recv blocks, a send in its call blocks too, and the exposed time of each direction is right."""
     judged = judge(303014, most_ops=3_000)
     assert judged[0]["is_batched"]
     error = {row["of"]: row["error"] for row in judged if row["of"].endswith("pp-comm")}

@@ -1,4 +1,4 @@
-"""Health checks explain slow hosts in a few generated fleets as expected."""
+"""Failed health checks explain slow hosts of a few generated fleets with enough recall and precision."""
 
 import pytest
 

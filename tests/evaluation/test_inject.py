@@ -1,4 +1,4 @@
-"""If no fault is injected, a trace stays the same; if one is, it has its exact cost."""
+"""An injected fault changes a trace by exactly its cost, and a trace without a fault stays the same."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ from udfs.what_if import simulate_job
 PIPELINE = JobShape(dp_size=3, pp_size=2, microbatches=4, steps=5)
 Strike = Callable[[Recording, float, np.random.Generator], inject.Struck]
 TICK_S = 2e-7
-"""Logs store a tenth of a microsecond of start and of duration."""
+"""Starts and durations in logs are rounded to 0.1 us, so a computed end may be off by this. [s]"""
 
 
 def generated(shape: JobShape, *mechanisms: Mechanism, workload: Workload = EXACT) -> GeneratedJob:
@@ -50,7 +50,7 @@ def rng() -> np.random.Generator:
 
 
 def changed_computes(strike: Strike, strength: float) -> tuple[np.ndarray, inject.Struck]:
-    """Return a fault, and the factor by which it lengthens each compute."""
+    """Inject a fault; return the factor by which it lengthens each compute, and the result."""
     before = recorded(PIPELINE)
     struck = strike(before, strength, rng())
     return struck.recording.duration_s[before.computes()] / before.duration_s[before.computes()], struck
@@ -68,7 +68,7 @@ def test_unchanged_the_trace_is_the_one_recorded() -> None:
 
 
 def numbers(column: pa.ChunkedArray) -> list[float]:
-    """Return the values of a column as one array, with lists flattened."""
+    """Return all numbers of a column of lists as one list."""
     return list((pc.list_flatten(column) if pa.types.is_list(column.type) else column).to_pylist())
 
 
@@ -143,7 +143,7 @@ def test_pauses_and_a_slow_link_add_to_some_ops() -> None:
 
 @pytest.mark.parametrize("number", range(len(FAULTS)), ids=lambda number: FAULTS[number].name)
 def test_what_is_judged_of_a_published_trace(published_traces: Path, number: int) -> None:
-    """Injections are judged by how much more saving is reported, so that the trace's own loss cancels."""
+    """The saving before the injection is subtracted from the reported one: the trace's losses cancel."""
     folder = trace_folders(published_traces)[1]
     task = next(each for each in injections([folder]) if (each.fault, each.strength) == (number, 7))
     cause = FAULTS[number].cause

@@ -31,7 +31,7 @@ from udfs.errors import TraceError
 from udfs.what_if import simulate_job
 
 SMALL = 2000
-"""Most ops of a job."""
+"""Largest number of ops of a job."""
 
 
 @cache

@@ -33,7 +33,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def answers(*rows: dict[str, Any]) -> pd.DataFrame:
-    """Answers about jobs 0, 1, ..., unless stated otherwise; a saving from 2.5 % on is named as a cause."""
+    """Return answers about jobs 0, 1, ...; by default, causes that save at least 2.5 % are named."""
     made = []
     for seed, row in enumerate(rows):
         full = {"seed": seed, **DEFAULTS, **row}
@@ -47,7 +47,7 @@ FOUR = answers(
     {"predicted": 0.00, "true": 0.05, "pp_size": 1, "is_flagged": True, "flag": "few_peers"},
     {"predicted": 0.00, "true": 0.00, "dp_size": 2, "is_detectable": False, "is_flagged": True},
 )
-"""A hit, a false label, a miss, and nothing."""
+"""One right name, one false name, one missed cause, and one job without a cause."""
 
 
 def test_labels_by_hand() -> None:

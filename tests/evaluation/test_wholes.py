@@ -1,4 +1,4 @@
-"""The savings predicted for faster roles agree with the truth, on generated jobs of several roles."""
+"""Predicted savings by faster roles agree with the truth, on generated jobs of several roles."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""Evaluate the savings predicted for faster roles, by reruns of jobs of several roles (wholes).
+"""Evaluate predicted savings by faster roles, by reruns of jobs of several roles ("wholes").
 
-`python -m tests.evaluation.wholes --jobs N --seed S` prints the tables. Seeds 0 to 99,999 are for tuning,
-those from 1,000,000 on are kept for evaluation.
+`python -m tests.evaluation.wholes --jobs N --seed S` prints the tables. Seeds 0 to 99,999 may be used for
+tuning; seeds from 1,000,000 on are kept for evaluation.
 """
 
 import sys
@@ -26,11 +26,12 @@ from udfs.what_if import simulate_job
 
 DAY: Final = date(2026, 1, 5)
 SCENARIOS: Final = {"if_fixed": False, "if_ideal": False, "if_twice_as_fast": True}
-"""Whether the truth is the whole with half the steps of a role; else it is the whole without its causes."""
+"""By scenario: whether its truth is a rerun in which the role's steps take half their time; else it is a
+rerun without the role's causes."""
 
 
 def judge(seed: int) -> list[Row]:
-    """Draw a whole; return prediction and truth for each role, or None if a trace is refused."""
+    """Draw a whole; return predicted and true savings for each role, or no rows if a trace is refused."""
     whole = sample_whole(seed)
     try:
         effects = answered(whole)
@@ -49,13 +50,13 @@ def judge(seed: int) -> list[Row]:
 
 
 def _kind(whole: WholeSimulation) -> str:
-    """Return whether the first roles wait for the last roles of the iteration before."""
+    """Return whether the first roles run ahead, or wait for the last roles of the iteration before."""
     runs_ahead = not any(run.waits_for_before for run in whole.runs)
     return "first roles run ahead" if runs_ahead else "one iteration after the other"
 
 
 def answered(whole: WholeSimulation) -> list[dict[str, Any]]:
-    """Return role_effect rows of a whole, as a night computes them; raises TraceError for a refused job."""
+    """Return the rows of role_effect that a night would compute; raises TraceError for a refused job."""
     steps: list[Row] = []
     runs: list[Row] = []
     for job in whole.recorded():
@@ -70,7 +71,7 @@ def answered(whole: WholeSimulation) -> list[dict[str, Any]]:
 
 
 def _simulated(job: GeneratedJob) -> tuple[list[Row], Row]:
-    """Simulate a job; return its rows of role_step and its row in the whole."""
+    """Simulate a job; return its rows of role_step, and its row among the runs of the whole."""
     key = {"log_date": DAY, **{name: job.manifest[name] for name in ("job_id", "run_id")}}
     tables = simulate_job(job.rank_steps, job.manifest | {"log_date": DAY})
     lost = [row["lost_fraction"] for row in tables[JOB_CAUSES].to_pylist()]
@@ -80,7 +81,7 @@ def _simulated(job: GeneratedJob) -> tuple[list[Row], Row]:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per kind of whole and scenario: number of roles, true saving, and errors of the predictions."""
+    """Return one row per kind of whole and scenario: number of roles, true saving, errors of predictions."""
     found = []
     for (kind, some), name in product(rows.groupby("wholes"), SCENARIOS):
         said, true = some[f"said_{name}"].astype(float), some[f"true_{name}"]

@@ -1,4 +1,4 @@
-"""Find the transfer of a call that shows its own length: the last that became ready (model, section 2)."""
+"""Replace times of transfers in one call that hide their own length by the usual time (model, section 2)."""
 
 from collections.abc import Mapping, Sequence
 from math import isnan, nan
@@ -10,14 +10,16 @@ from tests.oracle.worker_graph import SAME_S
 
 CLEARLY = 1.5
 Transfers = set[tuple[int, int]]
-"""Steps and ops."""
+"""Pairs (step, op)."""
 
 
 def put_usual(graphs: Mapping[int, StepGraph], recorded: dict[int, dict[int, float]]) -> None:
-    """Keep the length of the transfer of a call that was ready last; limit the others to their usual time.
+    """Limit transfers of a call to the usual time of their type, except the transfer that was ready last.
 
-    Of members that were ready together one does: that whose data arrived clearly last, or that of the clearly
-    slower link, or each in turn. It is the slower one, and says nothing of the usual.
+    If several transfers of a call were ready last, one of them keeps its length: the one whose data
+    clearly arrived last, else the one on the clearly slower link, else each in turn over the calls. A
+    length that was kept for this reason does not count for the usual time, because it is that of the
+    slower transfer.
     """
     hidden: Transfers = set()
     slower: Transfers = set()
@@ -42,7 +44,7 @@ def put_usual(graphs: Mapping[int, StepGraph], recorded: dict[int, dict[int, flo
 
 
 def _calls(graph: StepGraph, recorded: Mapping[int, float]) -> list[tuple[list[int], list[int]]]:
-    """Return by op type the members of each call, and those members that became ready last."""
+    """Return, for each call, its members in order of OP_TYPES, and the members that became ready last."""
     found = []
     for call in graph.calls:
         ready = {op: graph.ops[op].end_s - recorded[op] for op in call}
@@ -52,7 +54,7 @@ def _calls(graph: StepGraph, recorded: Mapping[int, float]) -> list[tuple[list[i
 
 
 def _slower(graph: StepGraph, recorded: Mapping[int, float], call: list[int]) -> int:
-    """Return the member that counts as slower if all members of a call were ready at the same time."""
+    """Return the member of a call whose length is kept if all members became ready at the same time."""
     place = {op: number for link in graph.links for number, pair in enumerate(link) for op in pair}
     calls = _calls(graph, recorded)
     recv_of = {op: recv for link in graph.links for send, recv in link for op in (send, recv)}
@@ -72,7 +74,7 @@ def _slower(graph: StepGraph, recorded: Mapping[int, float], call: list[int]) ->
 
 
 def _clearly_longest(times: Sequence[float]) -> int | None:
-    """Index of the time that is far above all others; None without one, or if a time is unknown."""
+    """Return the index of the longest time; None if it is not CLEARLY times the second, or a time is nan."""
     *_, second, longest = sorted(times)
     if any(map(isnan, times)) or longest <= CLEARLY * max(second, 0.0):
         return None

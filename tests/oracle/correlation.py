@@ -8,13 +8,15 @@ from statistics import fmean, median
 from tests.oracle.records import Op
 
 CONSTANT = 1e-12
-"""Durations that differ by less than this part of their mean are rounding, not variation."""
+"""Durations that differ by less than this share of their mean count as equal, because they differ by
+rounding."""
 
 
 def forward_backward_correlation(ops: Sequence[Op]) -> float | None:
-    """Median over workers of Pearson's r between a worker's forward and backward times of microbatches.
+    """Median over workers of Pearson's r between their forward and backward times of each microbatch.
 
-    Workers with fewer than two pairs, or with constant durations, have no r; None where no worker has one.
+    Workers with fewer than two pairs, or with constant durations, have no r. The result is None if no
+    worker has an r.
     """
     durations: dict[tuple[int, int], dict[tuple[int, int, int], dict[str, float]]] = defaultdict(
         lambda: defaultdict(dict)
@@ -33,7 +35,7 @@ def forward_backward_correlation(ops: Sequence[Op]) -> float | None:
 
 
 def pearson(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Pearson correlation of two series of equal length; None if one of them is constant."""
+    """Pearson correlation of two series of equal length; None if either of them is constant."""
     if len(x) < 2:
         return None
     mean_x, mean_y = fmean(x), fmean(y)

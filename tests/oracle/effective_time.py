@@ -1,4 +1,4 @@
-"""Compute how a run's GPU-hours were spent, from section "Effective time" of udfs/README.md alone."""
+"""Compute how a run spent its GPU-hours, from section "Effective time" of udfs/README.md alone."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -10,14 +10,15 @@ Span = tuple[float, float]
 STARTS = ("start", "restart")
 SUBMITTED = "submitted"
 STILL = ("checkpoint", "evaluation", "data_loading")
-"""Events in which training stands still."""
+"""Kinds of events during which training stands still."""
 ENDS = ("failure", "stop")
 
 
 class Try:
-    """Events of one attempt; if its last event is doubtful, the step number of that event is not used.
+    """Events of one attempt to run a job.
 
-    A wait for GPUs is an attempt as well, without work.
+    A wait for GPUs is an attempt too, without work. If a contradictory event follows the attempt
+    (`is_doubted`), the step number of the attempt's last event is not used.
     """
 
     def __init__(self, events: list[Event]) -> None:
@@ -31,7 +32,7 @@ class Try:
 
     @property
     def work(self) -> list[Event]:
-        """Events of the attempt from its first recorded step on."""
+        """Return the attempt's events from its first recorded step on."""
         if self.kinds[0] in (*ENDS, SUBMITTED):
             return []
         if self.kinds[0] not in STARTS:
@@ -50,7 +51,7 @@ class Try:
         return kind != "first_step" if self.work else kind != "step"
 
     def marks(self, *, is_doubted: bool) -> list[tuple[float, int]]:
-        """(time, step) of the events of an attempt that works, up to the first event that ends it."""
+        """Return (time, step) of the events of an attempt's work, up to its first failure or stop."""
         found: list[tuple[float, int]] = []
         for event in self.work:
             is_last = event is self.events[-1]
@@ -75,7 +76,7 @@ class Try:
         return known[-1] if known else None
 
     def early(self) -> list[Span]:
-        """Spans before the first step in which the attempt loaded data or evaluated."""
+        """Return the spans of data loading and evaluation before the attempt's first step."""
         if self.kinds[0] not in STARTS:
             return []
         before = [event for event in self.events if event not in self.work]
@@ -92,7 +93,7 @@ class Try:
 
 
 def cut(span: Span, window: Span) -> Span:
-    """Intersection of two spans; if it is empty, its end may lie before its start. [s]"""
+    """Intersection of two spans [s]; an empty intersection may end before it begins."""
     return max(span[0], window[0]), min(span[1], window[1])
 
 
@@ -102,7 +103,7 @@ def end(event: Event) -> float:
 
 
 def lasts(event: Event) -> float:
-    """Time for which training stands still because of an event. [s]"""
+    """Return how long training stands still because of an event. [s]"""
     return float((event.get("duration_us") or 0) / 1e6) if event["event"] in STILL else 0.0
 
 
@@ -115,9 +116,11 @@ def parts(
     *,
     is_split: bool,
 ) -> dict[str, float]:
-    """GPU-hours of every part, and the number of `contradictions`.
+    """Return the GPU-hours of every part of the run's time, and the number of `contradictions`.
 
-    window : when the run was scheduled; step_s : T_actual, T, T_ideal; is_split : whether K is known. [s]
+    window   : begin and end of the time in which the run was scheduled [s]
+    step_s   : T_actual, T and T_ideal [s]
+    is_split : whether the number of steps in the window, K, is known
     """
     tries, outages, queues, wrong = followed(events)
     actual_s, simulated_s, ideal_s = step_s
@@ -152,9 +155,9 @@ def parts(
 
 
 def followed(events: Sequence[Event]) -> tuple[list[Try], list[Span], list[Span], int]:
-    """Split events into attempts, outages and waits for GPUs, and count events that contradict others.
+    """Split events into attempts, outages and waits for GPUs, and count events that contradict earlier ones.
 
-    A wait since minus infinity belongs to a start without a submission.
+    A wait begins at minus infinity if a run starts without a recorded submission.
     """
     tries: list[Try] = []
     outages: list[Span] = []
@@ -197,7 +200,7 @@ def is_contrary(event: Event, now: Try | None, last_end: float) -> bool:
 
 
 def leave(before: Try | None, event: Event, outages: list[Span], queues: list[Span]) -> None:
-    """Add the outage, or the wait for GPUs, that ends when an event begins a new attempt."""
+    """Add the outage, or the wait for GPUs, that ends when `event` begins a new attempt."""
     at = event["at_us"] / 1e6
     last = None if before is None else before.kinds[-1]
     if before is not None and last == "failure":
@@ -212,7 +215,7 @@ def leave(before: Try | None, event: Event, outages: list[Span], queues: list[Sp
 
 
 def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> Span:
-    """Time that an attempt worked on steps that were kept, and on steps that were lost, in a window. [s]"""
+    """Return the time that an attempt worked in a window on steps that were kept, and on lost steps. [s]"""
     attempt = tries[place]
     marks = attempt.marks(is_doubted=attempt.is_doubted)
     later = [step for each in tries[place + 1 :] if (step := each.begins_with()) is not None]
@@ -241,7 +244,7 @@ def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> S
 
 
 def stalls(attempt: Try, *kinds: str) -> list[Span]:
-    """Spans in which training stood still; checkpoints count only from the first step on. [s]"""
+    """Return the spans in which an attempt's training stood still; checkpoints from the first step on."""
     still = [each for each in attempt.events if each["event"] in (kinds or STILL)]
     counted = [each for each in still if each["event"] != "checkpoint" or each in attempt.work]
     return [(each["at_us"] / 1e6, end(each)) for each in counted]

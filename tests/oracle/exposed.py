@@ -12,14 +12,14 @@ from tests.oracle.results import read_job
 from tests.oracle.step_graph import StepGraph
 
 Key = tuple[str, int]
-"""Op type and stage; "all" and -1 for every one."""
+"""(op type, stage); ("all", ...) stands for every op type, and (..., -1) for every stage."""
 
 ONE_STREAM = {"grads-reduce-scatter": "params-all-gather"}
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """Figures of one set of ops, in one step or as means over steps."""
+    """Exposed communication and related times of one set of ops, in one step or as means over steps."""
 
     exposed_s: float
     busy_s: float
@@ -28,7 +28,7 @@ class Seconds:
 
 
 def exposed_communication(ops: Sequence[Op], layout: Layout) -> dict[Key, Seconds]:
-    """Figures of all communication, of each stage, and of each op type; raises what `what_if` raises."""
+    """Return figures by op type and stage, and for all communication; raises the errors of `what_if`."""
     job = read_job(ops, layout, "pooled-mean-median")
     keys: set[Key] = set()
     for graph in job.graphs.values():

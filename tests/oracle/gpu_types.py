@@ -11,10 +11,11 @@ COMPUTES = ("forward-compute", "backward-compute")
 
 
 class TypesCost(NamedTuple):
-    """Slowdowns by GPU type; None instead of a type if that of a host is unknown.
+    """Results by GPU type, where None stands for hosts of unknown type.
 
-    slowdown  : S_type. ideal_s: mean compute, by type and op type. [s]
-    fastest_s : mean step time with the computes of each type divided by its factor, all else as recorded. [s]
+    slowdown  : S_type
+    ideal_s   : mean time of computes, by type and op type [s]
+    fastest_s : mean step time if the computes of each type are divided by the type's factor [s]
     """
 
     slowdown: dict[str | None, float]
@@ -25,9 +26,10 @@ class TypesCost(NamedTuple):
 def types_cost(
     ops: Sequence[Op], layout: Layout, types: Mapping[str, str], factors: Mapping[tuple[str, str], float]
 ) -> TypesCost:
-    """Compute the cost of GPU types for a job whose workers each stay on one host.
+    """Compute the cost of GPU types for a job in which no worker changes its host.
 
-    types   : host -> type. factors: (type, op type) -> how many times as long as on the fastest.
+    types   : host -> type
+    factors : (type, op type) -> time of the op on this type, divided by that on the fastest type
     """
     job = read_job(ops, layout, "pooled-mean-median")
 

@@ -7,7 +7,7 @@ from statistics import fmean, median
 from schemas.op_types import DECLARED
 
 MEAN_IDEAL = {each.name for each in DECLARED if each.is_averaged}
-"""Op types whose ideal is the mean where means are taken; every other type takes the median (section 5)."""
+"""Op types whose ideal is a mean under "mean" forms of the ideal; all others have a median (section 5)."""
 
 Kind = tuple[str, int]
 """(op type, stage)."""
@@ -27,7 +27,7 @@ FORMS: dict[str, tuple[bool, Callable[[str], Callable[[list[float]], float]]]] =
     "stage-mean-median": (True, _by_type),
     "stage-median": (True, _median),
 }
-"""Whether stages are separate, and which statistic of an op type's durations is taken."""
+"""By form of the ideal: whether each stage has its own ideal, and the statistic of an op type's durations."""
 
 
 def ideals(durations: Iterable[tuple[Kind, float]], form: str) -> dict[Kind, float]:

@@ -1,4 +1,4 @@
-"""Compute the share of computing workers by plain loops, from udfs/README.md alone."""
+"""Compute the share of workers that compute, by plain loops, from udfs/README.md alone."""
 
 import cmath
 import math
@@ -32,7 +32,7 @@ class Power:
 
 
 def power(ops: Sequence[Op], workers: int) -> Power:
-    """Compute share and swing over the ops of complete steps."""
+    """Compute the share of computing workers in each bin of a step, and its swing, from complete steps."""
     by_step: dict[int, list[Op]] = defaultdict(list)
     for op in ops:
         by_step[op.step].append(op)
@@ -54,7 +54,7 @@ def power(ops: Sequence[Op], workers: int) -> Power:
 
 
 def complete_steps(ops: Sequence[Op], layout: Layout) -> list[Op]:
-    """Return the ops of those steps that all workers recorded."""
+    """Return the ops of the steps that every worker recorded."""
     workers: dict[int, set[tuple[int, int]]] = defaultdict(set)
     for op in ops:
         workers[op.step].add((op.dp_rank, op.pp_rank))
@@ -62,7 +62,7 @@ def complete_steps(ops: Sequence[Op], layout: Layout) -> list[Op]:
 
 
 def _of_step(ops: Sequence[Op], workers: int) -> list[float]:
-    """Share of each bin: busy time of all workers in it, by number of workers and bin length, at most 1."""
+    """Return the share of computing workers in each bin of one step, at most 1."""
     began = min(op.start_s for op in ops)
     bin_s = (max(op.end_s for op in ops) - began) / BINS
     share = []
@@ -77,14 +77,14 @@ def _of_step(ops: Sequence[Op], workers: int) -> list[float]:
 
 
 def _component(share: Sequence[float], number: int) -> complex:
-    """Twice the Fourier coefficient of the share over a period, where each bin counts at its middle."""
+    """Return twice a Fourier coefficient of the share, with the value of each bin at its middle."""
     turns = [number * (place + 0.5) / BINS for place in range(BINS)]
     turned = (value * cmath.exp(-2j * math.pi * turn) for value, turn in zip(share, turns, strict=True))
     return sum(turned) * 2 / BINS
 
 
 def beat(steps: Sequence[int], began_s: Sequence[float]) -> tuple[float, float, float]:
-    """Fit the time between steps, its scatter, and the middle step's start, by least squares."""
+    """Fit a line to starts of steps; return the time per step, the scatter, and the middle start. [s]"""
     mean_n, mean_t = fmean(steps), fmean(began_s)
     slope = sum((n - mean_n) * (t - mean_t) for n, t in zip(steps, began_s, strict=True)) / sum(
         (n - mean_n) ** 2 for n in steps
@@ -97,7 +97,10 @@ def beat(steps: Sequence[int], began_s: Sequence[float]) -> tuple[float, float, 
 def in_phase(
     units: Sequence[tuple[float, float, float, float]],
 ) -> dict[tuple[int, int], tuple[float, float]]:
-    """Return drift and phase difference of each pair of units in phase: (period, peak, first, last). [s]"""
+    """Return drift and phase difference of each pair of units in phase.
+
+    units : (period, peak, first, last) of each unit [s]
+    """
     found = {}
     for one, (period, peak, first, last) in enumerate(units):
         for other in range(one + 1, len(units)):

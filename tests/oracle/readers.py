@@ -21,9 +21,9 @@ def read_layout(manifest: Mapping[str, Any]) -> Layout:
 
 
 def read_rank_steps(rank_steps: pa.Table) -> list[Op]:
-    """Read the ops of those ranks that are replayed: of each worker and step the lowest (cp_rank, tp_rank).
+    """Read the ops of the replayed ranks: of each worker and step, the lowest (cp_rank, tp_rank).
 
-    rank_steps: one row per (step, rank) with array columns in microseconds, op as names or codes.
+    rank_steps : one row per (step, rank); times in arrays of microseconds, op types as names or codes.
     """
     chosen: dict[tuple[int, int, int], dict[str, Any]] = {}
     for row in rank_steps.to_pylist():

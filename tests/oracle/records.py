@@ -4,17 +4,16 @@ from dataclasses import dataclass
 
 
 class OracleError(Exception):
-    """Raised for a trace that must be refused, because of a cycle or an unmatched transfer."""
+    """Raised for a trace that must be refused because its waits form a cycle or a transfer has no partner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
     """One recorded operation of one worker in one step.
 
-    start_s and duration_s are seconds; start_s has any zero that all ops of the step share.
-    rank is the global rank of the replayed process and only breaks ties between workers. Ops of one host have
-    times of one clock.
-    Ops that start together keep the order in which they stand in the list.
+    start_s counts from any zero that all ops of the step share; start_s and duration_s are seconds. rank
+    is the global rank of the replayed process, and only breaks ties between workers. Ops of one host are
+    timed by one clock. Ops that start together keep their order in the list.
     """
 
     dp_rank: int
@@ -30,17 +29,19 @@ class Op:
 
     @property
     def end_s(self) -> float:
-        """Recorded end. [s]"""
+        """Recorded time at which the op ends. [s]"""
         return self.start_s + self.duration_s
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Sizes of the job by its manifest, the op types that block a worker, and the sends that do not wait.
+    """Sizes of the job by its manifest, and properties of its transfers that the replay needs.
 
-    beside : (stage, place in the worker's order) of transfers that ran beside the one before.
-    idle   : (stage, op type, ordinal) of transfers that never moved anything, in any step.
-    held   : the same of those that are, in nearly all steps, of one call with one of a blocking type.
+    blocking : op types of transfers that a worker waits for.
+    eager  : op types of sends that end without waiting for their recv.
+    beside : (stage, place in the worker's order) of transfers that overlap the transfer before.
+    idle   : (stage, op type, ordinal) of transfers that moved no data in any step.
+    held   : same key; transfers that in nearly all rows are in one call with a blocking transfer.
     """
 
     dp_size: int

@@ -14,7 +14,7 @@ from tests.oracle.records import Layout, Op
 from tests.oracle.step_graph import StepGraph, build_step_graph, with_sides
 
 VANISHING = 1e-9
-"""Shares of T - T_ideal are null if it is below this part of T (contract, section 3)."""
+"""Shares of T - T_ideal are null if T - T_ideal is below this share of T (contract, section 3)."""
 
 Worker = tuple[int, int]
 """(dp_rank, pp_rank)."""
@@ -33,7 +33,7 @@ class WhatIf:
     ideal_s: dict[Kind, float]
     actual_step_s: dict[int, float]
     identity_step_s: dict[int, float]
-    """Replay with every recorded launch delay put back."""
+    """Replayed step times if every recorded launch delay is included."""
     simulated_step_s: dict[int, float]
     ideal_step_s: dict[int, float]
     forward_backward_correlation: float | None
@@ -45,7 +45,7 @@ class WhatIf:
     dp_rank_slowdown: dict[int, float] = field(default_factory=dict)
     stage_slowdown: dict[int, float] = field(default_factory=dict)
     worker_slowdown: dict[Worker, float] = field(default_factory=dict)
-    """S_w, exact: only that worker recorded. Empty if it was not requested."""
+    """S_w: exact slowdown if only this worker's ops take their recorded times. Empty if not requested."""
     worker_slowdown_approx: dict[Worker, float] = field(default_factory=dict)
     slowest_workers: list[Worker] = field(default_factory=list)
     slow_worker_share: float | None = None
@@ -61,7 +61,7 @@ class WhatIf:
 
 @dataclass
 class Job:
-    """Graphs of a job's complete steps, with recorded and ideal durations."""
+    """Graphs of a job's complete steps, with recorded and with ideal durations of ops."""
 
     graphs: dict[int, StepGraph]
     recorded: dict[int, dict[int, float]]
@@ -71,7 +71,7 @@ class Job:
     buffered_sends: int
 
     def with_ideal(self, form: str) -> "Job":
-        """Return the same job with another ideal."""
+        """Return the job with the ideal durations of the given form."""
         durations = [
             (_kind(graph.ops[op]), duration)
             for step, graph in self.graphs.items()
@@ -80,7 +80,7 @@ class Job:
         return replace(self, ideal_s=ideals(durations, form))
 
     def step_times(self, is_recorded: Callable[[Op], bool]) -> dict[int, float]:
-        """Replay with recorded durations of ops that `is_recorded` chooses, and ideal ones of others. [s]"""
+        """Replay steps with recorded durations of ops that `is_recorded` chooses, and ideal others. [s]"""
         times = {}
         for step, graph in self.graphs.items():
             durations = {
@@ -94,7 +94,7 @@ class Job:
         return fmean(self.step_times(is_recorded).values())
 
     def slowdowns(self, key_of: Callable[[Op], Key], keys: Iterable[Key]) -> dict[Key, float]:
-        """Slowdown for each key if only its ops take their recorded times (S_t, S_dp, S_pp, S_w)."""
+        """Return, by key, the slowdown if only the key's ops take recorded times (S_t, S_dp, S_pp, S_w)."""
         ideal = self.mean(lambda _: False)
         found = {}
         for key in keys:
@@ -109,7 +109,10 @@ class Job:
 def what_if(
     ops: Sequence[Op], layout: Layout, *, ideal: str = "pooled-mean-median", exact_workers: bool = True
 ) -> WhatIf:
-    """Compute all results of a job; raises OracleError for a defect, ValueError without a complete step."""
+    """Compute all results of a job.
+
+    Raises OracleError if the trace must be refused, and ValueError if no step is complete.
+    """
     job = read_job(ops, layout, ideal)
     graphs, recorded = job.graphs, job.recorded
     delays = {}
@@ -138,7 +141,7 @@ def what_if(
 
 
 def read_job(ops: Sequence[Op], layout: Layout, ideal: str) -> Job:
-    """Read graphs and durations of one job; raises what `what_if` raises."""
+    """Build the graphs of one job, and compute durations; raises the errors of `what_if`."""
     complete, dropped = _complete_steps(ops, layout)
     layout = with_sides(list(complete.values()), layout)
     graphs = {step: build_step_graph(step_ops, layout) for step, step_ops in sorted(complete.items())}

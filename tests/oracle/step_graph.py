@@ -1,4 +1,4 @@
-"""Build the graph of one step over all workers: what ops wait for, which start together, and their order."""
+"""Build the graph of one step over all workers: which ops wait for which, and which ones start together."""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -12,19 +12,20 @@ from tests.oracle.worker_graph import WorkerGraph
 RARE = 0.05
 NEARLY_ALL = 0.95
 CLAMP_S = -0.010
-"""A transfer or launch delay of this or less is impossible, becomes 0 and is counted (model, section 3)."""
+"""A transfer time or launch delay of at most this is impossible: it is set to 0 and counted (model, section
+3)."""
 NO_DELAYS: Mapping[int, float] = MappingProxyType({})
 
 
 @dataclass
 class StepGraph:
-    """Graph of one step, with ops numbered as in `ops`; ops that the model ignores are in no group.
+    """Graph of one step; an op is named by its index in `ops`, and ignored ops are in no group.
 
     waits_for : op -> ops whose end it waits for
-    groups    : sets of ops that start together (most hold one op), in an order in which they can be replayed
+    groups    : sets of ops that start together, mostly of one op, in an order in which they can be replayed
     start_s   : earliest recorded start in the step [s]
-    sent_by   : recv -> the send for whose start it waits, while that does not wait for it
-    calls     : transfers that one worker waits for together
+    sent_by   : recv -> its buffered send: the recv waits for the send's start, the send does not wait
+    calls     : sets of transfers that a worker issues in one call, and waits for together
     """
 
     ops: list[Op]
@@ -41,13 +42,13 @@ class StepGraph:
 
     @property
     def with_peer(self) -> list[int]:
-        """Ops that meet other ops, and ops that a buffered send goes to."""
+        """Return ops that start together with other ops, and both ends of buffered sends."""
         met = [op for group in self.groups if len(group) > 1 for op in group]
         return [*met, *self.sent_by, *self.sent_by.values()]
 
     @property
     def links(self) -> list[list[list[int]]]:
-        """Pairs of a send and its recv by link, in order of start."""
+        """Return pairs (send, recv), grouped by link and direction, in order of the sends' starts."""
         pairs = [group for group in self.groups if len(group) > 1] + [[s, r] for r, s in self.sent_by.items()]
         pairs = [pair for pair in pairs if self.ops[pair[0]].op_type.endswith("-send")]
         found: dict[Hashable, list[list[int]]] = defaultdict(list)
@@ -57,9 +58,10 @@ class StepGraph:
         return list(found.values())
 
     def recorded_durations(self) -> tuple[dict[int, float], int, int]:
-        """Duration of every op; that of a transfer excludes waiting for its group. [s]
+        """Return the duration of every op; a transfer lasts from the latest start in its group. [s]
 
-        Counts transfers that are clamped, and sends that were buffered.
+        The other two results are the numbers of transfers that were clamped to 0, and of buffered
+        sends.
         """
         durations, clamped, buffered = {}, 0, 0
         for group in self.groups:
@@ -80,7 +82,7 @@ class StepGraph:
         return durations, clamped, buffered
 
     def launch_delays(self) -> tuple[dict[int, float], int]:
-        """Start of every op minus the latest end of its inputs; 0 and counted if 10 ms early or more. [s]"""
+        """Return each op's start minus the latest end of its inputs [s], and how many were set to 0."""
         delays, clamped = {}, 0
         for op, before in self.waits_for.items():
             ready = max((self.ops[other].end_s for other in before), default=self.start_s)
@@ -91,7 +93,7 @@ class StepGraph:
         return delays, clamped
 
     def replay(self, durations: dict[int, float], delays: Mapping[int, float] = NO_DELAYS) -> float:
-        """Step time if every op starts, after its delay, once all ops that it waits for have ended. [s]"""
+        """Return the step time if ops start, after their delay, once all that they wait for has ended. [s]"""
         end: dict[int, float] = {}
         for group in self.groups:
             meets = [*group, self.sent_by[group[0]]] if group[0] in self.sent_by else group
@@ -105,7 +107,7 @@ class StepGraph:
 
 
 def with_sides(steps: Sequence[Sequence[Op]], layout: Layout) -> Layout:
-    """Add to the layout which transfers their call holds back, and which coincide in over 5 % of the rows."""
+    """Add to the layout which transfers move no data, are in a blocking call, or often overlap another."""
     if not layout.blocking:
         return layout
     by_stage: dict[int, list[WorkerGraph]] = defaultdict(list)
@@ -136,7 +138,7 @@ def with_sides(steps: Sequence[Sequence[Op]], layout: Layout) -> Layout:
 
 
 def worker_graphs(ops: Sequence[Op], layout: Layout) -> dict[tuple[int, int], WorkerGraph]:
-    """Build the graph of each (dp rank, stage) of one step."""
+    """Build the graph of each (dp rank, stage) in one step."""
     workers: dict[tuple[int, int], list[int]] = defaultdict(list)
     for number, op in enumerate(ops):
         workers[op.dp_rank, op.pp_rank].append(number)
@@ -163,7 +165,7 @@ def _groups(
     graphs: dict[tuple[int, int], WorkerGraph],
     layout: Layout,
 ) -> list[list[int]]:
-    """Collect ops that start together: send and recv pairs, and the members of each collective."""
+    """Return groups of ops that start together: send and recv, members of a collective, or a single op."""
     pairs = [pair for dp_rank in {dp for dp, _ in graphs} for pair in _pairs(dp_rank, graphs, layout)]
     paired = {op for pair in pairs for op in pair}
     meetings: dict[Hashable, list[int]] = defaultdict(list)
@@ -186,7 +188,7 @@ def _groups(
 
 
 def _pairs(dp_rank: int, graphs: dict[tuple[int, int], WorkerGraph], layout: Layout) -> list[list[int]]:
-    """Pair the i-th real send of a stage with the i-th real recv of its neighbour, in both directions."""
+    """Pair the i-th send of a stage that moves data with the i-th such recv of its neighbour, both ways."""
     pairs = []
     for direction, distance in (("forward", 1), ("backward", -1)):
         for pp_rank in range(layout.pp_size):
@@ -200,7 +202,7 @@ def _pairs(dp_rank: int, graphs: dict[tuple[int, int], WorkerGraph], layout: Lay
 
 
 def _in_replay_order(waits_for: dict[int, list[int]], groups: list[list[int]]) -> list[list[int]]:
-    """Sort groups of ops so that each comes after all groups that its members wait for."""
+    """Sort groups so that each comes after the groups of all ops that its members wait for."""
     group_of = {op: number for number, group in enumerate(groups) for op in group}
     needs = [{group_of[before] for op in group for before in waits_for[op]} for group in groups]
     needed_by: dict[int, list[int]] = defaultdict(list)

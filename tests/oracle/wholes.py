@@ -26,11 +26,11 @@ class Answer:
     waited_for_s: dict[Span, float] = field(default_factory=dict)
     busy_s: dict[Span, float] = field(default_factory=dict)
     saved: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Savings by role and scenario."""
+    """Saved share of the whole's time, by (role, scenario)."""
 
 
 class OracleWhole:
-    """Spans of a job of several runs, one for each role and iteration."""
+    """Spans of a job of several runs; a span is the time of one role in one iteration."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps: dict[Span, dict[Run, list[Step]]] = defaultdict(lambda: defaultdict(list))
@@ -51,7 +51,7 @@ class OracleWhole:
         self.iterations = sorted({iteration for _, iteration in self.steps})
 
     def waits(self, later: str, earlier: str, *, before: bool) -> bool:
-        """Return whether a role waits for another role, in the same iteration or in the one before."""
+        """Return whether a role waits for another role of the same iteration, or of the one before."""
         seen = False
         for iteration in self.iterations:
             one, other = (later, iteration), (earlier, iteration - before)
@@ -71,12 +71,12 @@ class OracleWhole:
         return [each for each in found if each in self.steps]
 
     def gap(self, span: Span) -> float | None:
-        """Pause between the spans that a span waits for and its start; None if it waits for no span. [s]"""
+        """Return the pause before a span after all spans that it waits for; None if it waits for none. [s]"""
         some = self.waited_for(span)
         return self.start[span] - max(self.end[each] for each in some) if some else None
 
     def stretches(self) -> list[list[Span]]:
-        """Spans of each stretch of consecutive iterations."""
+        """Return the spans of each stretch of consecutive iterations."""
         found: list[list[Span]] = []
         for iteration in self.iterations:
             if iteration - 1 not in self.iterations:
@@ -85,7 +85,7 @@ class OracleWhole:
         return found
 
     def time(self, factor: Callable[[str, Sequence[Step], Run], float]) -> float:
-        """Time of all iterations if the steps of each run take a factor of their time. [s]"""
+        """Time of all iterations if the steps of each run take `factor` of their recorded time. [s]"""
         ends: dict[Span, float] = {}
 
         def end(span: Span) -> float:
@@ -114,7 +114,7 @@ def busy(steps: Sequence[Step]) -> float:
 
 
 def ideal(steps: Sequence[Step]) -> float:
-    """Ratio of ideal to recorded time; 1 if no time was recorded."""
+    """Ratio of the ideal to the recorded time of some steps; 1 if no time was recorded."""
     recorded_s: float = sum(step["actual_step_s"] for step in steps)
     ideal_s: float = sum(step["ideal_step_s"] for step in steps)
     return ideal_s / recorded_s if recorded_s else 1.0
@@ -125,21 +125,21 @@ SCENARIOS: Mapping[str, Callable[[Sequence[Step], float], float]] = {
     "if_ideal": lambda steps, _: ideal(steps),
     "if_twice_as_fast": lambda *_: 0.5,
 }
-"""Factor of a run's steps, by its loss."""
+"""By scenario, a function of a run's steps and lost share that gives the factor on the steps' time."""
 
 
 def scaled(
     role: str, factor: Callable[[Sequence[Step], float], float], lost: Mapping[Run, float]
 ) -> Callable[[str, Sequence[Step], Run], float]:
-    """Return the factors for all runs' steps if the steps of one role are faster."""
+    """Return a function for `OracleWhole.time` that scales the steps of one role and leaves all others."""
     return lambda each, steps, run: factor(steps, lost[run]) if each == role else 1.0
 
 
 def answer(rows: Sequence[Step], lost: Mapping[Run, float]) -> Answer:
     """Compute all results for a whole.
 
-    rows : of role_step
-    lost : what each run loses, a fraction
+    rows : rows of role_step
+    lost : lost fraction of each run's time
     """
     whole, found = OracleWhole(rows), Answer()
     found.whole_s = whole.time(lambda *_: 1.0)

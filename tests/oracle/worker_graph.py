@@ -8,24 +8,25 @@ from tests.oracle.records import Layout, Op
 
 TRANSFERS = ("forward-send", "forward-recv", "backward-send", "backward-recv")
 SAME_S = 1e-7
-"""Ops of one call start and end together, to the resolution of logs."""
+"""Ops of one call may start, or end, this far apart, because logs round times. [s]"""
 NO_OP_TOLERANCE_S = 50e-6
-"""A transfer moved nothing only if it is out of order with its computes by more than this clock noise."""
+"""An op may contradict the order of computes by this much before a transfer counts as having moved no data.
+[s]"""
 
 
 class WorkerGraph:
-    """Dependencies within one worker, with ops numbered as in the step's list.
+    """Dependencies between the ops of one worker in one step; an op is named by its index in the list.
 
     waits_for  : op -> the ops it waits for, for every op that is part of the graph
-    in_order   : computes and blocking transfers by start; empty if none blocks
-    turns      : the same in turn, transfers that ran beside each other in one
-    calls      : transfers that were issued together
-    idle       : (op type, ordinal) of transfers that moved nothing
+    in_order   : computes and blocking transfers, sorted by start; empty if no transfer blocks
+    turns      : the ops of in_order in sets that run one after the other; ops of a set overlap
+    calls      : sets of transfers that were issued in one call
+    idle       : (op type, ordinal) of transfers that moved no data
     real_sends : direction -> sends that need a peer, in order; real_recvs likewise
     """
 
     def __init__(self, ops: Sequence[Op], mine: Sequence[int], layout: Layout) -> None:
-        """Build the graph of the ops `mine` (positions in `ops`), all of one worker in one step."""
+        """Build the graph of one worker's ops in one step; `mine` are their places in `ops`."""
         self.ops = ops
         self.layout = layout
         self.pp_rank = ops[mine[0]].pp_rank
@@ -60,12 +61,12 @@ class WorkerGraph:
 
     def _chain(self, ops: Sequence[int]) -> None:
         for op in ops:
-            self.waits_for[op]  # makes the op part of the graph, also if it never waits
+            self.waits_for[op]  # reading it adds the op to the graph, even if it never waits
         for before, after in pairwise(ops):
             self._edge(before, after)
 
     def _in_order(self) -> list[int]:
-        """Computes, blocking transfers, and the transfers issued in one call with these, sorted by start.
+        """Return computes, blocking transfers, and transfers of one call with these, sorted by start.
 
         An op without duration comes before others with the same start.
         """
@@ -85,7 +86,7 @@ class WorkerGraph:
         ]
 
     def held(self) -> set[tuple[str, int]]:
-        """Return op type and ordinal of each transfer in a call that contains a blocking transfer."""
+        """Return op type and ordinal of each transfer that is in one call with a blocking transfer."""
         transfers = self._transfers()
         blocking = [op for op_type, _, op in transfers if op_type in self.layout.blocking]
         return {
@@ -95,13 +96,13 @@ class WorkerGraph:
         }
 
     def is_one_call(self, last: int, op: int) -> bool:
-        """Return whether two transfers started and ended together."""
+        """Return whether two transfers started together and ended together."""
         one, other = self.ops[last], self.ops[op]
         is_together = max(abs(one.start_s - other.start_s), abs(one.end_s - other.end_s)) <= SAME_S
         return is_together and not {last, op} & set(self.computes)
 
     def overlaps(self, last: int, op: int) -> bool:
-        """Return whether a transfer began before the previous one ended."""
+        """Return whether the transfer `op` began before the transfer `last` ended."""
         is_early = self.ops[last].end_s - self.ops[op].start_s > NO_OP_TOLERANCE_S
         return is_early and not {last, op} & set(self.computes)
 
@@ -125,11 +126,11 @@ class WorkerGraph:
         return found
 
     def _chunk_in_model(self, compute: int | None) -> int | None:
-        """Chunk number of a compute, counted over all stages; None for a transfer that matches no compute."""
+        """Return a compute's chunk number over all stages; None if a transfer matches no compute."""
         return None if compute is None else self.ops[compute].model_chunk * self.layout.pp_size + self.pp_rank
 
     def _match_sends(self, direction: str) -> None:
-        """Let the k-th send wait for the k-th compute; sends of the model's last chunk are without peer."""
+        """Make the k-th send wait for the k-th compute; sends from the model's last chunk have no peer."""
         sends, computes = self._of(f"{direction}-send"), self._of(f"{direction}-compute")
         self._chain(sends)
         if computes:
@@ -147,7 +148,7 @@ class WorkerGraph:
         self.real_sends[direction] = [s for s in sends if self._chunk_in_model(matched.get(s)) != last]
 
     def _match_recvs(self, direction: str) -> None:
-        """Let the k-th compute wait for the k-th recv, and this recv for the compute before that compute."""
+        """Make the k-th compute wait for the k-th recv, and that recv for the previous compute."""
         recvs, computes = self._of(f"{direction}-recv"), self._of(f"{direction}-compute")
         self._chain(recvs)
         if computes:
@@ -170,12 +171,12 @@ class WorkerGraph:
         self.real_recvs[direction] = [r for r in recvs if self._chunk_in_model(matched.get(r)) != first]
 
     def _those_that_move(self, computes: list[int], end: int, transfers: int) -> list[int]:
-        """Drop the computes at one end of the model if exactly the others have a transfer each."""
+        """Drop the computes of the model's outermost chunk if the others are as many as the transfers."""
         inner = [compute for compute in computes if self._chunk_in_model(compute) != end]
         return inner if inner and len(inner) == transfers else computes
 
     def _hold_first_backward_transfers(self) -> None:
-        """Let the first backward transfers wait for the compute two places before the first backward."""
+        """Make the first backward transfers wait for the compute two places before the first backward."""
         backwards = self._of("backward-compute")
         place = self.computes.index(backwards[0]) - 2 if backwards else -1
         if place >= 0:
@@ -224,7 +225,7 @@ class WorkerGraph:
                 self._edge(gather, first_forward[chunk])
 
     def _add_tail(self) -> None:
-        """Chain the ops after the last compute, in one of three orders, by how gradients are reduced."""
+        """Chain the ops after the last compute, in an order that depends on how gradients are reduced."""
         before_reduce = self._of("layernorm-grads-all-reduce")
         if self.pp_rank in (0, self.layout.pp_size - 1):
             before_reduce += self._of("embedding-grads-all-reduce")

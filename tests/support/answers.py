@@ -1,4 +1,4 @@
-"""Answer SQL over tables that a test states, by the views and the engine that the commands use."""
+"""Answer SQL over tables whose rows a test states, with the views and the engine that the commands use."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,11 +15,12 @@ from schemas.views import mentioned
 from tests.support.examples import table_rows
 
 Stated = Mapping[str, Sequence[Mapping[str, Any]] | pa.Table]
-"""Tables by name: rows, or the columns in which each differs from the good row of tests.support.examples."""
+"""Tables by name. Rows are given in full, or as the columns that differ from the valid row of
+tests.support.examples."""
 
 
 def answer(sql: str, tables: Stated) -> list[Row]:
-    """Return the rows that answer SQL over the given tables and their views; all other tables are empty."""
+    """Return the rows that answer SQL over the given tables and their views; other tables are empty."""
     reads = mentioned(sql)
     with duckdb.connect(":memory:") as connection:
         connection.execute(WHOLE)

@@ -40,12 +40,12 @@ class Browser:
         self._command("Emulation.setDeviceMetricsOverride", **screen)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._command("Emulation.setEmulatedMedia", features=[scheme])
-        self.console()  # what earlier pages said is not of this one
+        self.console()  # discards the messages of earlier pages
         self.driver.get(page.as_uri())
         self.wait()
 
     def wait(self) -> None:
-        """Wait until the expected elements are visible."""
+        """Wait until the elements named in `expected` are visible."""
         WebDriverWait(self.driver, _PATIENCE_S).until(lambda driver: driver.execute_script(_DRAWN))
 
     def choose(self, **values: str) -> None:

@@ -2,8 +2,8 @@
 
     python -m tests.support.class_archive
 
-A JVM compares the archive with itself and with its JARs. It starts
-without an archive if one differs or is missing.
+A JVM uses the archive only if the same Java made it from the same JARs; otherwise the JVM starts without
+an archive.
 """
 
 import shutil
@@ -25,7 +25,8 @@ ARCHIVE: Final = PROJECT / ".venv" / ".spark-classes.jsa"
 _QUIETLY: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 FROM_ARCHIVE: Final = f"'-XX:SharedArchiveFile={ARCHIVE}' {_QUIETLY}"
-"""Options of a JVM; the quotes are for a folder whose name has a space, as Spark's launcher reads them."""
+"""Options of a JVM that uses the archive. The quotes protect a folder whose name has a space from Spark's
+launcher."""
 
 
 def main() -> int:
@@ -44,14 +45,14 @@ def main() -> int:
             spark.range(10).selectExpr("id % 2 AS half").groupBy("half").count().toArrow()
         gateway = running_gateway()
         assert gateway is not None
-        with suppress(Py4JError, ConnectionError):  # the answer to its last order does not come
+        with suppress(Py4JError, ConnectionError):  # the JVM exits before it answers this call
             gateway.jvm.java.lang.System.exit(0)
         cast("subprocess.Popen[bytes]", gateway.proc).wait()
         if not made.exists():
-            return 1  # a Java without an archive of its own classes makes none
+            return 1  # a Java without an archive of its own classes cannot make one
         part = ARCHIVE.with_suffix(".part")
         part.unlink(missing_ok=True)
-        shutil.copyfile(made, part)  # a JVM that finds half an archive ends without a word
+        shutil.copyfile(made, part)  # a JVM that finds half an archive exits without a message
         part.replace(ARCHIVE)
     return 0
 

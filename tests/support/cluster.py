@@ -1,4 +1,4 @@
-"""Start a real standalone cluster on the loopback interface from the installed Spark."""
+"""Start a standalone Spark cluster on the loopback interface, from the installed Spark."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ PATIENCE_S = 60.0
 
 
 class Cluster(NamedTuple):
-    """URL of the master, and process ids of the workers."""
+    """A running cluster: URL of the master, and process ids of the workers."""
 
     url: str
     workers: tuple[int, ...]
@@ -26,7 +26,7 @@ class Cluster(NamedTuple):
 
 @contextmanager
 def cluster(folder: Path, workers: int, cores: int) -> Iterator[Cluster]:
-    """Run a master and workers with some cores each in this folder until the block ends."""
+    """Run a master and workers of `cores` cores each, with files in `folder`, until the block ends."""
     port = free_port()
     url = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
@@ -46,7 +46,7 @@ def cluster(folder: Path, workers: int, cores: int) -> Iterator[Cluster]:
 
 
 def _start(stack: ExitStack, folder: Path, name: str, port: int, *arguments: str) -> int:
-    """Start a daemon that ends with the exit stack; return its process id once it listens."""
+    """Start a daemon that ends with the exit stack; return its process id once it listens on its port."""
     environment = {"PATH": os.environ["PATH"], "JAVA_HOME": str(find_java_home()), "SPARK_LOCAL_IP": HOST}
     log = stack.enter_context((folder / f"{name}-{port}.log").open("wb"))
     spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
@@ -75,7 +75,7 @@ def _wait_for(port: int) -> None:
 
 
 def overlay(folder: Path, spark: str = "") -> Path:
-    """Settings for a small cluster on this machine, in addition to the project's."""
+    """Write settings for a small cluster on this machine, which extend the project's settings."""
     file = folder / "overlay.toml"
     file.write_text(
         f'extends = "cluster"\n[spark]\n{spark}[spark.conf]\n"spark.driver.host" = "{HOST}"\n'

@@ -1,4 +1,4 @@
-"""Start the project's commands as a user would, without any preparation of the environment."""
+"""Start the project's commands as a user would, with almost no environment variables."""
 
 import os
 import subprocess
@@ -12,13 +12,13 @@ from jobs.runtime.project import PROJECT
 from tests.support.class_archive import FROM_ARCHIVE
 
 INHERITED = ("PATH", "HOME", "JAVA_HOME", "TMPDIR", "LANG")
-"""Variables of this process's environment that a command gets."""
+"""Environment variables that a started command inherits."""
 
 SHORT_LIVED = f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC {FROM_ARCHIVE}"
-"""For a JVM that ends before thorough compilation pays: a third less CPU time for each phase.
+"""Options of a JVM that ends before thorough compilation pays: a third less CPU time for each phase.
 
-Without a separate size its code may take 48 MB, a fifth of the usual: a phase that revises two weeks of later
-days fills that, continues uncompiled, and may die of it.
+Without a stated size, the cache of compiled code has only 48 MB with these options, a fifth of the usual
+size. A phase that revises two weeks of later days fills it, continues uncompiled, and may fail.
 """
 
 

@@ -1,4 +1,4 @@
-"""A hand-made diagnosis with culprits of every kind, and the rows of a unit to which it belongs."""
+"""A hand-made diagnosis with culprits of every kind, and rows of the unit that it diagnoses."""
 
 from math import nan
 from typing import Any, Final
@@ -74,7 +74,7 @@ DIAGNOSIS: Final = Diagnosis(
     shown=frozenset(range(COUNT)),
     all_fixes_fraction=0.265625,
 )
-"""Binary fractions, so that products and sums of them are exact."""
+"""Numbers are binary fractions, so that their products and sums are exact."""
 
 
 def unit_rows() -> list[dict[str, Any]]:

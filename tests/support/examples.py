@@ -1,4 +1,4 @@
-"""One valid row of every table, and frames of such rows with changes."""
+"""One valid row of every table, and tables and DataFrames of such rows with changed columns."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -19,7 +19,7 @@ _FILE: Final = "log_date=2026-01-05/job_id=gpt-175b/run_id=r3/rank-00000.jsonl"
 
 
 def culprit(effect: float, share_of_steps: float = 1.0, **changes: object) -> dict[str, object]:
-    """Return a culprit of job_causes, by default one worker on a known host."""
+    """Return a culprit of job_causes; by default the culprit is one worker on a known host."""
     is_worker = changes.get("reach", "worker") == "worker"
     return dict.fromkeys(CULPRIT.names) | {
         **({"pp_rank": 0, "dp_rank": 1, "rank": 4, "host": "node-0123"} if is_worker else {}),
@@ -237,7 +237,7 @@ ROWS: Final[Mapping[str, Mapping[str, Any]]] = {
         "bytes": 4096, "ops": 800, "files": [("rank-00000.jsonl", 4096, 1767600000000000, "1" * 64)],
     },
 }  # fmt: skip
-"""Good rows by table name; columns not named are null."""
+"""Valid rows by table name; columns that are not stated are null."""
 
 
 def table_rows(name: str, changes: Sequence[Mapping[str, Any]] = ({},)) -> pa.Table:

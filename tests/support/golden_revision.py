@@ -1,7 +1,8 @@
-"""Results of a few units, and of earlier days, to which every rule of the revision applies at least once.
+"""Stored results of units and of earlier days to which each rule of the revision applies at least once.
 
-They lie in tests/data/golden/revision.json, so that no change of the simulator or of other tests' examples
-changes them. `python -m tests.support.golden_revision` writes them anew, and with them the digest changes.
+The results are stored in tests/data/golden/revision.json, so that changes of the simulator or of other tests
+do not affect them. `python -m tests.support.golden_revision` computes and stores them again; their digest in
+versions.json then changes too.
 """
 
 import json
@@ -27,13 +28,13 @@ _OPEN: Final = "slow_worker_or_stage_imbalance"
 _EVEN: Final = (1.0, 1.0, 1.0, 1.0)
 _HEAVY: Final = (1.0, 1.5, 1.0, 1.0)
 _REPLAYED: Final = 0.1875
-"""Saving of usual transfers in the unit whose transfers became slow."""
+"""Saving by usual transfer times that a replay of the unit with slow transfers would find."""
 
 Row = dict[str, Any]
 
 
 def golden_revision() -> dict[str, pa.Table]:
-    """Return the units' rows of job_causes after they are revised by history."""
+    """Return the units' rows of job_causes after the revision by earlier days."""
     stored: dict[str, list[Row]] = json.loads(_ROWS.read_text(encoding="utf-8"))
     days = {
         name: [row | {"log_date": date.fromisoformat(row["log_date"])} for row in rows]
@@ -44,7 +45,10 @@ def golden_revision() -> dict[str, pa.Table]:
     causes = results[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
 
     def replay(wanted: UsualTransfers) -> dict[Unit, list[Row]]:
-        """Return rows as stored, without savings by usual transfer times, because the units have no ops."""
+        """Return the stored rows of the wanted units, with a fixed saving by usual transfer times.
+
+        The units have no ops that could be replayed.
+        """
         faster = {"time_saved_fraction": _REPLAYED, "attributed_fraction": _REPLAYED}
         return {
             unit: [

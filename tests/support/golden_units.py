@@ -1,9 +1,9 @@
-"""Small units of every status and cause, whose results may change only with the simulator's version.
+"""Stored small units of every status and cause; their results may change only with the simulator's version.
 
-They lie in tests/data/golden, so that a change of the generator that once made them changes no digest.
-Units with columns that logs gained later lie in separate files, with separate digests: those of older
-versions can still be compared. `python -m tests.support.golden_units NAME` draws a file anew, and with it its
-digests change.
+The units are stored in tests/data/golden, so that changes of the generator do not change any digest of
+results. Units with columns that were added to logs later are in separate files with separate digests, so that
+digests of older versions stay comparable. `python -m tests.support.golden_units NAME` draws the units of one
+file again, which changes the file's digests.
 """
 
 import json
@@ -32,17 +32,17 @@ UNITS: Final = "units"
 LATER: Final = "later"
 PARTS: Final = "parts"
 MISTAKEN: Final = "mistaken"
-"""Files of golden units."""
+"""Names of the files of golden units, without suffix."""
 _UNIT: Final = "unit"
 _SHAPE: Final = JobShape(dp_size=3, pp_size=2, microbatches=3, steps=10)
 _TENTHS: Final = 1
-"""Decimals of times in microseconds that are stored: this makes the file smaller."""
+"""Stored decimals of times in microseconds; few decimals keep the files small."""
 
 Row = dict[str, Any]
 
 
 class GoldenUnit(NamedTuple):
-    """A unit with its name, its row of jobs and its rows of rank_steps."""
+    """A unit: its name, its row of jobs, and its rows of rank_steps."""
 
     name: str
     manifest: Row
@@ -138,7 +138,7 @@ def _parts() -> Iterator[GoldenUnit]:
 
 
 def _mistaken() -> Iterator[GoldenUnit]:
-    """Units whose producers made a mistake, which the simulator must name."""
+    """Units whose producers made a mistake that the simulator must recognise."""
     small = job_on_hosts(replace(_SHAPE, dp_size=1, microbatches=2))
     yield _unit("implausible_times", _changed(small, lambda row: _in_milliseconds(_in_milliseconds(row))))
     yield _unit("exchanged stages", _changed(small, lambda row: row | {"pp_rank": 1 - row["pp_rank"]}))
@@ -153,7 +153,7 @@ def _unit(name: str, job: GeneratedJob, manifest: Row | None = None, **more: obj
 
 
 def _changed(job: GeneratedJob, change: Callable[[Row], Row | None]) -> GeneratedJob:
-    """Return the unit with `change` applied to each row; a row is dropped if `change` returns None."""
+    """Apply `change` to each row of a unit; rows for which it returns None are dropped."""
     rows = [change(row) for row in job.rank_steps.to_pylist()]
     rows_left = pa.Table.from_pylist([row for row in rows if row is not None], schema=job.rank_steps.schema)
     return GeneratedJob(rows_left, job.manifest)

@@ -1,4 +1,4 @@
-"""A landing that grows while a test watches it, by lines of a generated job."""
+"""A landing that grows while a test watches it, as ranks of a generated job log more lines."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -11,7 +11,7 @@ from tests.support.random_jobs import generate_job
 
 
 class GrowingRun:
-    """A run whose producers have logged all steps before `step`, and half a line of that step."""
+    """A run whose log a test extends: each call of `log_to` adds the steps before a given step."""
 
     def __init__(
         self, root: Path, day: date, mechanisms: Sequence[Mechanism], steps: int, job_id: str = "alpha"
@@ -28,7 +28,7 @@ class GrowingRun:
         (self.folder / "job.json").write_bytes((written / "job.json").read_bytes())
 
     def log_to(self, step: int, *, with_half_a_line: bool = True) -> None:
-        """On each rank, log the lines of the steps before `step`, and then half of the line of `step`."""
+        """Write each rank's lines of the steps before `step`, and by default half of the line of `step`."""
         for name, lines in self.lines.items():
             half = lines[step][: len(lines[step]) // 2] if with_half_a_line and step < len(lines) else b""
             (self.folder / name).write_bytes(b"".join(lines[:step]) + half)

@@ -1,4 +1,4 @@
-"""A small history of days, with its landing and its warehouse, that tests fill, damage and fill again."""
+"""A landing and a warehouse of a few days, which tests fill, damage and fill again."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ Rows = list[dict[str, Any]]
 
 
 class KilledError(Exception):
-    """Simulates that the process ends suddenly."""
+    """Raised to simulate that the process ends suddenly."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class History:
         return Path(self.settings.paths.warehouse)
 
     def with_settings(self, **simulation: object) -> "History":
-        """Return the same history with other settings of the simulation."""
+        """Return the same history with other simulation settings."""
         changed = self.settings.simulation.model_copy(update=simulation)
         return History(self.spark, self.settings.model_copy(update={"simulation": changed}))
 
     def put(self, job_id: str, day: date, slow: float = 1.5, run_id: str = "r1") -> Path:
-        """Write one day of a job, whose last dp rank is slow; return the day's folder."""
+        """Write one day of a job whose last dp rank is slow by the factor `slow`; return the run's folder."""
         identity = JobIdentity(job_id, run_id, fields={"gpu_hours": 96.0, "team": "language"})
         return write_rank_logs(self.landing, day, generate_job(SHAPE, [WeakGpu(1, 0, slow)], 7, identity))
 
@@ -87,7 +87,7 @@ class History:
             finish_day(self.landing, day)
 
     def arguments(self) -> list[str]:
-        """Command-line arguments that name this history's folders."""
+        """Return the command-line arguments that name this history's folders."""
         return ["--landing", str(self.landing), "--warehouse", str(self.warehouse)]
 
     def plan(
@@ -100,13 +100,13 @@ class History:
     def fill(
         self, stages: Sequence[str] = PHASE_NAMES, job_ids: Sequence[str] = ()
     ) -> dict[str, set[tuple[str, str]]]:
-        """Do the work that a plan lists; return what was done as (day, job_id), by phase."""
+        """Do all work that is due; return it as (day, job_id), by phase."""
         todo = self.plan(stages, job_ids)
         backfill.run(self.spark, self.settings, todo)
         return units_of(todo)
 
     def clear(self, name: str, also: Mapping[str, str] | None = None) -> None:
-        """Publish a table without rows, or without the rows of the given partitions."""
+        """Publish a table without rows, or without the rows that have one of the given column values."""
         warehouse, table = Warehouse(self.spark, str(self.warehouse)), TABLES[name]
         rows = warehouse.rows(table) if name != RANK_STEPS else table.arrow_schema.empty_table()
         for column, value in (also or {}).items():
@@ -121,17 +121,17 @@ class History:
         return sorted(read.to_pylist(maps_as_pydicts="strict"), key=repr)
 
     def tables(self) -> dict[str, Rows]:
-        """Return all rows of all tables that have rows."""
+        """Return the sorted rows of each table with data."""
         return {name: self.rows(name) for name in DATA_TABLES}
 
     def told_by_a_store(self) -> dict[str, Rows]:
-        """Return all tables without those columns that differ or are missing if the landing is in a store."""
+        """Return all tables, with the columns set to null that a landing in a store does not have."""
         found = self.tables()
         found[SOURCE_FILES] = [row | dict.fromkeys(_OF_FILES) for row in found[SOURCE_FILES]]
         return found
 
     def versions(self) -> dict[str, int]:
-        """Return the number of commits to each table that has been written."""
+        """Return the Delta version of each table that has been written."""
         found = {}
         for name in TABLE_NAMES:
             path = self.warehouse / name
@@ -141,12 +141,12 @@ class History:
 
 
 def another_version(patch: pytest.MonkeyPatch, phase: str) -> None:
-    """Change the version of a phase for the rest of the test."""
+    """Give a phase another version for the rest of the test."""
     patch.setitem(PHASES, phase, replace(PHASES[phase], version="0.0"))
 
 
 def units_of(todo: Plan) -> dict[str, set[tuple[str, str]]]:
-    """Return the work of a plan as (day, job_id), by phase."""
+    """Return the work of a plan as pairs (day, job_id), by phase."""
     return {
         stage: {
             (unit[0].isoformat(), unit[1]) for batch in todo.batches for unit in batch.units.get(stage, ())
@@ -156,7 +156,7 @@ def units_of(todo: Plan) -> dict[str, set[tuple[str, str]]]:
 
 
 def history_in(root: Path, spark: SparkSession, settings: Settings) -> History:
-    """Return a history without any data."""
+    """Return a history whose folders, below `root`, are still empty."""
     paths = settings.paths.model_copy(
         update={"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
     )
@@ -164,7 +164,7 @@ def history_in(root: Path, spark: SparkSession, settings: Settings) -> History:
 
 
 def copy_of(history: History, root: Path) -> History:
-    """Copy a history to separate folders, and keep the modification times of files."""
+    """Copy a history to folders below `root`; files keep their modification times."""
     copied = history_in(root, history.spark, history.settings)
     for ours, theirs in ((copied.landing, history.landing), (copied.warehouse, history.warehouse)):
         shutil.copytree(theirs, ours)
@@ -172,14 +172,14 @@ def copy_of(history: History, root: Path) -> History:
 
 
 def published(spark: SparkSession, root: str | Path) -> dict[str, Rows]:
-    """Return all rows that a warehouse has published, table by table, in a fixed order."""
+    """Return the rows that readers of a warehouse see, by table, in a fixed order."""
     warehouse = Warehouse(spark, str(root))
     found = {name: warehouse.read(TABLES[name]).toArrow() for name in PUBLISHED_TABLES}
     return {name: sorted(rows.to_pylist(maps_as_pydicts="strict"), key=repr) for name, rows in found.items()}
 
 
 def assert_same_tables(found: dict[str, Rows], wanted: dict[str, Rows]) -> None:
-    """Assert that two sets of tables have equal rows in any order, and daily sums that differ by rounding."""
+    """Assert that tables have equal rows; in tables of a whole day, sums may differ by rounding."""
     for name, rows in wanted.items():
         if name in FLEET_TABLES:
             assert _rounded(found[name]) == _rounded(rows), name
@@ -195,9 +195,9 @@ def _rounded(rows: Rows) -> Rows:
 
 
 def dying_at(name: str, day: date | None = None) -> Callable[..., None]:
-    """Return a substitute for Warehouse.replace that ends the process when it would write the named table.
+    """Return a substitute for Warehouse.replace that raises KilledError instead of writing the named table.
 
-    day : only when it is written for this one
+    day : raise only when this day is written; None: on any day
     """
     replace = Warehouse.replace
 

@@ -1,11 +1,11 @@
-"""Work for other processes that ends the process in which it runs."""
+"""Work for other processes that, on request, fails or ends the process in which it runs."""
 
 import os
 import signal
 
 
 def work(piece: str) -> str:
-    """Return the work's name in capitals, unless the name requests an error or a crash."""
+    """Return `piece` in capitals, unless it names an error to raise or a way to end the process."""
     if piece == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if piece == "exit":

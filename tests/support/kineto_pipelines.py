@@ -1,4 +1,4 @@
-"""Traces of generated pipeline jobs, as torch.distributed.pipelining annotates them."""
+"""Write traces of generated pipeline jobs with the annotations of torch.distributed.pipelining."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ def piped(shape: JobShape) -> GeneratedJob:
 
 
 def pipeline_traces(job: GeneratedJob) -> list[bytes]:
-    """Return the traces of a generated pipeline job, one file for each rank."""
+    """Return the traces of a generated pipeline job; one file per rank."""
     sizes = job.manifest
     dp, pp = sizes["dp_size"], sizes["pp_size"]
     traces: dict[int, Trace] = {}
@@ -41,7 +41,7 @@ _SHORT: Final = {"forward": "F", "backward": "B", "send": "SEND", "recv": "RECV"
 
 
 def _write_step(trace: Trace, row: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-    """Write the launches of a row's ops in order of their starts."""
+    """Write the launches of a row's ops, in order of their starts."""
     zero_us = row["t0_us"] - BASE_NS / 1e3
     trace.span(f"ProfilerStep#{row['step']}", zero_us - 1000.0, zero_us + 2000.0)
     names = [OP_TYPES[op] if isinstance(op, int) else op for op in row["op"]]
@@ -64,7 +64,7 @@ def _write_step(trace: Trace, row: Mapping[str, Any], sizes: Mapping[str, int]) 
 def _actions(
     names: Sequence[str], labels: Sequence[tuple[int, int]], pp_rank: int, sizes: Mapping[str, int]
 ) -> list[str]:
-    """Return the pipeline action that launches each op; empty for transfers without data."""
+    """Return the name of the pipeline action that launches each op; empty for transfers without data."""
     found = []
     done: dict[str, int] = defaultdict(int)
     computes = {
@@ -72,7 +72,7 @@ def _actions(
         for way in ("forward", "backward")
     }
     if names.count("backward-send") > len(computes["backward"]):
-        done["backward-send"] = -1  # one before a gradient exists
+        done["backward-send"] = -1  # the first backward-send precedes the first gradient
     ends = (0, sizes["vpp_size"] * sizes["pp_size"] - 1)
     for name, (_, own_chunk) in zip(names, labels, strict=True):
         way, kind = name.split("-")[0], name.split("-")[-1]

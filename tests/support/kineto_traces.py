@@ -1,4 +1,4 @@
-"""Small traces as torch.profiler writes them, for jobs with known times."""
+"""Write small traces in the format of torch.profiler, for jobs with known times."""
 
 import json
 from collections import defaultdict
@@ -30,7 +30,7 @@ SEND_RECV: Final = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 
 
 class Trace:
-    """One rank's trace under construction; times are microseconds since BASE_NS."""
+    """One rank's trace under construction; times are in microseconds since BASE_NS."""
 
     def __init__(self, rank: int, world_size: int, groups: Mapping[str, Sequence[int]]) -> None:
         config = [
@@ -50,7 +50,7 @@ class Trace:
     def span(
         self, name: str, start_us: float, end_us: float, thread: int = MAIN, cat: str = "user_annotation"
     ) -> None:
-        """Add an event of the CPU to the trace."""
+        """Add a CPU event to the trace."""
         times = {"ts": round(start_us, 3), "dur": round(end_us - start_us, 3)}
         self.events.append(
             {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": thread, **times, "args": {}}
@@ -64,7 +64,7 @@ class Trace:
         thread: int = MAIN,
         args: Mapping[str, object] | None = None,
     ) -> None:
-        """Add a kernel and its launch; if args are given, it is an NCCL kernel on another stream."""
+        """Add a kernel and its launch; with `args`, it is an NCCL kernel on a separate stream."""
         correlation = len(self.events)
         self.span("cudaLaunchKernel", launch_us, launch_us + 0.1, thread, "cuda_runtime")
         self.events[-1]["args"] = {"correlation": correlation}
@@ -84,7 +84,7 @@ class Trace:
     def collective(
         self, op: str, times_us: tuple[float, float], launch_us: float, thread: int, group: str, size: int
     ) -> None:
-        """Add the NCCL kernel of a collective of some op type."""
+        """Add the NCCL kernel of a collective, with its launch."""
         name, collective = NCCL[op]
         self._sequence[group] += 1
         args = {"Collective name": collective, "Group size": size, "Process Group Description": group}
@@ -102,10 +102,10 @@ class Trace:
 
 
 class Durations(NamedTuple):
-    """Durations of a job without a pipeline: computes, local ops, and transfers once all ranks are there.
+    """Durations of a job without a pipeline; transfers last from the moment when all ranks have started them.
 
     forward, backward : float64, shape (step, unit, dp_rank). [us]
-    gather, reduce : shape (step, unit); the last unit to be reduced is unit 0. [us]
+    gather, reduce : shape (step, unit); unit 0 is reduced last. [us]
     optimizer : shape (step, dp_rank). [us]
     """
 
@@ -116,7 +116,7 @@ class Durations(NamedTuple):
     optimizer: Times
 
     def ideal(self) -> "Durations":
-        """Return ideal durations: the mean of computes and the median of transfers."""
+        """Return ideal durations: the mean of computes, and the median of transfers."""
         reduce = np.full_like(self.reduce, np.median(self.reduce[:, 1:]))
         reduce[:, 0] = np.median(self.reduce[:, 0])
         return Durations(
@@ -131,7 +131,7 @@ class Durations(NamedTuple):
 def random_durations(
     seed: int, *, is_sharded: bool, steps: int = 12, units: int = 4, ranks: int = 3
 ) -> Durations:
-    """Draw durations of a job with one slow rank; without `sharded`, gradients are reduced as by DDP."""
+    """Draw durations of a job with one slow rank; without `is_sharded`, gradients are reduced as by DDP."""
     rng = np.random.default_rng(seed)
 
     def times(mean_us: float, *shape: int) -> Times:
@@ -149,11 +149,11 @@ def random_durations(
 
 
 Timed = tuple[str, int, Times, Times]
-"""An op on all ranks: type, unit, starts and ends of shape (dp_rank,)."""
+"""Op on all ranks: (op type, unit, starts, ends); starts and ends have shape (dp_rank,). [us]"""
 
 
 def replay(durations: Durations, step: int) -> list[Timed]:
-    """Replay a step by plain loops, with ops in the order in which they were launched."""
+    """Replay a step by plain loops; return the ops in the order of their launches."""
     ops: list[Timed] = []
     computed, moved = np.zeros(durations.optimizer.shape[1]), np.zeros(durations.optimizer.shape[1])
     for unit, forward_us in enumerate(durations.forward[step]):
@@ -176,7 +176,7 @@ def replay(durations: Durations, step: int) -> list[Timed]:
 
 
 def slowdown(durations: Durations) -> float:
-    """Slowdown T / T_ideal, from replays by hand."""
+    """Compute T / T_ideal from replays by plain loops."""
     steps = range(len(durations.optimizer))
     ideal = durations.ideal()
     times = [[replay(each, step)[-1][3].max() for step in steps] for each in (durations, ideal)]
@@ -184,7 +184,7 @@ def slowdown(durations: Durations) -> float:
 
 
 def data_parallel_traces(durations: Durations) -> list[bytes]:
-    """Return the traces of a data-parallel job, one file for each rank."""
+    """Return the traces of a data-parallel job; one file per rank."""
     ranks = durations.optimizer.shape[1]
     traces = [Trace(rank, ranks, {"default_pg": range(ranks)}) for rank in range(ranks)]
     zero_us = 1000.0

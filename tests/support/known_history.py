@@ -1,7 +1,7 @@
-"""Two months of results whose headline figures are known, and equal those of the paper if it states them.
+"""Two months of results with known headline figures, which equal the paper's if the paper states them.
 
-400 runs, of which 200 are analysed; 85 of those straggle (42.5 %) and 10.4 % of their GPU-hours are wasted.
-Runs alternate between a day of January and one of February.
+Of 400 runs 200 are analysed. Of these, 85 straggle (42.5 %), and 10.4 % of their GPU-hours are wasted. Runs
+alternate between a day in January and a day in February.
 """
 
 from datetime import date
@@ -22,24 +22,24 @@ LEFT_OUT: Final = {
     "too_few_steps": 50,
     "high_discrepancy": 30,
 }
-"""Runs that are not analysed, by status."""
+"""Number of runs that are not analysed, by status."""
 ANALYSED: Final = 200
 STRAGGLING: Final = 85
 GPU_HOURS: Final = 100.0
-"""Value for each analysed run; the others have half as many."""
+"""GPU-hours of each analysed run; each other run has half as many."""
 LITTLE: Final = (0.104 * ANALYSED - 20 * 0.3 - 65 * 0.16) / (ANALYSED - STRAGGLING)
-"""Waste of those that do not straggle, chosen so that all together waste 10.4 %."""
+"""Waste of each run that does not straggle, chosen so that all analysed runs together waste 10.4 %."""
 STEP_RATIOS: Final = (0.98, 0.99, 1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.02, 1.06)
-"""Slowdown of the steps of every straggling run, over its own."""
+"""Slowdowns of the ten steps of every straggling run, divided by the run's slowdown."""
 
 
 def waste_of(number: int) -> float:
-    """Return the waste of a run by its number: 0.3 for 20 runs, 0.16 for 65, and little for all others."""
+    """Return the waste of a run by its number: 0.3 for the first 20, 0.16 for the next 65, else LITTLE."""
     return 0.3 if number < 20 else 0.16 if number < STRAGGLING else LITTLE
 
 
 def day_of(number: int) -> date:
-    """Return the day of a run, which is in January for every second run."""
+    """Return the day of a run: in January for even numbers, else in February."""
     return FEBRUARY if number % 2 else JANUARY
 
 
@@ -51,7 +51,7 @@ def job_slowdown() -> list[Row]:
 
 
 def jobs() -> list[Row]:
-    """Rows of jobs for the analysed runs; some of these rows state a team and a pipeline."""
+    """Rows of jobs for the analysed runs; some of these rows state a team or a pipeline."""
     return [
         {
             "log_date": day_of(number),
@@ -64,7 +64,7 @@ def jobs() -> list[Row]:
 
 
 def steps() -> list[Row]:
-    """Rows of step_slowdown for the straggling runs, ten each."""
+    """Rows of step_slowdown: ten steps of each straggling run."""
     return [
         {
             "log_date": day_of(number),
@@ -78,7 +78,7 @@ def steps() -> list[Row]:
 
 
 def op_types() -> list[Row]:
-    """Rows of op_type_slowdown in which computes cause half of the run's waste, and communication none."""
+    """Rows of op_type_slowdown, in which computes cause half of a run's waste, and communication none."""
     waste = {"forward-compute": 0.5, "grads-reduce-scatter": 0.0}
     return [
         {
@@ -94,7 +94,7 @@ def op_types() -> list[Row]:
 
 
 def _analysed(number: int) -> Row:
-    """An analysed run: M_W > 0.5 in 2 runs, M_S >= 0.5 in 78, and correlation >= 0.9 in 43."""
+    """Return an analysed run; M_W > 0.5 in 2 runs, M_S >= 0.5 in 78, and correlation >= 0.9 in 43."""
     waste = waste_of(number)
     return {
         "log_date": day_of(number),
@@ -111,7 +111,7 @@ def _analysed(number: int) -> Row:
 
 
 def _left_out(number: int, status: str) -> Row:
-    """A run that is not analysed, even if it is slow."""
+    """Return a run with a status other than analysed."""
     is_replayed = status in {"too_few_steps", "high_discrepancy"}
     times = _times(50.0, 10.0) | {"wasted_gpu_hours": GPU_HOURS / 2 * 0.8, "discrepancy": 0.5}
     return {
@@ -124,7 +124,7 @@ def _left_out(number: int, status: str) -> Row:
 
 
 def _times(simulated_s: float, ideal_s: float) -> Row:
-    """Columns of a unit that follow from the sums of its step times."""
+    """Return the columns of a unit that follow from its replayed and its ideal step time."""
     return {
         "slowdown": simulated_s / ideal_s,
         "waste_fraction": 1 - ideal_s / simulated_s,

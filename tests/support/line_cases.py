@@ -1,4 +1,4 @@
-"""Valid and invalid lines of rank logs, each named after its defect, for several tests."""
+"""Valid and invalid lines of rank logs, each named after its peculiarity, for several tests."""
 
 import json
 from typing import Any, Final, NamedTuple
@@ -31,14 +31,14 @@ GOOD: Final[dict[str, Any]] = {
 
 
 def line(*left_out: str, **changes: object) -> bytes:
-    """Return the valid line with some fields changed or omitted."""
+    """Return the valid line, with some fields left out or changed."""
     return json.dumps(
         {name: value for name, value in (GOOD | changes).items() if name not in left_out}
     ).encode()
 
 
 def row(**changes: object) -> dict[str, Any]:
-    """Columns of rank_steps for a valid line, without its unit and file."""
+    """Return the row of rank_steps for a valid line, without columns of the unit and the file."""
     fields = GOOD | changes
     stored = {name: value for name, value in fields.items() if name not in {"format", "job_id", "run_id"}}
     times = {name: [float(value) for value in fields[name]] for name in ("start_us", "duration_us")}
@@ -46,7 +46,7 @@ def row(**changes: object) -> dict[str, Any]:
 
 
 class BadLine(NamedTuple):
-    """An invalid line, the reason for which it is rejected, and a part of the detail that must be given."""
+    """An invalid line, the reason for which it is rejected, and a part of the reject's detail."""
 
     text: bytes
     reason: str
@@ -54,14 +54,14 @@ class BadLine(NamedTuple):
 
 
 def _in(name: str, value: str) -> bytes:
-    """Return the valid line with one value in a spelling that json.dumps does not produce."""
+    """Return the valid line with one value spelled in a way that json.dumps does not produce."""
     return line(**{name: "@"}).replace(b'"@"', value.encode())
 
 
 _SECOND: Final = line(step=9)
 
 BAD_LINES: Final[dict[str, BadLine]] = {
-    # not_json
+    # reason not_json
     "torn line": BadLine(line()[:-20], "not_json", "it breaks off"),
     "a byte order mark": BadLine(b"\xef\xbb\xbf" + line(), "not_json", "it begins with a byte order mark"),
     "UTF-16": BadLine(line().decode().encode("utf-16"), "not_json", "it is UTF-16: save it as UTF-8"),
@@ -91,7 +91,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "invalid utf-8 outside of text": BadLine(line() + b"\xff", "not_json", "UTF-8"),
     "a control character in text": BadLine(line(host="@").replace(b"@", b"a\tb"), "not_json"),
     "NaN in an unknown field": BadLine(line(loss=float("nan")), "not_json", "loss"),
-    # nested_too_deeply
+    # reason nested_too_deeply
     "nested without end": BadLine(b'{"x":' + b"[" * 20_000, "nested_too_deeply", "64 levels"),
     "an unknown field nested 600 deep": BadLine(
         line()[:-1] + b',"x":' + b"[" * 600 + b"]" * 600 + b"}", "nested_too_deeply", "64 levels"
@@ -99,7 +99,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "nested one too deep": BadLine(
         line()[:-1] + b',"x":' + b"[" * 64 + b"]" * 64 + b"}", "nested_too_deeply", "64 levels"
     ),
-    # missing_field
+    # reason missing_field
     **{
         f"{name} missing": BadLine(line(name), "missing_field", f"{name} is missing")
         for name in GOOD
@@ -108,7 +108,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "rank null": BadLine(line(rank=None), "missing_field", "rank is null"),
     "start_us null": BadLine(line(start_us=None), "missing_field", "start_us is null"),
     "an empty object": BadLine(b"{}", "missing_field"),
-    # bad_type
+    # reason bad_type
     "another format": BadLine(line(format="rank-log/2"), "bad_type", "rank-log/2"),
     "rank in quotes": BadLine(line(rank="1"), "bad_type", 'rank is "1"'),
     "rank with a decimal": BadLine(_in("rank", "1.0"), "bad_type", "rank"),
@@ -143,7 +143,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "a chunk beyond 32 bits": BadLine(
         line(model_chunk=[0, 0, 2**31]), "bad_type", "element 3 of model_chunk"
     ),
-    # unknown_op, array_length
+    # reasons unknown_op and array_length
     "unknown op": BadLine(
         line(op=["gc", "fwd", "gc"]), "unknown_op", '"fwd": jobs/emitter/README.md lists the names'
     ),
@@ -153,7 +153,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "an op in capitals": BadLine(line(op=["gc", "GC", "gc"]), "unknown_op", '"GC"'),
     "arrays of unequal length": BadLine(line(microbatch=[-1, -1]), "array_length", "microbatch 2"),
     "an empty array": BadLine(line(op=[]), "array_length", "op 0"),
-    # negative_time, not_finite
+    # reasons negative_time and not_finite
     "a negative start": BadLine(line(start_us=[0, -0.5, 15500]), "negative_time", "element 2 of start_us"),
     "a negative duration": BadLine(line(duration_us=[1, 2, -3]), "negative_time", "element 3 of duration_us"),
     "a negative zero": BadLine(line(t0_us=-1), "negative_time", "t0_us is -1"),
@@ -167,7 +167,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
         line().replace(b"15443", b"1.8e308"), "not_finite", "element 1 of duration_us"
     ),
     "too many digits": BadLine(line().replace(b"15480.5", b"1" * 5000), "not_finite", "start_us"),
-    # rank_out_of_range, identity_mismatch
+    # reasons rank_out_of_range and identity_mismatch
     "rank beyond world_size": BadLine(line(rank=4), "rank_out_of_range", "world_size 4"),
     "a negative rank": BadLine(line(rank=-1), "rank_out_of_range", "rank is -1"),
     "rank beyond 32 bits": BadLine(line(rank=2**40), "rank_out_of_range"),
@@ -177,7 +177,7 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "cp_rank out of range": BadLine(line(cp_rank=-1), "rank_out_of_range", "cp_rank is -1"),
     "another job": BadLine(line(job_id="gpt2"), "identity_mismatch", '"gpt2"'),
     "another run": BadLine(line(run_id="r4"), "identity_mismatch", '"r4"'),
-    # the first reason that applies
+    # with several defects, the first reason applies
     "format before missing": BadLine(line("job_id", format="acme-trace/2"), "bad_type", "acme-trace/2"),
     "missing before unknown": BadLine(line("host", "rank", op=["x"] * 3), "missing_field"),
     "type before range": BadLine(line(rank=99, step="2"), "bad_type"),
@@ -185,11 +185,11 @@ BAD_LINES: Final[dict[str, BadLine]] = {
     "sign before finiteness": BadLine(line(start_us=[float("nan"), -1, 0]), "negative_time"),
     "range before identity": BadLine(line(rank=99, job_id="gpt2"), "rank_out_of_range"),
 }
-"""Bad lines by defect; none of them may become a row."""
+"""Invalid lines by name of the defect; no line may become a row."""
 
 
 class GoodLine(NamedTuple):
-    """A valid line and the row that it must become."""
+    """A valid line, and the row that it must become."""
 
     text: bytes
     row: dict[str, Any]
@@ -216,7 +216,7 @@ PLAIN_LINES: Final[dict[str, GoodLine]] = {
         row(step=-5, gpu=-1, microbatch=[7, 2**31 - 1, -9]),
     ),
 }
-"""Good lines that are read many at a time."""
+"""Valid lines that the reader parses many at a time."""
 
 ODD_LINES: Final[dict[str, GoodLine]] = {
     "spaces around": GoodLine(b" \t" + line() + b"  ", row()),
@@ -236,4 +236,4 @@ ODD_LINES: Final[dict[str, GoodLine]] = {
     ),
     "a host of 1000 bytes": GoodLine(line(host="n" * 1000), row(host="n" * 1000)),
 }
-"""Good lines that may need a closer look."""
+"""Valid lines that the reader may have to parse one by one."""

@@ -1,4 +1,4 @@
-"""Generated jobs, the mitigations proposed for them, and their step times, for comparison with reruns."""
+"""Generate jobs, propose mitigations for them, and compute step times of reruns for comparison."""
 
 from collections.abc import Sequence
 

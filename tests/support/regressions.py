@@ -1,4 +1,4 @@
-"""Inputs that the simulator has got wrong, or easily could, each named after what is unusual in it."""
+"""Jobs on which the simulator once was wrong, or easily could be; each is named after its peculiarity."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,10 +11,11 @@ from tests.udfs.lines import Ops, line, manifest, rank_steps
 
 
 def _op_that_may_end_a_step_before_replicas_meet() -> GeneratedJob:
-    """A replica's step may end with a send, which is recorded beyond the clip and which no op waits for.
+    """A replica's step ends with a send, which is recorded beyond the clip and for which no op waits.
 
-    Rows of replicas begin with that meeting: they must know the latest end until there. Send transfers of 49
-    and 3 s, 26 s ideally; all else takes 1 s: T = 50, T_ideal = 27, for replica 0 alone 50, for replica 1 27.
+    The kernel replays the ops after the replicas meet in the clip separately, so it must keep the latest
+    end before the clip. The sends take 49 s and 3 s, and 26 s ideally; all other ops take 1 s. So T = 50
+    s and T_ideal = 27 s; with only replica 0 as recorded the step takes 50 s, with only replica 1 27 s.
     """
     lines = []
     for dp_rank, send_s in ((0, 49), (1, 3)):
@@ -29,19 +30,19 @@ def _op_that_may_end_a_step_before_replicas_meet() -> GeneratedJob:
 
 
 def _batched_send_of_a_single_microbatch() -> GeneratedJob:
-    """A batched send is recorded until its call's recv ends, which is late if there is one microbatch."""
+    """A batched send is recorded until the recv of its call ends, which is late with a single microbatch."""
     return generate_job(
         JobShape(dp_size=2, pp_size=3, microbatches=1, batched=True, steps=3), [], seed=7, workload=NOISY
     )
 
 
 def _more_replicas_than_are_compared_one_by_one() -> GeneratedJob:
-    """With more than eight replicas, the latest start is computed along an array axis, not one by one."""
+    """Of more than eight replicas, the latest start is computed along an array axis; the job has nine."""
     return generate_job(JobShape(dp_size=9, pp_size=2, microbatches=2, steps=2), [], seed=31, workload=NOISY)
 
 
 def _op_type_that_one_step_lacks() -> GeneratedJob:
-    """The second of three steps has no gc, so that its ops are all ideal in the scenario of gc."""
+    """The second of three steps has no gc, so that it has ideal durations only in the scenario of gc."""
     rows = generate_job(replace(USUAL, pp_size=2), [], seed=23, workload=NOISY)
     without = [place for place, step in enumerate(rows.rank_steps["step"].to_pylist()) if step == 1]
     return GeneratedJob(without_ops(rows.rank_steps, "gc", without, last_alone=True), rows.manifest)
@@ -53,20 +54,20 @@ def _noop_transfers_of_all_rows() -> GeneratedJob:
 
 
 def _noop_transfers_of_some_rows() -> GeneratedJob:
-    """Of rows with transfers without data, two lack one, which gives another graph with the same peers."""
+    """Two rows lack one of the transfers without data, which gives another graph with the same peers."""
     job = _noop_transfers_of_all_rows()
     return GeneratedJob(without_ops(job.rank_steps, "forward-recv", [0, 9], last_alone=True), job.manifest)
 
 
 def _collectives_of_unequal_number() -> GeneratedJob:
-    """One replica lacks its last reduce-scatter, and another its last two; all others have a partner."""
+    """One replica lacks its last reduce-scatter, another its last two; all other collectives are complete."""
     job = generate_job(replace(USUAL, dp_size=3, pp_size=2, buckets=3), [], seed=13, workload=NOISY)
     rows = without_ops(job.rank_steps, "grads-reduce-scatter", [1, 4, 4, 11], last_alone=True)
     return GeneratedJob(rows, job.manifest)
 
 
 def _sends_without_peer_amid_others() -> GeneratedJob:
-    """In a virtual pipeline, sends of the model's last chunk have no peer, and lie between other sends."""
+    """Sends of the model's last chunk have no peer, and in a virtual pipeline lie between other sends."""
     return generate_job(
         replace(VIRTUAL, pp_size=2, microbatches=4, vpp_size=3, steps=3), [], seed=17, workload=NOISY
     )
@@ -75,7 +76,8 @@ def _sends_without_peer_amid_others() -> GeneratedJob:
 def _recv_beyond_the_last_compute() -> GeneratedJob:
     """The profiler lost stage 1's second forward, whose recv began during the first one.
 
-    It matches no compute and so waits for none, least of all for one that it was recorded beside: T = 12.
+    The recv matches no compute. So it waits for none, not even for the first forward during which it was
+    recorded: T = 12 s.
     """
     first: Ops = [
         ("forward-compute", 0, 1, 0),
@@ -107,7 +109,7 @@ def _transfer_clamp_in_a_late_step() -> GeneratedJob:
 
 
 def _launch_delay_clamp_with_several_late_sources() -> GeneratedJob:
-    """A layernorm all-reduce starts before gc and reduce-scatter end, which counts as a single clamp."""
+    """A layernorm all-reduce starts before gc and reduce-scatter have ended: one clamp, not two."""
     ops: Ops = [
         ("forward-compute", 0, 1),
         ("backward-compute", 1, 1),
@@ -120,7 +122,7 @@ def _launch_delay_clamp_with_several_late_sources() -> GeneratedJob:
 
 
 def _compute_beside_a_gather_in_one_step() -> GeneratedJob:
-    """In two of three steps all chunks are gathered before the first compute, but not in the third."""
+    """In two of three steps, both chunks are gathered before the first compute, but not in the other step."""
     lines = []
     for step, begins_s in enumerate((0.4, 0.1, 0.4)):
         ops: Ops = [("params-all-gather", 0, 0.1, -1, 0), ("params-all-gather", 0.1, 0.1, -1, 1)]
@@ -136,7 +138,7 @@ def _launch_delay_clamps_of_every_step() -> GeneratedJob:
 
 
 def _pairs(step: int, dp_rank: int, times_s: list[tuple[float, float]]) -> dict[str, Any]:
-    """Return forwards and backwards in turn; a backward of 0 s is left out."""
+    """Return a row with forwards and backwards in turn; a backward of 0 s is left out."""
     ops: Ops = []
     now_s = 0.0
     for microbatch, (forward_s, backward_s) in enumerate(times_s):
@@ -149,10 +151,12 @@ def _pairs(step: int, dp_rank: int, times_s: list[tuple[float, float]]) -> dict[
 
 
 def _correlation_of_workers_that_hardly_have_one() -> GeneratedJob:
-    """Of five workers, one varies within steps, one only between steps, and one in only one direction.
+    """Five workers whose forward-backward correlations exist or not for different reasons.
 
-    The third's forward always takes 0.7 s, whose computed mean differs in the last bit: not a variation.
-    The fourth has one pair in the first step and none later, the fifth one in each of two steps.
+    The first worker's times vary within steps, and those of the second only between steps. The third
+    worker's forward always takes 0.7 s; its computed mean differs from 0.7 s in the last bit, which must
+    not count as variation. The fourth worker has one pair of times in the first step and none later, the
+    fifth one in each of two steps.
     """
     lines = []
     for step in range(3):
@@ -184,4 +188,4 @@ _ALL: Final[tuple[Callable[[], GeneratedJob], ...]] = (
     _correlation_of_workers_that_hardly_have_one,
 )
 REGRESSIONS: Final = {make.__name__.removeprefix("_"): make for make in _ALL}
-"""Makers of the inputs, by the name of what is unusual about them."""
+"""Functions that make the jobs, by name of the peculiarity."""

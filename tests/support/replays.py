@@ -1,4 +1,4 @@
-"""Compute durations, delays and replays by the model's definition, for comparison with the fast kernel."""
+"""Compute durations, delays and replays by the definitions of the model, to check the faster kernel."""
 
 import numpy as np
 
@@ -9,14 +9,14 @@ from udfs.kernel.recorded.trace import StepBlock
 
 
 def replayed_durations(block: StepBlock) -> Floats:
-    """Durations in which a transfer excludes the wait for its peer; shape (op, step, dp_rank). [s]"""
+    """Return durations, where a transfer lasts from the later start of both ends; (op, step, dp_rank). [s]"""
     duration_s = block.duration_s.copy()
     put_transfers(block.graph, block.start_s, block.start_s + block.duration_s, duration_s)
     return duration_s
 
 
 def launch_delays(block: StepBlock) -> Floats:
-    """Start of each op minus the latest end of its inputs; 0 instead if it is 10 ms early or more. [s]"""
+    """Return each op's start minus the latest end of its inputs; 0 if that is 10 ms too early or more. [s]"""
     start_s, end_s = block.start_s, block.start_s + block.duration_s
     delay_s = start_s - start_s.min(axis=(0, 2))[:, None]
     for op, sources in enumerate(block.graph.waits_for):
@@ -26,10 +26,10 @@ def launch_delays(block: StepBlock) -> Floats:
 
 
 def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = None) -> Floats:
-    """Return the end of each op if it starts as soon as all ops that it waits for have ended.
+    """Return the end of each op if it starts once all ops that it waits for have ended, plus its delay.
 
-    duration_s     : float64, shape (op, scenario, step, dp_rank); transfers in a rendezvous. [s]
-    launch_delay_s : same shape; how much later each op starts. [s]
+    duration_s     : float64, shape (op, scenario, step, dp_rank); of a transfer from the later start on. [s]
+    launch_delay_s : same shape; delay before each op starts. [s]
     returns        : same shape, time since the start of the step. [s]
     """
     end_s = np.empty(duration_s.shape)
@@ -45,6 +45,6 @@ def replay(graph: OpGraph, duration_s: Floats, launch_delay_s: Floats | None = N
 
 
 def step_time(end_s: Floats) -> Floats:
-    """Latest end in each step, shape (scenario, step). [s]"""
+    """Return the latest end in each step, shape (scenario, step). [s]"""
     latest_s: Floats = end_s.max(axis=(0, 3))
     return latest_s

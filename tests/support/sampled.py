@@ -1,4 +1,4 @@
-"""Random jobs that have more features than generated fleets: data-loads, some of them slow, and GPU types."""
+"""Random jobs with features that generated fleets lack: data-loads, some of them slow, and GPU types."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -14,7 +14,7 @@ from jobs.synthetic.shape import GPUS_PER_HOST, JobIdentity, JobShape
 from jobs.synthetic.simulation import JobPlan, child_rng
 
 SLOW_LOADS: Final = 0.5
-"""Share of the jobs in which some loads are slow."""
+"""Share of the jobs in which some data-loads are slow."""
 FASTEST: Final = "H100"
 SLOWER: Final = ("A100", "L40S")
 
@@ -23,9 +23,9 @@ SLOWER: Final = ("A100", "L40S")
 class UnevenLoads(Mechanism):
     """Data-loads of random length, because samples differ in size and only some are cached.
 
-    Loads far beyond the rest are data_loading, their scatter is not.
+    This scatter is noise; only loads that are far slower than the others have the cause data_loading.
 
-    spread : standard deviation of the log of a load's time
+    spread : standard deviation of the logarithm of a load's time
     """
 
     spread: float
@@ -38,7 +38,7 @@ class UnevenLoads(Mechanism):
 
 
 def _slow_loads(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Draw slow data-loads: 0.3 to 100 % of them, longer by 0.5 to 20 forward-computes."""
+    """Draw a fault: 0.3 to 100 % of the data-loads take longer, by 0.5 to 20 forward-computes."""
     mean_s = setting.compute_s * log_uniform(rng, 0.5, 20.0)
     share = log_uniform(rng, 0.003, 1.0)
     dp_rank = int(rng.integers(setting.shape.dp_size)) if rng.random() < 0.3 else None
@@ -48,8 +48,8 @@ def _slow_loads(rng: np.random.Generator, setting: Setting) -> Mechanism:
 def with_loads(plan: JobPlan) -> JobPlan:
     """Return the job with a recorded data-load for every microbatch of each worker.
 
-    A load takes 2 to 50 % of a forward-compute and scatters by 5 to 80 %, both log-uniform. Half of the jobs
-    load ahead, half in turn with their computes.
+    A load takes 2 to 50 % of a forward-compute, with noise of 5 to 80 %; both are drawn log-uniformly.
+    Half of the jobs load ahead of their computes, and half in turn with them.
     """
     rng, setting = child_rng(plan.seed, "loads"), Setting(plan.shape, plan.workload, plan.shape.steps)
     load_s = setting.compute_s * log_uniform(rng, 0.02, 0.5)
@@ -64,7 +64,7 @@ def with_loads(plan: JobPlan) -> JobPlan:
 
 
 def with_gpu_types(plan: JobPlan) -> JobPlan:
-    """Return the job on several GPU types, if it has several hosts."""
+    """Return the job on several GPU types; unchanged if it has only one host."""
     types = _mixed_types(child_rng(plan.seed, "GPU types"), plan.shape)
     return plan if types is None else replace(plan, mechanisms=(*plan.mechanisms, types))
 
@@ -72,8 +72,10 @@ def with_gpu_types(plan: JobPlan) -> JobPlan:
 def _mixed_types(rng: np.random.Generator, shape: JobShape) -> MixedTypes | None:
     """Draw slower GPUs for 10 to 60 % of the hosts, by a factor of 1.2 to 2.5.
 
-    Half the time hosts are drawn one by one, else those of whole dp ranks; in one job of four the slower
-    hosts are of two types. The GPUs of one worker are of one type. None in a job on one host.
+    In half of the jobs slower hosts are drawn one by one, else all hosts of a dp rank together. In a
+    quarter of the jobs the slower hosts have two types. All GPUs of one worker have the same type.
+
+    returns : None if all hosts would have the same type, as in a job on one host
     """
     identity = JobIdentity()
     slower = SLOWER if rng.random() < 0.25 else SLOWER[:1]

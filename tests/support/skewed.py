@@ -1,4 +1,4 @@
-"""Jobs with wrong clocks: rows whose times are off as by these clocks, and the results for such rows."""
+"""Jobs recorded with wrong clocks, and the results of the simulator for them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -13,7 +13,7 @@ from tests.support.random_jobs import generate_job
 from udfs.what_if import SimulationSettings, simulate_job
 
 Course = Callable[[int], float]
-"""Function from Unix time [us] to how far a clock is ahead. [us]"""
+"""Function from Unix time [us] to how far a clock is ahead of it. [us]"""
 
 MS: Final = 1_000.0
 HOUR: Final = 3_600_000_000.0
@@ -21,11 +21,11 @@ HOUR: Final = 3_600_000_000.0
 FROM_ONE_CLOCK: Final = SimulationSettings(
     clock_floor_s=float("inf"), clock_floor_fraction=float("inf"), diagnosed=False
 )
-"""Leaves all clocks alone."""
+"""Settings under which the simulator corrects no clock."""
 
 
 def job_on_hosts(shape: JobShape, *mechanisms: Mechanism, seed: int = 5, noise: float = 0.01) -> GeneratedJob:
-    """Generate a job with eight ranks per host."""
+    """Generate a job with eight ranks on each host."""
     return generate_job(shape, mechanisms, seed, JobIdentity(), Workload(noise=noise))
 
 
@@ -41,7 +41,7 @@ def began_us(rank_steps: pa.Table) -> list[int]:
 
 
 def skewed(rank_steps: pa.Table, courses: Mapping[str, Course]) -> pa.Table:
-    """Return the rows as hosts with the given clocks would have written them."""
+    """Return the rows as hosts with the given clocks would have logged them."""
     rows = zip(rank_steps["host"].to_pylist(), rank_steps["t0_us"].to_pylist(), strict=True)
     t0_us = [t0 + round(courses[host](t0)) if host in courses else t0 for host, t0 in rows]
     place = rank_steps.schema.get_field_index("t0_us")
@@ -64,7 +64,7 @@ def simulated(
 
 
 def skews(rank_steps: pa.Table, seed: int) -> dict[str, dict[str, Course]]:
-    """Return wrong clocks of hosts, by kind of error; equal seeds choose equal hosts."""
+    """Return wrong clocks of hosts, by kind of clock error; a seed always chooses the same hosts."""
     rng = np.random.default_rng(seed)
     hosts, steps = hosts_of(rank_steps), began_us(rank_steps)
     bad = str(rng.choice(hosts))

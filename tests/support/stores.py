@@ -1,6 +1,7 @@
-"""Run moto's local S3 server in a separate process, count its requests, and make requests fail.
+"""Run moto's local S3 server in a separate process, record its requests, and make requests fail.
 
-It does not model throttling, eventual listings or sizes of responses; conditional puts it does.
+The server supports conditional puts, but not throttling, eventually consistent listings or limits on
+responses.
 """
 
 import json
@@ -33,7 +34,8 @@ _REGION: Final = "eu-central-1"
 _CONTROL: Final = "/_control"
 _CODES: Final = {403: "ExpiredToken", 503: "SlowDown"}
 SLOW, DROPPED, LOST = "slow", "dropped", "lost"
-"""An answer that takes a second; a request that is dropped; an answer that does not arrive."""
+"""Faults: the answer takes a second; the request is dropped; the request is executed but its answer is
+dropped."""
 FAULTS: Final = (500, 503, SLOW, DROPPED, LOST)
 
 
@@ -48,13 +50,13 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Server:
-    """A running local S3 server, with its counts and faults."""
+    """A running local S3 server whose requests can be counted and made to fail."""
 
     url: str
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables that a process needs to reach the server."""
+        """Environment variables with which a process reaches the server."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": _REGION,
@@ -65,32 +67,37 @@ class Server:
 
     @property
     def client(self) -> Any:  # noqa: ANN401  # made at run time
-        """An S3 client that does not use the code under test."""
+        """Return an S3 client that shares no code with the code under test."""
         secret = {"aws_access_key_id": "tests", "aws_secret_access_key": "tests"}
         return boto3.client("s3", endpoint_url=self.url, region_name=_REGION, **secret)
 
     def names(self, prefix: str = "") -> list[str]:
-        """Names of all objects in the bucket."""
+        """Return the names of all objects in the bucket that begin with `prefix`."""
         return _keys(self.client, prefix)
 
     def requests(self) -> list[Request]:
-        """Requests since the previous call of this method."""
+        """Return the requests since the previous call of this method."""
         return [Request(*each) for each in self._control({"take": True})]
 
     def spoil(self, *faults: int | str, pattern: str = ".", times: int = 1_000_000, every: int = 1) -> None:
-        """Let requests with this method and path meet the given faults in turn; without faults, end that.
+        """Make requests whose method and path match `pattern` fail, by the given faults in turn.
 
-        A fault is a status or SLOW, DROPPED or LOST; among others, LOST is met by requests to read alone.
-        every : one in this number of matching requests; 0: all requests, as soon as one matches
+        Without faults, requests no longer fail.
+
+        A fault is an HTTP status, SLOW, DROPPED or LOST. If other faults are given too, LOST applies
+        only to GET.
+
+        times : largest number of requests that fail
+        every : one in this number of matching requests fails; 0: after the first match, all requests fail
         """
         self._control({"faults": faults, "pattern": pattern, "times": times, "every": every})
 
     def delay(self, seconds: float) -> None:
-        """Delay every answer of the server."""
+        """Delay every later answer of the server."""
         self._control({"delay_s": seconds})
 
     def spoiled(self) -> list[int | str]:
-        """Faults that requests have met since the last call of `spoil`."""
+        """Return the faults that requests have met since the last call of `spoil`."""
         return list(self._control({"spoiled": True}))
 
     def _control(self, said: Mapping[str, object]) -> Any:  # noqa: ANN401  # JSON
@@ -101,7 +108,7 @@ class Server:
 
 @contextmanager
 def s3_server() -> Iterator[Server]:
-    """Run a server with one empty bucket for the duration of a block."""
+    """Run a server with one empty bucket until the block ends."""
     command = [sys.executable, "-m", "tests.support.stores"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT)
     try:
@@ -117,7 +124,7 @@ def s3_server() -> Iterator[Server]:
 
 
 def upload(folder: str | os.PathLike[str], url: str) -> None:
-    """Copy all files of a folder to a URL on the server that the environment names."""
+    """Copy all files of a folder below a URL, on the server that the environment variables name."""
     client, prefix = boto3.client("s3"), _prefix(url)
     for path, _, names in os.walk(folder):
         for name in names:
@@ -126,7 +133,7 @@ def upload(folder: str | os.PathLike[str], url: str) -> None:
 
 
 def copied(source: str, target: str) -> None:
-    """Copy a folder, or all objects below a URL on the server that the environment names."""
+    """Copy a local folder, or all objects below a URL, to a folder or a URL of the same kind."""
     if not is_url(source):
         shutil.copytree(source, target)
         return
@@ -139,7 +146,8 @@ def copied(source: str, target: str) -> None:
 def removed(place: str) -> None:
     """Remove a local folder, or all objects below a URL.
 
-    What is left behind makes tests slow: each listing looks at every object that the server has.
+    Objects that remain would slow down later tests, because the server looks at every object for a
+    listing.
     """
     if not is_url(place):
         shutil.rmtree(place)
@@ -162,7 +170,7 @@ def _prefix(url: str) -> str:
 
 @dataclass
 class _Counting:
-    """Counts each request, and delays it, fails it or passes it on."""
+    """Middleware that records each request, and then delays it, makes it fail, or passes it on."""
 
     app: Callable[..., Iterable[bytes]]
     taken: list[Request] = field(default_factory=list)
@@ -193,7 +201,7 @@ class _Counting:
         return [f"<Error><Code>{code}</Code><Message>spoiled by the test</Message></Error>".encode()]
 
     def _fault(self, method: str, request: str) -> int | str | None:
-        """Return the fault with which the request must fail, if any."""
+        """Return the fault by which the request must fail; None if it must succeed."""
         faults, every = self.rule.get("faults"), self.rule.get("every")
         if not faults or len(self.met) >= self.rule["times"]:
             return None
@@ -204,7 +212,7 @@ class _Counting:
         if every and self.matched % every:
             return None
         fault: int | str = faults[len(self.met) % len(faults)]
-        if fault == LOST and method != "GET" and len(faults) > 1:  # the same write again is another
+        if fault == LOST and method != "GET" and len(faults) > 1:  # a repeated write is another request
             fault = DROPPED
         self.met.append(fault)
         return fault
@@ -232,7 +240,7 @@ def _serve() -> None:
     sys.stdout.flush()
     parent = os.getppid()
     threading.Thread(target=running.serve_forever, daemon=True).start()
-    while os.getppid() == parent:  # a test that was killed leaves no server
+    while os.getppid() == parent:  # the server ends even if its test was killed
         time.sleep(1.0)
 
 

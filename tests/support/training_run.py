@@ -1,4 +1,4 @@
-"""Run two stages of three replicas as real processes that wait for each other and write rank logs."""
+"""Run two stages of three replicas as real processes, which wait for each other and write rank logs."""
 
 import json
 import time
@@ -24,15 +24,15 @@ RANKS: Final = RUN.dp_size * RUN.pp_size
 STEPS: Final = 12
 MICROBATCHES: Final = 4
 FORWARD_S: Final = (0.02, 0.035)
-"""Layers by stage: the last one is heavier, as with a loss layer."""
+"""Forward times by stage; the last stage takes longer, as with a loss layer. [s]"""
 
 
 Slow = dict[tuple[int, int], float]
-"""Map from stage and dp rank to how many times as long the computes take there."""
+"""Factor on the computes of slow workers, by (stage, dp_rank)."""
 
 
 def real_run(landing: Path, day: date, slow: Slow | None = None) -> tuple[pa.Table, dict[str, Any]]:
-    """Run the training and read its logs, with every rank on a separate host."""
+    """Run the training and read its logs, in which every rank has its own host."""
     spawn = get_context("spawn")
     all_meet = spawn.Barrier(RANKS)
     stages_meet = [spawn.Barrier(RUN.dp_size) for _ in range(RUN.pp_size)]
@@ -101,7 +101,7 @@ def _step(
 def _work(
     recorder: Recorder, direction: str, microbatch: int, compute_s: float, is_first: bool, peer: Connection
 ) -> None:
-    """Receive, compute and send in one direction, as a stage does; a send ends when its data are received."""
+    """Receive, compute and send in one direction; a send ends when the peer has received its data."""
     if not is_first:
         _timed(recorder, f"{direction}-recv", lambda: peer.send_bytes(peer.recv_bytes()))
     with recorder.op(f"{direction}-compute", microbatch=microbatch):

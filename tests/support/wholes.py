@@ -1,4 +1,4 @@
-"""Random jobs of several runs (wholes), whose roles wait for each other in every iteration."""
+"""Random jobs of several runs ("wholes"), whose roles wait for each other in every iteration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,12 +13,12 @@ from schemas.vocabulary import FIXABLE_CAUSES
 
 
 def sample_whole(seed: int, iterations: int = 12, most_ops: int = 3000) -> WholeSimulation:
-    """Draw a random whole, that is, a job of several runs with roles.
+    """Draw a random whole: a job of several runs, each with a role.
 
-    Two to five roles; each but the first waits for one or more of those before it. One role in five has two
-    jobs. In three wholes of four the first roles wait for the last of the iteration before, else only for
-    themselves: they run ahead. Transitions are 0.5 to 20 % of a usual iteration, clocks of jobs differ by up
-    to 5 ms.
+    A whole has two to five roles, and each role except the first waits for one or more earlier roles. One
+    role in five has two jobs. In three of four wholes the first role of an iteration waits for the last
+    roles of the iteration before; otherwise it waits only for itself, and runs ahead. Transitions between
+    roles take about 0.05 to 2 s, and clocks of jobs differ by up to 5 ms.
     """
     rng = child_rng(seed, "whole")
     count = int(rng.integers(2, len(ROLES) + 1))
@@ -56,14 +56,14 @@ def roles_of(whole: WholeSimulation) -> list[str]:
 
 
 def time_s(whole: WholeSimulation, steps_s: Sequence[Seconds]) -> float:
-    """Time from the first start to the last end if steps have the given lengths. [s]"""
+    """Time from the first start to the last end, if steps have the given lengths. [s]"""
     starts_s = whole.starts_s(steps_s)
     ends_s = [start[-1] + steps[-1].sum() for start, steps in zip(starts_s, steps_s, strict=True)]
     return float(max(ends_s) - min(start[0] for start in starts_s))
 
 
 def saved_fraction(whole: WholeSimulation, role: str, *, is_half: bool) -> float:
-    """Share of the time that is saved if a role has no causes of slowness, or takes half of its time."""
+    """Return the saved share of time if a role has no causes of slowness, or takes half of its time."""
 
     def faster_s(run: Run, simulation: Simulation, as_it_is_s: Seconds) -> Seconds:
         if is_half:

@@ -1,4 +1,4 @@
-"""Compare result tables, and store rows of rank_steps in other orders and chunks, as other writers may."""
+"""Compare tables of results, and store rows of rank_steps in other orders and Arrow chunks."""
 
 import math
 from typing import Final
@@ -10,18 +10,20 @@ import pyarrow.types as pat
 from schemas.vocabulary import OP_TYPE_SLOWDOWN, RESULT_TABLES
 
 SAME: Final = 1e-12
-"""Relative, and absolute for shares: the order of sums may differ, and nothing else."""
+"""Largest relative difference, and for shares the largest absolute difference, because sums may be added in
+another order."""
 
 
 def assert_same_results(
     found: dict[str, pa.Table], wanted: dict[str, pa.Table], within: float = SAME
 ) -> None:
-    """Assert that numbers agree within a tolerance (0 means exactly), and that all other values are equal."""
+    """Assert that numbers differ by at most `within` (0: not at all), and that other values are equal."""
     assert found.keys() == wanted.keys() == set(RESULT_TABLES)
     for name in RESULT_TABLES:
         ours, theirs = found[name], wanted[name]
         if name == OP_TYPE_SLOWDOWN:
-            # In the order in which a graph first has them, which several graphs do not define.
+            # Rows come in the order of the first graph's op types, which is not defined if a job has several
+            # graphs.
             ours, theirs = ours.sort_by("op_type"), theirs.sort_by("op_type")
         assert ours.schema == theirs.schema, name
         for field in ours.schema:

@@ -1,4 +1,4 @@
-"""Write rank log lines in a short notation, and make the rank_steps table from them."""
+"""Write lines of rank logs in a short notation, and make tables of rank_steps from them."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ Ops = list[tuple[str, float, float] | tuple[str, float, float, int] | tuple[str,
 """(op type, start [s], duration [s], microbatch, model chunk); the last two default to 0."""
 
 S = 1_000_000.0
-"""Microseconds in a second: tests draw their timelines in whole seconds."""
+"""Microseconds in a second; tests state the times of their timelines in seconds."""
 
 
 def line(step: int, dp_rank: int, pp_rank: int, ops: Ops, **more: object) -> dict[str, Any]:
-    """Return a row of rank_steps; `more` overrides rank, tp_rank, cp_rank, host or t0_us."""
+    """Return a row of rank_steps; `more` sets rank, tp_rank, cp_rank, host or t0_us."""
     filled = [(*op, 0, 0)[:5] for op in ops]
     return {
         "step": step,
@@ -43,7 +43,7 @@ def manifest(dp_size: int = 1, pp_size: int = 1, **more: int) -> dict[str, Any]:
 
 
 def crossed_stages(step: int) -> list[dict[str, Any]]:
-    """Two stages, each of which waits for the other's microbatch before it sends: neither can start."""
+    """Return two stages that each wait for the other's microbatch before they send, so neither can start."""
     first: Ops = [
         ("backward-recv", 0, 1),
         ("backward-compute", 1, 1),

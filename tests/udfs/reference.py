@@ -1,4 +1,4 @@
-"""Random layouts, and the comparison of results with those of the scalar reference, for several tests."""
+"""Random layouts, and the comparison of results with those of the reference implementation."""
 
 from dataclasses import fields
 from typing import Any, Final
@@ -18,7 +18,7 @@ from tests.support.random_jobs import UNEVEN_DATA, generate_job
 from udfs.kernel.replay.ideal import PAPER_IDEAL
 
 SAME = 1e-11
-"""Relative: both add the same float64 numbers, in different orders."""
+"""Largest relative difference: the simulator and the reference add the same numbers in different orders."""
 
 ABSENT = [
     frozenset[str](),
@@ -27,12 +27,12 @@ ABSENT = [
     frozenset({"params-all-gather", "optimizer-clip-main-grad"}),
 ]
 HABITS: Final = [each.name for each in fields(JobShape) if each.type in (bool, "bool")]
-"""What a job does or not: every combination of them is compared."""
+"""Boolean fields of a layout; layouts with every combination of them are drawn."""
 
 
 @st.composite
 def shapes(draw: st.DrawFn) -> JobShape:
-    """Draw any layout that the model can read."""
+    """Draw any layout that the model supports."""
     pp_size = draw(st.integers(1, 4))
     vpp_size = draw(st.integers(1, 3)) if pp_size > 1 else 1
     habits: dict[str, Any] = {name: draw(st.booleans()) for name in HABITS}
@@ -62,7 +62,7 @@ def slow_job(shape: JobShape, seed: int) -> GeneratedJob:
 
 
 def assert_equal_results(found: dict[str, pa.Table], wanted: WhatIf) -> None:
-    """Assert that results and the reference have equal figures and the same rows."""
+    """Assert that all figures and rows of the results equal those of the reference."""
     (job,) = found["job_slowdown"].to_pylist()
     for name in (
         "slowdown",
@@ -102,7 +102,7 @@ def close(values: dict[Any, float]) -> object:
 
 
 STREAMS: Final[dict[str, object]] = {"blocking_transfers": []}
-"""Manifest field by which transfers have separate streams, as in the reference of the paper's graph."""
+"""Manifest field that lets all transfers run on separate streams, as in the graph of the paper."""
 
 
 def oracle_of(rank_steps: pa.Table, facts: dict[str, Any], ideal: str = PAPER_IDEAL) -> WhatIf:

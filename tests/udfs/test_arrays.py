@@ -1,4 +1,4 @@
-"""The code that writes lists checks them by the same rules as the SQL of the gate."""
+"""The code that writes lists checks them by the same rules as the SQL of the gates."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Blocking transfers are found only if the record shows them, and are replayed as by the reference."""
+"""Blocking transfers are found only if the record shows them, and replays equal the reference's."""
 
 from dataclasses import replace
 from functools import cache
@@ -44,7 +44,7 @@ SHOWN = {
     "streams": 0, "blocking": 8, "receives": 10, "fused": 3, "mixed: forward": 10, "buffered": 17,
     "buffered, fused": 38,
 }  # fmt: skip
-"""Seeds of jobs whose record shows what blocks, if anything does."""
+"""By kind of job, a seed of a job whose log shows which transfers block."""
 
 
 @cache
@@ -63,7 +63,7 @@ def recorded(rows: pa.Table, facts: dict[str, Any]) -> Recorded:
 
 
 def reference_layout(rows: pa.Table, facts: dict[str, Any]) -> Layout:
-    """Return the layout that the reference needs, with the op types that the simulator found to block."""
+    """Return the layout for the reference, with the op types that the simulator found to block."""
     chosen = recorded(rows, facts).blocking.chosen
     blocking, eager = (frozenset(OP_TYPES[each] for each in types) for types in chosen)
     return replace(layout_of_twin(facts), blocking=blocking, eager=eager)
@@ -75,7 +75,7 @@ def test_what_blocks_is_found_and_brings_the_replay_to_the_record(kind: str) -> 
     assert bool(job["blocking"]) == bool(KINDS[kind][0])
     assert job["discrepancy"] < 0.002
     assert job["simulated_step_s"] == pytest.approx(drawn(kind).step_s, rel=1e-3)
-    if kind != "buffered, fused":  # whose calls hide when their sends were done
+    if kind != "buffered, fused":  # calls of this kind hide when their sends ended
         assert job["slowdown"] == pytest.approx(drawn(kind).slowdown, rel=1e-3)
 
 
@@ -90,7 +90,7 @@ def test_what_blocks_is_found_and_brings_the_replay_to_the_record(kind: str) -> 
     ],
 )
 def test_little_that_the_replay_misses_shows_waits_by_when_ops_begin(seed: int, kind: str) -> None:
-    """Starts of ops show that transfers block, even if the replay misses the step time by under 0.3 %."""
+    """Starts of ops show blocking, even if a replay without it misses the step time by under 0.3 %."""
     found = draw(seed, kind)
     job = job_row(found.rank_steps, found.manifest)
     assert set(job["blocking"]) == KINDS[kind][0]
@@ -99,7 +99,7 @@ def test_little_that_the_replay_misses_shows_waits_by_when_ops_begin(seed: int, 
 
 
 def test_waits_that_the_middle_step_lacks_show_if_they_explain_every_step() -> None:
-    """If blocking explains every step, it is found, even if the middle step hardly shows it."""
+    """Blocking that explains all steps is found, even if the middle step hardly shows it."""
     found = draw(85371, "blocking")
     job = job_row(found.rank_steps, found.manifest)
     assert set(job["blocking"]) == KINDS["blocking"][0]
@@ -108,7 +108,7 @@ def test_waits_that_the_middle_step_lacks_show_if_they_explain_every_step() -> N
 
 @pytest.mark.parametrize(("seed", "odd"), [(8, {3}), (28, {3, 4})], ids=["one", "two: most sends wait"])
 def test_a_few_steps_of_other_clocks_make_no_send_eager(seed: int, odd: set[int]) -> None:
-    """If one clock is 50 ms ahead in a few steps, sends do not count as eager because of these."""
+    """If one clock is 50 ms ahead in a few steps, these steps do not make sends count as eager."""
     job = draw(seed, "blocking")
     lines = job.rank_steps.to_pylist()
     for each in lines:
@@ -121,9 +121,10 @@ def test_a_few_steps_of_other_clocks_make_no_send_eager(seed: int, odd: set[int]
 
 
 def test_sends_that_never_find_their_receive_late_are_eager_where_they_end_long_before_it() -> None:
-    """If sends always end long before their receives begin, they count as eager, and no cause is named.
+    """Sends that always end long before their receives begin count as eager, and no cause is named.
 
-    Then whole ones looked slow, and communication was named where none is.
+    In an earlier version, these sends did not count as eager, so that others looked slow, and
+    communication was wrongly named.
     """
     job = draw(77268, "buffered, fused")
     assert recorded(job.rank_steps, job.manifest).blocking.chosen.eager == (ot.FORWARD_SEND, ot.BACKWARD_SEND)
@@ -132,7 +133,7 @@ def test_sends_that_never_find_their_receive_late_are_eager_where_they_end_long_
 
 
 def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
-    """If ops begin at random times, no transfer counts as blocking, even if blocking explained some error."""
+    """If ops start at random times, no transfer counts as blocking, even if blocking explained some error."""
     job = recorded_job(Simulation(replace(sample_job(40, most_ops=8000), lost_ranks=())))
     found = job_row(job.rank_steps, job.manifest)
     assert 0.001 < found["discrepancy_nonblocking"] < blocking.NOTABLE
@@ -141,7 +142,7 @@ def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
 
 @pytest.mark.parametrize("seed", [3153, 3253, 3333])
 def test_of_two_transfers_that_were_ready_together_one_is_the_slower(seed: int) -> None:
-    """If two transfers of a call were ready together, the length of the slower one is known, and no other."""
+    """If two transfers of a call were ready together, the call's length is that of the slower one."""
     job = draw(seed, "fused")
     found = job_row(job.rank_steps, job.manifest)
     assert found["blocking"]
@@ -152,7 +153,7 @@ def test_of_two_transfers_that_were_ready_together_one_is_the_slower(seed: int) 
 def test_of_two_transfers_that_were_ready_together_the_receivers_say_which_is_slower(
     late: int, slower: str
 ) -> None:
-    """If two transfers of a call were ready together, the times at their receivers show which is slower."""
+    """If two transfers of a call were ready together, the times at their receivers show the slower one."""
     job = drawn("fused")
     rows = job.rank_steps.to_pylist()
     for row in rows:
@@ -249,7 +250,7 @@ def test_a_manifest_that_states_what_is_no_transfer_is_a_bad_layout(stated: obje
 
 
 def test_a_recv_that_is_posted_late_begins_late() -> None:
-    """If a recv is posted only after a backward, it also begins after the backward in the replay."""
+    """If a worker posts a recv only after a backward, the replay begins the recv after the backward too."""
     first: Ops = [
         ("forward-compute", 0.0, 0.1, 0), ("forward-send", 0.1, 0.1), ("forward-compute", 0.2, 0.1, 1),
         ("forward-send", 0.3, 0.9),
@@ -283,16 +284,16 @@ def test_rows_are_read_once_and_the_compared_steps_laid_out_once_however_many_ty
     monkeypatch.setattr(ReplayedRows, "stages", stages)
     assert read(rows, layout, OPS_TOGETHER, diagnosed=False).blocking.chosen.types
     assert stages.call_count == 1
-    # One step, whether blocking may gain anything; then those that are compared.
+    # First one step, to see whether blocking may explain any error; then the steps that are compared.
     assert laid() == [1, len(sampled(len(rows.steps)))]
     lay_out.reset_mock()
     monkeypatch.setattr(blocking, "LITTLE_MORE", np.inf)
     assert read(rows, layout, OPS_TOGETHER, diagnosed=False).blocking.chosen.types
-    assert laid() == [len(sampled(len(rows.steps))), 1], "the other way round where a bound may say enough"
+    assert laid() == [len(sampled(len(rows.steps))), 1], "in the other order if a bound may suffice"
 
 
 def _chosen_of_all() -> dict[str, dict[str, Any]]:
-    """Return what is found about blocking, for a published trace and for one job of each kind."""
+    """Return the columns about blocking for trace SE and for one job of each kind."""
     jobs = {kind: (drawn(kind).rank_steps, drawn(kind).manifest) for kind in SHOWN}
     jobs["SE"] = published.rank_steps(TRACES, "SE"), published.manifest(TRACES, "SE")
     columns = ("blocking", "discrepancy_nonblocking", "discrepancy_blocking")
@@ -304,5 +305,5 @@ def test_what_is_ruled_out_would_not_be_chosen(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(blocking, "_is_ruled_out", lambda *_: False)
     tried = _chosen_of_all()
     assert tried["SE"].pop("discrepancy_blocking") == pytest.approx(0.00204, abs=1e-5)
-    assert found["SE"].pop("discrepancy_blocking") is None, "the bound says enough"
+    assert found["SE"].pop("discrepancy_blocking") is None, "the bound suffices"
     assert found == tried

@@ -1,4 +1,4 @@
-"""If a large unit is laid out and replayed by blocks of steps, its results stay the same."""
+"""Laying out and replaying a large unit by blocks of steps does not change its results."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,10 +18,10 @@ from udfs.simulate.rank_rows import ReplayedRows
 from udfs.what_if import SimulationSettings, simulate_job
 
 SEEDS = range(16)
-"""Random layouts; among these seeds are steps and dp ranks that disagree."""
+"""Seeds of random layouts, some of which have steps or dp ranks that disagree."""
 NAMES: list[str | int] = [*LAYOUTS, *REGRESSIONS, "disagreeing", *SEEDS]
 EVERY_STEP = 1
-"""Ops together: less than a step, so that every step is a separate block."""
+"""Ops per block; so few that every step is a block."""
 
 
 def job_of(name: str | int) -> GeneratedJob:
@@ -33,7 +33,7 @@ def results(rows: pa.Table, facts: dict[str, Any], ops_together: int) -> dict[st
 
 
 def assert_same_by_blocks(rows: pa.Table, facts: dict[str, Any]) -> None:
-    """Assert that two blocks, three blocks and single steps give the results of the whole."""
+    """Assert that replays in two blocks, three blocks and single steps give the results of one block."""
     whole = results(rows, facts, 10**12)
     ops = whole["job_slowdown"]["ops"][0].as_py()
     for ops_together in (ops // 2, ops // 3, EVERY_STEP):
@@ -67,7 +67,7 @@ def test_blocks_of_rows_stored_elsewhere(name: str, stored: Callable[[pa.Table],
 def test_how_many_steps_are_laid_out_at_a_time(
     share: float, blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A block has about as many ops as wanted, and only whole steps."""
+    """A block has whole steps, and about as many ops as are wanted."""
     asked = []
     lay_out = ReplayedRows.stages
 
@@ -77,7 +77,7 @@ def test_how_many_steps_are_laid_out_at_a_time(
 
     monkeypatch.setattr(ReplayedRows, "stages", stages)
     job = generate_job(replace(USUAL, pp_size=2, steps=7), [], seed=3, workload=NOISY)
-    # A stated choice of what blocks, so that no step is laid out once more to find out.
+    # Blocking is stated, so that no step is laid out to find it.
     results(job.rank_steps, job.manifest | {"blocking_transfers": []}, int(job.ops * share))
     assert [(end or 0) - first for first, end in asked] == blocks
     assert [first for first, _ in asked] == [sum(blocks[:place]) for place in range(len(blocks))]
@@ -122,7 +122,7 @@ DEFECTS = {
 def test_a_defect_names_its_step(
     message: str, defect: Callable[[int], list[dict[str, Any]]], place: int, steps_together: int
 ) -> None:
-    """A defect's error names the right step, in whichever block that step is."""
+    """The error about a defect names the right step, whichever block contains the step."""
     lines = [
         row for number in range(9) for row in (defect if number == place else healthy)(100 + 10 * number)
     ]

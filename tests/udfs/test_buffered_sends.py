@@ -1,4 +1,4 @@
-"""Sends that end before their recv begins are buffered; if the ends have two clocks, these may be wrong."""
+"""Sends that end before their recv begins are buffered, unless the clocks of two hosts may be wrong."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from udfs.timeline.timelines import step_timelines
 from udfs.what_if import simulate_job
 
 LATE: Ops = [("forward-recv", 0.5, 0.5), ("forward-compute", 1, 1)]
-"""A buffered send on the second stage: the recv begins 0.4 s after its send has ended."""
+"""Ops of the second stage: the recv begins 0.4 s after its buffered send has ended."""
 EARLY: Ops = [("forward-compute", 0, 0.05), ("forward-send", 0.05, 0.05)]
 
 
@@ -57,7 +57,7 @@ def test_the_send_of_a_timeline_ends_as_it_did() -> None:
 
 
 def buffered(rows: pa.Table) -> pa.Table:
-    """Return the job on one host, with sends of at most 0.1 ms that do not wait for their recvs."""
+    """Return the job on one host, with buffered sends of at most 0.1 ms."""
     lines = rows.to_pylist()
     for each in lines:
         each["host"] = "node-0"
@@ -69,7 +69,7 @@ def buffered(rows: pa.Table) -> pa.Table:
 
 
 def test_buffered_sends_delay_nothing() -> None:
-    """Buffered sends cause no delay: their replay takes as long as if the sends waited for their recvs."""
+    """Buffered sends delay nothing: the replay takes as long as that of the same job without buffering."""
     job = named_job("usual")
     waiting = simulate_job(job.rank_steps, job.manifest)
     rows = buffered(job.rank_steps)
@@ -99,7 +99,7 @@ def test_buffered_sends_delay_nothing() -> None:
     ],
 )
 def test_sends_that_are_done_early_are_no_clocks(kind: str, seed: int) -> None:
-    """If each rank has its own host, sends that end early do not change the estimate of clocks."""
+    """If each rank has its own host, sends that end early do not change the estimated clocks."""
     job = draw(seed, kind)
     assert len(set(job.rank_steps["host"].to_pylist())) == job.job.pp * job.job.dp
     (found,) = simulate_job(job.rank_steps, job.manifest)["job_slowdown"].to_pylist()

@@ -22,7 +22,7 @@ from udfs.kernel.arrays import Floats
 
 
 def points(step_s: list[float], lost: list[dict[str, float]] | None = None, runs: str = "") -> list[Point]:
-    """Return one point per day; each letter of `runs` names the run of one day."""
+    """Return one point per day; each letter of `runs` is the run of one day."""
     return [
         Point(
             Unit(date(2026, 1, 1) + timedelta(day), "llm", f"r{(runs or 'a' * len(step_s))[day]}"),
@@ -64,9 +64,9 @@ def test_the_last_day_alone_is_a_change() -> None:
     [
         [10.0] * 9,
         wobbling([10.0] * 12, 0.03),
-        wobbling([10.0] * 30 + [10.12] * 30),  # 1.2 %, and beyond doubt: less than counts
+        wobbling([10.0] * 30 + [10.12] * 30),  # 1.2 % is certain, but too small to count
         [10.0, 12.0],
-        [10.0, 11.0, 10.0, 11.0, 10.0, 11.0, 10.0],  # that is how days differ
+        [10.0, 11.0, 10.0, 11.0, 10.0, 11.0, 10.0],  # days usually differ by that much
     ],
 )
 def test_small_changes_and_usual_differences_are_none(step_s: list[float]) -> None:
@@ -81,12 +81,12 @@ def test_days_that_are_known_badly_count_less() -> None:
 
 
 def test_no_other_split_leaves_less() -> None:
-    """No other split into up to four stretches has a smaller cost than the one found."""
+    """No other split into at most four stretches has a lower cost than the one found."""
     rng = np.random.default_rng(5)
     for _ in range(20):
         levels = np.repeat(rng.normal(0, 0.05, 3), [4, 3, 5])
         values = levels + rng.normal(0, 0.005, 12)
-        spread = 0.02  # above what differences suggest: the weight of each is known
+        spread = 0.02  # larger than differences between days suggest
         found = change_points(values, np.zeros(12), spread, 0.0)
         splits = [list(split) for size in range(4) for split in combinations(range(1, 12), size)]
         assert found == min(splits, key=lambda split: cost(values, split, spread))
@@ -95,7 +95,7 @@ def test_no_other_split_leaves_less() -> None:
 def test_ruptures_finds_the_same_changes() -> None:
     """PELT of the package ruptures finds the same changes in long series of up to six levels.
 
-    What a change must explain is known beforehand.
+    Both searches get the same penalty for a change.
     """
     rng, error, spread = np.random.default_rng(36), 0.004, 0.02
     with_changes = 0
@@ -111,7 +111,7 @@ def test_ruptures_finds_the_same_changes() -> None:
 
 
 def cost(values: Floats, split: list[int], spread: float) -> float:
-    """Squared errors that a split leaves, plus its penalty."""
+    """Return the cost of a split: squared errors within its stretches, plus a penalty for each change."""
     steps = np.sort(np.abs(np.diff(values)))
     spread = max(spread, 1.4826 * float(steps[(len(steps) - 1) // 2]) / 2**0.5)
     left = sum(float(((each - each.mean()) ** 2).sum()) for each in np.split(values, split))
@@ -155,7 +155,7 @@ def test_what_changed_too_is_said() -> None:
 
 
 def test_what_comes_and_goes_is_uncertain_from_day_to_day() -> None:
-    """If losses occur on three of ten days, they are changes only if the loss of each day is well known."""
+    """A loss on three of ten days counts as changes only if each day's loss has a small error."""
     lost = [{"pause": 0.1 if day in (3, 4, 8) else 0.0} for day in range(10)]
     steady = points(wobbling([10.0] * 10), lost)
     assert {change.of for change in changes_of(steady)} == {OF_LOST, "pause"}

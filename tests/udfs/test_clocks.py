@@ -1,4 +1,4 @@
-"""Jobs with wrong clocks give the results of right clocks, and correcting right clocks changes nothing."""
+"""Jobs with wrong clocks give the results of right clocks; if clocks are right, nothing is changed."""
 
 import math
 from dataclasses import replace
@@ -33,7 +33,7 @@ from udfs.timeline.timelines import step_timelines
 from udfs.what_if import SimulationSettings, simulate_job
 
 SAME = 1e-3
-"""Relative, for the slowdown: the target. The result is below a fifth of it."""
+"""Target for the relative error of the slowdown; the errors are below a fifth of it."""
 
 PIPELINE = JobShape(dp_size=1, pp_size=4, microbatches=8, steps=20, tp_size=8)
 BOTH = JobShape(dp_size=4, pp_size=4, microbatches=8, steps=20, tp_size=4)
@@ -58,7 +58,7 @@ KINDS: dict[str, JobShape] = {
     "all of tp recorded": replace(BOTH, recorded_tp_ranks=4, steps=10),
 }
 SLOW = (LossLayer(0.03, 0.05), SickHost("node-0001", 1.3, 0.5), FlappingLink(0, 0.05, 0.5, 0.5))
-"""None of this is a clock."""
+"""Faults that are not errors of clocks."""
 
 
 def table(name: str, *mechanisms: Mechanism) -> GeneratedJob:
@@ -77,7 +77,7 @@ def test_clocks_that_are_off_change_nothing(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_good_clocks_change_no_bit(kind: str) -> None:
-    """If clocks are right, results stay the same to the last bit, however slow a stage, host or link is."""
+    """If clocks are right, results are equal to the last bit, however slow a stage, host or link is."""
     job = table(kind, *SLOW)
     found = simulated(job.rank_steps, job.manifest)
     assert not found["is_clock_corrected"]
@@ -95,7 +95,7 @@ def test_ranks_are_clocks_where_no_host_is_named() -> None:
 
 
 def test_sends_that_end_early_are_no_clocks() -> None:
-    """Buffered sends, which end early, do not change the estimate of clocks."""
+    """Buffered sends, which end early, do not change the estimated clocks."""
     job = table("transfers alone", *SLOW)
     buffered = _buffered(job.rank_steps)
     assert not simulated(buffered, job.manifest)["is_clock_corrected"]
@@ -119,7 +119,7 @@ def _buffered(rank_steps: pa.Table) -> pa.Table:
 def test_a_process_that_always_leaves_a_collective_late_has_no_clock_ahead(
     late_us: float, *, is_buffered: bool
 ) -> None:
-    """If a process always leaves a collective late, its clock does not count as ahead because of that."""
+    """A process that always leaves a collective late does not count as having a clock that is ahead."""
     job = table("pipeline", *SLOW)
     rows = (_buffered(job.rank_steps) if is_buffered else job.rank_steps).to_pylist()
     for row in rows:
@@ -144,7 +144,7 @@ def test_clocks_that_nothing_joins_are_not_analysed() -> None:
 
 
 def test_one_host_has_one_clock_whatever_its_sends_say() -> None:
-    """Ranks of one host share a clock, so that transfers between them say nothing about clocks."""
+    """Ranks of one host have one clock, so the transfers between them do not change estimated clocks."""
     job = job_on_hosts(replace(PIPELINE, tp_size=1))
     buffered = _buffered(job.rank_steps)
     found = simulate_job(buffered, job.manifest)
@@ -216,7 +216,7 @@ def test_causes_stay_what_they_are() -> None:
 
 
 def test_clocks_that_are_off_anew_in_each_step_flag_what_hangs_on_them() -> None:
-    """If clocks jump by 5 ms in each step, the causes that depend on clocks have a flag."""
+    """If a clock jumps by 5 ms in each step, the causes that depend on clocks get a flag."""
     job = table("replicas")
     began, rng = began_us(job.rank_steps), np.random.default_rng(4)
     off_us = {host: rng.normal(0.0, 5 * MS, len(began)) for host in hosts_of(job.rank_steps)}
@@ -232,7 +232,7 @@ def test_clocks_that_are_off_anew_in_each_step_flag_what_hangs_on_them() -> None
 
 
 def test_streams_that_start_transfers_together_are_no_call() -> None:
-    """If transfers start together on different streams, they are not one call and show no clock error."""
+    """Transfers that start together on different streams are not one call, and show no clock error."""
     job = draw(65072, "streams")
     found = simulate_job(job.rank_steps, job.manifest)
     (unit,) = found["job_slowdown"].to_pylist()

@@ -1,4 +1,4 @@
-"""Planned garbage collection saves what a rerun with it saves; if it has no answer, a reason is given."""
+"""Planned garbage collection saves what reruns save; if no saving is predicted, a reason is given."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from udfs.kernel.diagnosis.collections_planned import usual_number
 
 
 class GcOfOneWorker(UnsynchronisedGc):
-    """Garbage collection that only the first worker runs."""
+    """Garbage collection on the first worker only."""
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
         before_s = conditions.added_s.copy()
@@ -37,9 +37,9 @@ def test_collections_are_planned() -> None:
 @pytest.mark.parametrize(
     ("pauses", "usual"),
     [
-        ([3, 0, 0, 0], 2.82),  # others do not pause; of those that pause 2.82 times in the mean 6 % never do
+        ([3, 0, 0, 0], 2.82),  # others never pause: by chance only 6 % of workers would do so
         ([2, 2, 2, 2], 2.0),
-        ([1, 0, 0, 1], 0.5),  # others may in later steps
+        ([1, 0, 0, 1], 0.5),  # the other workers may pause in later steps
     ],
 )
 def test_how_often_a_worker_pauses_that_does(pauses: list[int], usual: float) -> None:
@@ -55,7 +55,7 @@ def test_workers_that_never_pause_do_not_make_collections_rare() -> None:
 
 
 def test_pauses_that_are_no_collections_stay() -> None:
-    """Short stalls in 5 % of the forwards are no garbage collections, and stay after the mitigation."""
+    """Short stalls in 5 % of the forwards are no garbage collection, so the mitigation keeps them."""
     pauses = UnsynchronisedGc(pause_s=0.3, every_steps=4)
     stalls = AllocatorStalls(stall_s=0.03, compute_share=0.05)
     true_s = step_s(PlannedCollections(**vars(pauses), planned_steps=4), stalls)
@@ -67,7 +67,7 @@ def test_pauses_that_are_no_collections_stay() -> None:
 
 
 def test_pauses_that_strike_most_uneven_microbatches_hide_their_work() -> None:
-    """If pauses hit most microbatches of uneven work, the mitigations of data have no answer."""
+    """If pauses hit most microbatches of uneven work, the mitigations for uneven data have no answer."""
     often = UnsynchronisedGc(pause_s=0.3, every_steps=3)
     hidden = found(SEQUENCES_OF_ALL, often, shape=replace(SHAPE, microbatches=2)).without
     assert {SEQUENCES, OVER_DP_RANKS, COLLECTIONS} <= set(hidden)
@@ -76,7 +76,7 @@ def test_pauses_that_strike_most_uneven_microbatches_hide_their_work() -> None:
 
 
 def test_of_one_microbatch_a_step_other_stages_tell_a_pause() -> None:
-    """With one microbatch a step, other stages show that a worker pauses; in a single stage nothing does."""
+    """With one microbatch a step, a pause is recognised only by comparison with other stages."""
     pauses = UnsynchronisedGc(pause_s=0.3, every_steps=6)
     alone = replace(SHAPE, microbatches=1)
     one = answer(found(pauses, shape=alone), COLLECTIONS)
@@ -89,7 +89,7 @@ def test_of_one_microbatch_a_step_other_stages_tell_a_pause() -> None:
 
 
 def test_a_worker_that_is_slow_in_one_step_collects_nothing() -> None:
-    """If all backwards of a worker are long in one step, they do not count as garbage collection."""
+    """Long backwards of a worker in one single step do not count as garbage collection."""
     row = judge(3400017, COLLECTIONS, 6_000)
     assert row is not None
     assert row["answered"]

@@ -1,4 +1,4 @@
-"""Custom scenarios give the results of the simulation's own, and causes fixed by hand those of a night."""
+"""Custom scenarios equal the simulator's own scenarios, and fixes of causes equal those of a night."""
 
 import tracemalloc
 from typing import Any
@@ -22,13 +22,14 @@ from udfs.errors import NothingToReplayError, PredicateError, TraceError
 from udfs.what_if import SimulationSettings, simulate_job
 
 SEEDS = range(12)
-"""Random layouts; among these seeds are steps and dp ranks that disagree."""
+"""Seeds of random layouts, some of which have steps or dp ranks that disagree."""
 
 
 def replica(step: int, dp_rank: int, second_s: float, slowest_s: float, **more: object) -> dict[str, Any]:
-    """A replica with two forwards, of 1 s and `second_s`, two backwards of 2 s, and a scatter of 1 s.
+    """Return a replica with two forwards, of 1 s and `second_s`, two backwards of 2 s, and a reduce-scatter.
 
-    It starts when the slowest replica comes to it, whose second forward takes `slowest_s`.
+    The reduce-scatter takes 1 s after the slowest replica, whose second forward takes `slowest_s`, is
+    ready.
     """
     ready_s, end_s = 1 + second_s + 4, 1 + slowest_s + 4 + 1
     ops: Ops = [
@@ -65,9 +66,9 @@ SLOW_REPLICA = rank_steps(replica(7, 0, 1, 5, host="a"), replica(7, 1, 5, 5, hos
 def test_a_slow_microbatch_on_one_of_two_replicas(
     predicate: str, factor: float | None, ops: int, step_s: float
 ) -> None:
-    """A slow second microbatch on one of two replicas makes T = 11 s against T_ideal = 9 s.
+    """Scenarios for a slow second microbatch on one of two replicas; T is 11 s and T_ideal 9 s.
 
-    The reduce-scatter takes 1 s after the later replica: that is scaled, never the wait for it.
+    A factor scales the 1 s that the reduce-scatter takes, and never the wait for the later replica.
     """
     found = replay_scenarios(SLOW_REPLICA, manifest(dp_size=2, gpu_hours=110), [predicate], factor)
     assert (found.actual_step_s, found.simulated_step_s, found.ideal_step_s) == (11.0, 11.0, 9.0)
@@ -80,7 +81,7 @@ def test_a_slow_microbatch_on_one_of_two_replicas(
 
 @pytest.mark.parametrize("ops_together", [20, 7])
 def test_a_step_alone_and_a_worker_that_moves_to_another_host_and_rank(ops_together: int) -> None:
-    """A scenario applies to one step alone, and to a worker that moves to another host and rank."""
+    """A predicate may choose one step alone, or a worker by a host or rank that it has only in some steps."""
     rows = rank_steps(
         replica(7, 0, 1, 5, host="a"),
         replica(7, 1, 5, 5, host="b"),
@@ -102,7 +103,7 @@ def test_a_step_alone_and_a_worker_that_moves_to_another_host_and_rank(ops_toget
     }
     assert found.answers[0].gpu_hours_saved is None
     warm = replay_scenarios(rows, manifest(dp_size=2, warm_up_steps=1), ["rank = 101"])
-    assert (warm.steps, warm.answers[0].ops) == (1, 5), "step 9 alone, with its rows"
+    assert (warm.steps, warm.answers[0].ops) == (1, 5), "only step 9 is replayed"
 
 
 def test_ops_that_two_predicates_choose_count_once_in_all_together() -> None:
@@ -113,11 +114,13 @@ def test_ops_that_two_predicates_choose_count_once_in_all_together() -> None:
         ("dp_rank = 1", 5),
         (ALL_TOGETHER, 7),
     ]
-    assert found.answers[-1].step_s == 0.5 + 2.5 + 1 + 1 + 1, "halved once; replica 0 still transfers for 1 s"
+    assert found.answers[-1].step_s == 0.5 + 2.5 + 1 + 1 + 1, (
+        "ops of two predicates are halved once; replica 0 still transfers for 1 s"
+    )
 
 
 def all_but(job: GeneratedJob, recorded: dict[Any, str]) -> dict[Any, float]:
-    """Slowdown if only the ops that a predicate chooses keep their recorded times."""
+    """Return, by predicate, the slowdown if only the ops that it chooses keep their recorded times."""
     found = replay_scenarios(job.rank_steps, job.manifest, [f"NOT ({text})" for text in recorded.values()])
     slowdown = {each.scenario: each.slowdown for each in found.answers}
     return {key: slowdown[f"NOT ({text})"] for key, text in recorded.items()}
@@ -173,7 +176,7 @@ def test_answers_are_measured_against_the_simulation(job: str | int, ops_togethe
 
 
 def test_a_unit_in_blocks_keeps_only_durations() -> None:
-    """If a unit is replayed in blocks, one array of durations and ops of one type at most are in memory."""
+    """A replay by blocks keeps only one array of durations, and the ops of one type, in memory."""
     job = generate_job(LONG, [], seed=3)
     peak_bytes = []
     for ops_together in (10**9, job.ops // LONG.steps):

@@ -1,4 +1,4 @@
-"""Data-loads run beside the computes, and only the forward of their own microbatch waits for them."""
+"""Data-loads overlap computes, and only the forward of the same microbatch waits for a data-load."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ LOAD = OP_CODES["data-load"]
 
 
 def simulated(*ops: Ops) -> dict[str, Any]:
-    """Simulate a job of one worker that ran the given ops, one list per step."""
+    """Simulate a job of one worker; `ops` has a list of ops for each step."""
     found = simulate_job(rank_steps(*(line(step, 0, 0, each) for step, each in enumerate(ops))), manifest())
     (job,) = found["job_slowdown"].to_pylist()
     types = {row["op_type"]: row["slowdown"] for row in found["op_type_slowdown"].to_pylist()}
@@ -24,7 +24,6 @@ def simulated(*ops: Ops) -> dict[str, Any]:
 
 
 def test_a_forward_waits_for_the_load_of_its_microbatch_and_for_no_other() -> None:
-    """A forward waits for the load of its microbatch and for no other load."""
     computes: Ops = [
         ("forward-compute", 1, 1, 1),
         ("forward-compute", 5, 1, 0),
@@ -36,20 +35,20 @@ def test_a_forward_waits_for_the_load_of_its_microbatch_and_for_no_other() -> No
 
 
 def test_of_several_chunks_the_first_waits_for_the_load() -> None:
-    """With several chunks, only the first chunk's forward waits for the load of a microbatch."""
+    """With several chunks, the forward of the first chunk waits for the load of its microbatch."""
     chunks: Ops = [("forward-compute", 0, 1, 0, 0), ("forward-compute", 1, 1, 0, 1)]
     found = simulated([*chunks, ("data-load", 0, 3, 0)])
     assert (found["simulated_step_s"], found["clamped_launch_delays"]) == (5.0, 1)
 
 
 def test_a_load_is_of_its_chunk_where_that_has_the_microbatch() -> None:
-    """If a load names a chunk, the forward of that chunk waits for it."""
+    """If a load states a chunk, the forward of that chunk waits for it."""
     chunks: Ops = [("forward-compute", 0, 1, 0, 0), ("forward-compute", 3, 1, 0, 1)]
     assert simulated([*chunks, ("data-load", 0, 3, 0, 1)])["simulated_step_s"] == 4.0
 
 
 def test_loads_run_one_after_the_other_and_wait_for_no_compute() -> None:
-    """Loads that run ahead wait for the load before them, and for no compute."""
+    """Loads that run ahead of the computes wait for the previous load, and for no compute."""
     found = simulated(
         [("forward-compute", 0, 1, 7), ("data-load", 1, 2, 8), ("data-load", 3, 3, 9)],
     )
@@ -57,7 +56,7 @@ def test_loads_run_one_after_the_other_and_wait_for_no_compute() -> None:
 
 
 def test_loads_in_turn_with_computes_stay_between_them() -> None:
-    """Loads that take turns with computes stay between these: 2 + 1 + 2 + 1 s in all."""
+    """Loads that take turns with computes stay between them: 2 + 1 + 2 + 1 s in all."""
     computes: Ops = [("forward-compute", 2, 1, 0), ("forward-compute", 5, 1, 1)]
     in_turn: Ops = [("data-load", 0, 2, 0), ("data-load", 3, 2, 1)]
     ahead: Ops = [("data-load", 0, 2, 0), ("data-load", 2.9, 2.1, 1)]
@@ -66,7 +65,7 @@ def test_loads_in_turn_with_computes_stay_between_them() -> None:
 
 
 def test_a_load_that_waited_for_the_load_before_it_runs_ahead() -> None:
-    """A load that starts when the load before it ends, long after a forward, is one that runs ahead."""
+    """A load that starts right after the previous load counts as running ahead, however late it is."""
     computes: Ops = [("forward-compute", 0, 1, 0), ("forward-compute", 5, 1, 1), ("forward-compute", 6, 1, 2)]
     loads: Ops = [("data-load", 0, 4, 1), ("data-load", 4, 1, 2)]
     assert simulated([*computes, *loads])["simulated_step_s"] == 6.0
@@ -77,7 +76,6 @@ def test_loads_alone_are_replayed() -> None:
 
 
 def test_their_ideal_is_the_mean_and_their_slowdown_separate() -> None:
-    """The ideal of data-loads is their mean, and their slowdown is separate from that of other ops."""
     loads: Ops = [
         ("data-load", 0, 4, 0),
         ("data-load", 4, 0, 1),
@@ -91,7 +89,7 @@ def test_their_ideal_is_the_mean_and_their_slowdown_separate() -> None:
 
 
 def rows_with_other_microbatches(rank_steps_: pa.Table) -> pa.Table:
-    """Return rows of which some number microbatches in another way, or name loads in another way."""
+    """Return the job with other microbatch numbers in some rows, and loads with another chunk or none."""
     rows = rank_steps_.to_pylist()
     for number, row in enumerate(rows):
         row["microbatch"] = [each + 100 * (number % 2) for each in row["microbatch"]]

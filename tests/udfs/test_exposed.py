@@ -1,4 +1,4 @@
-"""Exposed communication is right for timelines drawn by hand, and by the reference for random layouts."""
+"""Exposed communication is right for hand-made timelines, and equals the reference's for random layouts."""
 
 from dataclasses import astuple
 from typing import Any
@@ -26,13 +26,13 @@ NAMES = ("exposed_s", "busy_s", "hidden_s", "overlap_saved_s")
 
 
 def figures(rows: pa.Table, facts: dict[str, Any]) -> dict[tuple[str, int], tuple[float, ...]]:
-    """Figures by op type and stage: exposed, busy, hidden, and saved by overlap."""
+    """Return exposed, busy, hidden and overlap-saved time, by op type and stage. [s]"""
     found = simulate_job(rows, facts)[EXPOSED_COMMUNICATION]
     return {(row["op_type"], row["pp_rank"]): tuple(row[name] for name in NAMES) for row in found.to_pylist()}
 
 
 def two_stages(compute_s: float, transfer_s: float) -> pa.Table:
-    """Two microbatches through two stages; the second stage computes 1 s each."""
+    """Return two microbatches through two stages; each forward of the second stage takes 1 s."""
     first_s = compute_s + transfer_s
     second_s = max(2 * compute_s, first_s + 1) + transfer_s
     first: Ops = [("forward-compute", k * compute_s, compute_s, k) for k in range(2)]
@@ -48,10 +48,11 @@ def close(*values: float) -> object:
 
 
 def test_what_runs_beside_a_compute_is_hidden() -> None:
-    """The part of a transfer that runs beside a compute is hidden: here 0.5 s of 1 s."""
+    """Transfers are hidden while a compute runs: here for 0.5 s of 1 s."""
     found = figures(two_stages(2, 0.5), manifest(pp_size=2))
     assert found[JOB] == found["forward-pp-comm", -1] == close(0.5, 1.0, 0.5, 0.5)
-    # A transfer ends where it arrives: what the sender spends in it delays only its next one.
+    # A transfer counts for the receiving stage; the time of its sender delays only the sender's next
+    # transfer.
     assert found["all", 1] == close(0.5, 1.0, 0.5, 0.5)
     assert found["all", 0] == close(0.0, 1.0, 1.0, 0.0)
 
@@ -63,7 +64,7 @@ def test_overlap_cannot_make_a_step_shorter_than_its_transfers_in_turn() -> None
 
 
 def test_nothing_is_hidden_of_what_several_workers_spend_in_turn() -> None:
-    """Transfers of several workers in turn, 3 s together, are fully exposed."""
+    """Transfers that several workers run in turn, 3 s together, are fully exposed."""
     lines = []
     for stage in range(4):
         ops: Ops = [("forward-compute", 2 * stage, 1)]
@@ -81,7 +82,7 @@ def test_gathers_and_scatters_of_a_worker_are_one_stream() -> None:
 
 
 def test_what_takes_less_than_no_time_stays() -> None:
-    """Exposed time is never negative, even if the clip of one rank ends before that of another begins."""
+    """Exposed time is never negative, even if one rank's clip ends before another rank's clip begins."""
     first: Ops = [
         ("forward-compute", 0, 0.998), ("layernorm-grads-all-reduce", 0.998, 0.002),
         ("optimizer-clip-main-grad", 1, 0.001), ("optimizer", 1.001, 5),
@@ -120,7 +121,7 @@ def test_communication_is_what_the_model_calls_so() -> None:
 
 
 def assert_as_the_reference(rows: pa.Table, facts: dict[str, Any], layout: Layout | None = None) -> None:
-    """Compare figures with the reference's, with its blocking types in `layout`; None if no type blocks."""
+    """Compare figures with the reference's; `layout` has the blocking op types, None means no type blocks."""
     found = figures(rows, facts | STREAMS if layout is None else facts)
     wanted = exposed_communication(read_rank_steps(rows), layout or read_layout(facts))
     assert found.keys() == wanted.keys()
@@ -142,7 +143,7 @@ def test_random_jobs_are_as_the_twin_has_them(shape: JobShape, seed: int) -> Non
 
 
 def test_workers_that_wait_for_their_transfers_hide_nothing() -> None:
-    """If workers block in their transfers, no communication is hidden, because nothing runs beside it."""
+    """If workers block in their transfers, no communication is hidden, because no compute runs meanwhile."""
     first: Ops = [
         ("forward-compute", 0, 1, 0), ("forward-send", 1, 0.5),
         ("forward-compute", 1.5, 1, 1), ("forward-send", 2.5, 0.5),
@@ -154,7 +155,7 @@ def test_workers_that_wait_for_their_transfers_hide_nothing() -> None:
     rows = rank_steps(line(0, 0, 0, first), line(0, 0, 1, second))
     found = figures(rows, manifest(pp_size=2) | {"blocking_transfers": ["forward-send", "forward-recv"]})
     assert found[JOB] == close(1.0, 1.0, 0.0, 1.0)
-    # On a stream of its own the first transfer would run beside the first stage's second compute.
+    # On its own stream, the first transfer would overlap the first stage's second compute.
     first[2], first[3] = ("forward-compute", 1, 1, 1), ("forward-send", 2.0, 0.5)
 
 
@@ -162,12 +163,12 @@ TWO_THAT_START_TOGETHER = JobShape(
     dp_size=2, pp_size=3, microbatches=6, steps=1, vpp_size=3, overlapped=True, buckets=2,
     noop_transfers="first_missing",
 )  # fmt: skip
-"""By chance, and end apart: they are no call."""
+"""Two transfers start together by chance and end apart, so they are not one call."""
 
 SENDS_BESIDE_RECEIVES = JobShape(
     dp_size=3, pp_size=4, microbatches=3, steps=3, batched=True, overlapped=True, buckets=2
 )
-"""In one call; if only forward transfers block, backward ones of such calls do too."""
+"""Sends and receives of one call; if only forward transfers block, backward ones of the same call do too."""
 
 
 @pytest.mark.parametrize("kind", SHOWN)

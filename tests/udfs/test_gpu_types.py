@@ -1,4 +1,4 @@
-"""With several GPU types, results equal those by hand and by reference; with one type, there are none."""
+"""With several GPU types, results equal those by hand and by the reference; with one type there are none."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ FASTER, SLOWER = "H100", "A100"
 
 
 def two_replicas(slow_s: float = 2.0, **facts: object) -> dict[str, list[dict[str, Any]]]:
-    """Twelve steps of two replicas with forwards of 1 s and of `slow_s`, on separate hosts."""
+    """Simulate twelve steps of two replicas on separate hosts, with forwards of 1 s and of `slow_s`."""
     rows = []
     for step in range(STEPS):
         for dp_rank, compute_s in enumerate((1.0, slow_s)):
@@ -46,7 +46,7 @@ def cause_row(found: dict[str, list[dict[str, Any]]], name: str) -> dict[str, An
 
 
 def test_two_types_by_hand() -> None:
-    """Two GPU types give hand-computed slowdowns and factors, for steps of 4.5 s."""
+    """Two GPU types give slowdowns and factors as computed by hand, for steps of 4.5 s."""
     found = two_replicas(gpu_types={"node-0": FASTER, "node-1": SLOWER}, gpu_hours=9.0)
     slower, faster = found[GPU_TYPE_SLOWDOWN]
     assert (slower["gpu_type"], faster["gpu_type"]) == (SLOWER, FASTER)
@@ -67,7 +67,7 @@ def test_two_types_by_hand() -> None:
         (1, 0, "node-1")
     ]
     assert cause_row(found, "slow_worker")["time_saved_fraction"] == 0.0
-    assert mixed["flag_reason"] == "mixed_hardware_or_slow_worker", "one host of the type"
+    assert mixed["flag_reason"] == "mixed_hardware_or_slow_worker", "only one host has the slower type"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_hosts_without_a_type_are_a_row_of_their_own() -> None:
     stated = {"node-0": FASTER, "node-1": SLOWER, "node-9": "B200"}
     found = simulate_job(rank_steps(*rows), manifest(dp_size=3) | {"gpu_types": stated})
     types = {row["gpu_type"]: row for row in found[GPU_TYPE_SLOWDOWN].to_pylist()}
-    assert list(types) == [SLOWER, FASTER, NOT_STATED], "and no type that no worker is on"
+    assert list(types) == [SLOWER, FASTER, NOT_STATED], "a type without workers has no row"
     assert (types[NOT_STATED]["forward_ideal_s"], types[NOT_STATED]["factor"]) == (3.0, None)
     assert (types[NOT_STATED]["backward_ideal_s"], types[NOT_STATED]["is_slower"]) == (None, False)
 
@@ -128,7 +128,7 @@ def test_of_too_many_types_those_of_most_workers_are_replayed() -> None:
 
 
 def test_other_units_are_compared_as_if_all_were_on_the_fastest_type() -> None:
-    """A unit's baseline is as if all its GPUs had the fastest type, so that other units compare with it."""
+    """In a unit's baseline all GPUs have the speed of the fastest type, so that units can be compared."""
     (plain,) = two_replicas(gpu_type="H100")["job_baseline"]
     types = {"node-0": FASTER, "node-1": SLOWER, "node-2": SLOWER}
     rows = [
@@ -164,7 +164,7 @@ def test_equal_types_have_rows_and_cost_nothing() -> None:
 @pytest.mark.parametrize("name", ["usual", "no_pipeline", "virtual_pipeline", "data_loads"])
 @pytest.mark.parametrize("seed", [3, 4])
 def test_against_the_reference(name: str, seed: int) -> None:
-    """Costs of GPU types equal the reference's, with the slower type on dp rank 1."""
+    """Costs of GPU types equal the reference's if dp rank 1 has the slower type."""
     slow = [WeakGpu(1, stage, 3.0) for stage in range(LAYOUTS[name].pp_size)]
     job = generate_job(LAYOUTS[name], [*FAULTS[:2], *slow], seed, workload=NOISY)
     rows = job.rank_steps.to_pylist()

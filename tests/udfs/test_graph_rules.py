@@ -1,4 +1,4 @@
-"""Rules of the graph that only odd recordings use hold on timelines drawn by hand."""
+"""Rules of the graph that apply only to unusual recordings give the times of timelines made by hand."""
 
 from typing import Any
 
@@ -16,7 +16,6 @@ def job(tables: dict[str, pa.Table]) -> dict[str, Any]:
 
 
 def test_first_backward_send_waits_for_the_compute_two_places_before_even_if_it_moved_nothing() -> None:
-    """The first backward-send waits for the compute two places earlier, even if the send moved no data."""
     ops: Ops = [
         ("forward-compute", 0, 1, 0),
         ("forward-compute", 1, 1, 1),
@@ -28,14 +27,14 @@ def test_first_backward_send_waits_for_the_compute_two_places_before_even_if_it_
 
 
 def test_jobs_with_the_same_ops_and_another_layout_have_graphs_of_their_own() -> None:
-    """Jobs with equal ops but different layouts have different graphs, as the layout decides on gathers."""
+    """Jobs with equal ops and different layouts have different graphs: gathers depend on the layout."""
     rows = rank_steps(line(0, 0, 0, [("params-all-gather", 0, 1), ("forward-compute", 1, 1)]))
     for cp_size, step_s in ((1, 1.0), (2, 2.0), (1, 1.0)):
         assert job(simulate_job(rows, manifest(cp_size=cp_size)))["simulated_step_s"] == step_s
 
 
 def test_recvs_match_from_the_second_compute_on_only_if_exactly_one_is_missing() -> None:
-    """If exactly one recv is missing, recvs match the computes from the second on; else from the first on."""
+    """If exactly one recv is missing, the k-th recv belongs to compute k + 1; otherwise to compute k."""
     first: Ops = [("forward-compute", 0, 1), ("forward-send", 1, 1)]
     last: Ops = [("forward-recv", 0, 2), *(("forward-compute", 2.0 + i, 1.0, i) for i in range(3))]
     tables = simulate_job(rank_steps(line(0, 0, 0, first), line(0, 0, 1, last)), manifest(pp_size=2))
@@ -43,7 +42,6 @@ def test_recvs_match_from_the_second_compute_on_only_if_exactly_one_is_missing()
 
 
 def test_times_10_ms_too_early_are_clamped_not_only_earlier_ones() -> None:
-    """Times are clamped and counted if they are 10 ms too early, not only if they are earlier still."""
     send, recv = line(0, 0, 0, [("forward-send", 0, 0)]), line(0, 0, 1, [("forward-recv", 0.01, 1)])
     met = job(simulate_job(rank_steps(send, recv), manifest(pp_size=2)))
     assert (met["clamped_transfers"], met["clamped_launch_delays"]) == (1, 0)
@@ -53,7 +51,7 @@ def test_times_10_ms_too_early_are_clamped_not_only_earlier_ones() -> None:
 
 
 def test_a_send_beyond_the_last_compute_still_meets_its_peer() -> None:
-    """If the profiler lost the compute of a send, the send still meets its recv: T = 5 s."""
+    """If the profiler lost the compute of a send, the send still has its recv as its partner: T = 5 s."""
     first: Ops = [("forward-compute", 0, 1), ("forward-send", 1, 1), ("forward-send", 3, 1)]
     last: Ops = [
         ("forward-recv", 0, 2),
@@ -66,7 +64,6 @@ def test_a_send_beyond_the_last_compute_still_meets_its_peer() -> None:
 
 
 def test_one_forward_of_a_chunk_waits_for_its_gather_and_one_reduce_scatter_for_its_last_backward() -> None:
-    """Only a chunk's first forward waits for its gather; only its first scatter, for its last backward."""
     gathered: Ops = [("params-all-gather", 0, 3), ("forward-compute", 0, 1, 0), ("forward-compute", 1, 1, 1)]
     scattered: Ops = [
         ("backward-compute", 0, 2),
@@ -80,7 +77,6 @@ def test_one_forward_of_a_chunk_waits_for_its_gather_and_one_reduce_scatter_for_
 
 
 def test_of_two_steps_that_contradict_themselves_the_first_is_named() -> None:
-    """Of two steps with defects, the error names the first."""
     lines = []
     for step, sends in ((2, 1), (4, 2), (6, 3)):
         first: Ops = [("forward-compute", 0, 1), *(("forward-send", 1.0 + i, 1.0) for i in range(sends))]
@@ -91,7 +87,7 @@ def test_of_two_steps_that_contradict_themselves_the_first_is_named() -> None:
 
 
 def test_a_duration_that_is_no_number_gives_no_figures() -> None:
-    """If a duration is not a number, the job is refused, though the medians would be the same without it."""
+    """A duration that is not a number refuses the job, even if the medians would be the same without it."""
     durations = {0: 1.0, 1: float("nan"), 2: 1.0}
     lines = [line(s, 0, 0, [("layernorm-grads-all-reduce", 0, each)]) for s, each in durations.items()]
     with pytest.raises(TraceError):

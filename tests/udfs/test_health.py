@@ -1,4 +1,4 @@
-"""Which failed health checks are near a culprit, and which explain it, in small fleets made by hand."""
+"""Failed health checks are matched with culprits, and explain them by the stated rules, in small fleets."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -25,7 +25,7 @@ def minutes(number: float) -> timedelta:
 
 
 def span(begin: float, end: float, host: str = "sick", **changes: object) -> dict[str, Any]:
-    """Return a span of a health check, in minutes from noon."""
+    """Return a span in which a health check failed; `begin` and `end` are minutes after noon."""
     return {
         "host": host, "check_name": "hot", "first_at": NOON + minutes(begin), "last_at": NOON + minutes(end),
         "log_date": DAY, **changes,
@@ -33,12 +33,12 @@ def span(begin: float, end: float, host: str = "sick", **changes: object) -> dic
 
 
 def by_day(health: pa.Table) -> Callable[[date], pa.Table]:
-    """Return the rows of one day."""
+    """Return a function that returns the rows of a day."""
     return lambda day: health.filter(pc.equal(health["log_date"], day))
 
 
 def slow(at: float = 0.0, **changes: object) -> dict[str, Any]:
-    """Return a culprit on the sick host, slow from some minutes after noon on."""
+    """Return a culprit on the host "sick" that is slow from `at` minutes after noon on."""
     return culprit(0.5, host="sick", course="from", first_time=NOON + minutes(at)) | changes
 
 
@@ -62,15 +62,15 @@ def beside(
 @pytest.mark.parametrize(
     ("one", "wanted"),
     [
-        (span(-5, 60), [300.0]),  # before it, and goes on
-        (span(1.5, 60), [-90.0]),  # with it: clocks and scrapes
-        (span(3, 60), []),  # after it
-        (span(-60, -5), []),  # over before it
+        (span(-5, 60), [300.0]),  # begins before the slowness and goes on
+        (span(1.5, 60), [-90.0]),  # begins with it, within the tolerance for clocks and scrapes
+        (span(3, 60), []),  # begins after it
+        (span(-60, -5), []),  # ends before it
         (span(-60, -1.5), [3600.0]),
-        (span(-60, -30, is_open=True), [3600.0]),  # no end is known
+        (span(-60, -30, is_open=True), [3600.0]),  # its end is unknown
         (span(-5, 60, host="other-1"), []),
         (span(-5, 60, severity="ok"), []),
-        (span(-5, 60, began_before=True), [43200.0]),  # since midnight, or earlier
+        (span(-5, 60, began_before=True), [43200.0]),  # began at midnight or earlier
         (span(-5, 60, log_date=DAY_BEFORE), []),
         (span(-1440, -1440, log_date=DAY_BEFORE, is_open=True), [86400.0]),
     ],
@@ -90,14 +90,14 @@ def test_an_open_span_of_the_day_before_is_gone_where_the_day_says_more_of_the_c
 
 
 def lasting(at: float) -> dict[str, Any]:
-    """Return a culprit that is slow in all steps of a day, from some minutes after noon of DAY on."""
+    """Return a culprit that is slow in all steps of a day, from `at` minutes after noon of DAY on."""
     return slow(at, course="always")
 
 
 def over_days(one: Mapping[str, Any], *days: tuple[int, list[dict[str, Any]]]) -> list[tuple[float, float]]:
-    """Failed checks near culprits of DAY, as (lead_s, minutes before noon when the culprit became slow).
+    """Return (lead_s, minutes before noon when the culprit became slow) of each failed check.
 
-    days : replayed days of the run, by their distance from DAY, with the culprits named on them
+    days : analysed days of the run, as (days after DAY, culprits named on that day)
     """
     rows = [
         {"log_date": DAY + timedelta(age), "cause": "slow_worker", "is_cause": bool(named), "culprits": named}
@@ -115,14 +115,14 @@ def over_days(one: Mapping[str, Any], *days: tuple[int, list[dict[str, Any]]]) -
     [
         ([(0, [lasting(0)])], 0),
         ([(-1, [slow(-1440)]), (0, [lasting(0)])], 1440),
-        ([(-2, [slow(-2880)]), (-1, [slow(-1430)]), (0, [lasting(0)])], 1430),  # anew that day
-        ([(-2, [slow(-2880)]), (0, [lasting(0)])], 2880),  # not replayed between
-        ([(-2, [slow(-2880)]), (-1, []), (0, [lasting(0)])], 0),  # nobody was named
+        ([(-2, [slow(-2880)]), (-1, [slow(-1430)]), (0, [lasting(0)])], 1430),  # the slowness of day -2 ended
+        ([(-2, [slow(-2880)]), (0, [lasting(0)])], 2880),  # day -1 was not analysed
+        ([(-2, [slow(-2880)]), (-1, []), (0, [lasting(0)])], 0),  # no culprit on day -1
         ([(-1, [slow(-1440, host="other-1")]), (0, [lasting(0)])], 0),
         ([(-1, [slow(-1430), slow(-1440, dp_rank=3)]), (0, [lasting(0)])], 1440),
         ([(-1, [slow(-1440)]), (0, [slow()])], 0),  # slow again, after healthy steps
-        ([(-3, [slow(-4320)]), (0, [lasting(0)])], None),  # and before that, nobody knows
-        ([(-4, [slow(-5760)]), (-1, [lasting(-1440)]), (0, [lasting(0)])], 1440),  # too long ago
+        ([(-3, [slow(-4320)]), (0, [lasting(0)])], None),  # the days between are unknown
+        ([(-4, [slow(-5760)]), (-1, [lasting(-1440)]), (0, [lasting(0)])], 1440),  # day -4 is too long ago
         ([(-1, [slow(first_time=None)]), (0, [lasting(0)])], None),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_check_that_failed_a_day_later_does_not_explain_what_was_slow_before()
 
 
 def test_lift_and_chance_are_those_of_the_equations() -> None:
-    """For a rare and for a frequent check, lift and chance are those of the equations."""
+    """For a rare and for a frequent check, lift and chance equal those of the equations."""
     rest = [span(0, 1, host) for host in OTHERS[:2]]
     rest += [span(0, 1, OTHERS[2], check_name="rare")]
     rest += [span(0, 1, host, check_name="often") for host in OTHERS[:20]]
@@ -181,7 +181,7 @@ def test_what_fails_everywhere_explains_nothing_and_what_was_always_slow_takes_m
 
 
 def test_a_check_that_goes_on_for_days_is_one_coincidence_of_a_host() -> None:
-    """For chance, a check that fails for days in a row on a host counts once."""
+    """In the estimate of chance, a check that fails for days in a row on a host counts once."""
     before = DAY_BEFORE
     days = [span(-5, 60, log_date=day) for day in (before, DAY)] + [span(-5, 60, "other-1")]
     found = beside(*days, culprits=[slow(course="always")], trained=(before, DAY))

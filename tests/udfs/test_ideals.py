@@ -1,4 +1,4 @@
-"""Slowdowns under the four ideals equal those of the reference, and differ as known in some cases."""
+"""Slowdowns under the four ideals equal the reference's, and differ in known ways."""
 
 from functools import cache
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_simulator_and_oracle_know_the_same_ideals() -> None:
 
 @cache
 def oracle_job(traces: Path, name: str) -> Job:
-    """Graphs and durations of the reference for a job, built once for all ideals."""
+    """Return the reference's graphs and durations of a trace, which are built once for all ideals."""
     ops = read_rank_steps(published.rank_steps(traces, name))
     return read_job(ops, read_layout(published.manifest(traces, name)), PAPER_IDEAL)
 
@@ -47,7 +47,7 @@ def oracle_job(traces: Path, name: str) -> Job:
     ],
 )
 def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, published_traces: Path) -> None:
-    """Slowdowns of published traces depend on the ideal as known: trace ST's falls from 1.18 to 1.01."""
+    """The ideal changes the slowdowns of published traces by known amounts: for ST from 1.18 to 1.01."""
     rows, facts = published.rank_steps(published_traces, name), published.manifest(published_traces, name)
     (job,) = simulate_job(rows, facts, SimulationSettings(ideal=ideal))["job_slowdown"].to_pylist()
     reference = oracle_job(published_traces, name).with_ideal(ideal)
@@ -72,7 +72,7 @@ def test_slowdown_of_published_traces(name: str, ideal: str, slowdown: float, pu
 def test_random_layouts(
     shape: JobShape, seed: int, ideal: str, op_type: str, rows_hit: list[int], ops_together: int
 ) -> None:
-    """For random layouts, ideals equal the reference's, even if ranks and steps have different ops."""
+    """Under each ideal, slowdowns of random layouts equal the reference's, even if ranks lack ops."""
     job = slow_job(shape, seed)
     rows = without_ops(job.rank_steps, op_type, rows_hit)
     chosen = SimulationSettings(ideal=ideal, ops_together=ops_together)
@@ -81,7 +81,7 @@ def test_random_layouts(
 
 
 def stage(pp_rank: int, forwards_s: tuple[float, ...], slowest_s: float) -> dict[str, object]:
-    """A stage with forwards in turn, and a clip of 1 s, which starts once the slower stage is done."""
+    """Return a stage with forwards in turn, and a clip of 1 s that starts when the slower stage is ready."""
     ops: Ops = [
         ("forward-compute", sum(forwards_s[:place]), forward_s, place)
         for place, forward_s in enumerate(forwards_s)
@@ -105,8 +105,9 @@ def test_a_stage_that_is_slower_by_design(
 ) -> None:
     """If a stage is slower by design, an ideal for each stage gives a smaller slowdown than a common one.
 
-    Pooled mean 18 / 6 = 3 and median (1 + 3) / 2 = 2; within stage 1 mean 5 and median 3. So S is 1.6,
-    16 / 7, 1 and 1.6: under means, 0.6 of it is that the stages differ by design.
+    The mean over both stages is 18 / 6 = 3 s, and the median (1 + 3) / 2 = 2 s; within stage 1 the mean
+    is 5 s and the median 3 s. So S is 1.6, 16 / 7, 1 and 1.6. With means, the difference 1.6 - 1 is due
+    to the design of the stages.
     """
     rows = rank_steps(stage(0, (1, 1, 1), 15), stage(1, (3, 3, 9), 15))
     chosen = SimulationSettings(ideal=ideal, minimum_steps=1, ops_together=ops_together)

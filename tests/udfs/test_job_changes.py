@@ -1,4 +1,4 @@
-"""The job_changes of a night use no later days, and state the smallest change that could be seen."""
+"""The table job_changes depends on no later days, and states the smallest change that could be seen."""
 
 from datetime import timedelta
 from typing import Any, Final
@@ -16,7 +16,7 @@ SLOW_FROM: Final = 5
 
 
 def points() -> list[Point]:
-    """Points of a job that takes a quarter longer from day 6 on, with another run, host and label."""
+    """Return points of a job that takes 25 % longer from day 6 on, with another run, host and label."""
     rows: dict[str, list[dict[str, Any]]] = {
         name: [] for name in (JOBS, STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)
     }

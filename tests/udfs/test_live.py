@@ -1,4 +1,4 @@
-"""Causes in a run in progress begin, continue and end when its windows of steps show that."""
+"""Causes in a run in progress begin, continue and end according to the run's windows of steps."""
 
 from datetime import UTC, datetime
 

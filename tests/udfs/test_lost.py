@@ -1,4 +1,4 @@
-"""A unit's loss is divided among its causes without a remainder, and no part is negative."""
+"""The loss of a unit is divided among its causes without a remainder, and no part is negative."""
 
 import pytest
 from hypothesis import given
@@ -9,15 +9,15 @@ from udfs.lost import lost_columns, lost_fractions
 
 FRACTION = st.floats(-0.5, 0.9)
 FIXABLE = len(CAUSES) - 1
-"""Causes with a fix: all except the unexplained part."""
+"""Number of causes with a fix, which are all except "unexplained"."""
 
 
 def rows(
     *attributed: float, are_causes: tuple[bool, ...] = (True,) * FIXABLE, beyond: float = 0.0
 ) -> list[dict[str, object]]:
-    """Rows of job_causes in the order of CAUSES, with the given part of the loss attributed to each.
+    """Return rows of job_causes in the order of CAUSES; `attributed` has each cause's part of the loss.
 
-    beyond : what is slow beside all fixes, the time saved of what is unexplained.
+    beyond : time saved of the row "unexplained", which no fix saves.
     """
     whole = [*attributed, *[0.0] * (len(CAUSES) - len(attributed))]
     holding = [*are_causes, *[False] * (len(CAUSES) - len(are_causes))]
@@ -47,7 +47,7 @@ def test_a_unit_that_all_fixes_together_make_no_faster_loses_nothing() -> None:
 
 
 def test_what_no_cause_has_is_lost_beside_what_fixes_save_and_only_there() -> None:
-    """Loss that no fix saves is lost as "unexplained", in addition to the loss that fixes save."""
+    """Loss that no fix saves counts as "unexplained", in addition to the loss that fixes save."""
     found = lost_fractions(rows(0.3, 0.1, -0.2, beyond=0.0625))
     assert found == pytest.approx([0.15, 0.05, *[0.0] * (FIXABLE - 2), 0.0625], abs=1e-15)
     assert lost_fractions(rows(0.1, -0.3, beyond=0.25)) == [*[0.0] * FIXABLE, 0.25]
@@ -95,4 +95,6 @@ def test_what_does_not_hold_leaves_its_error_to_what_is_unexplained() -> None:
     assert last["lost_fraction"] == 0.0625 + 0.03125
     assert (last["lost_fraction_low"], last["lost_fraction_high"]) == (0.0, 2 * 0.09375), "no loss below 0"
     without = lost_columns(rows(0.25), 64.0, is_analysed=True)
-    assert {each["lost_gpu_hours_low"] for each in without} == {None}, "as earlier versions wrote them"
+    assert {each["lost_gpu_hours_low"] for each in without} == {None}, (
+        "rows of earlier versions have no intervals"
+    )

@@ -1,4 +1,4 @@
-"""Predicted savings of mitigations agree with reruns, and reasons are given for missing predictions."""
+"""Predicted savings of mitigations agree with reruns, and a reason is given for each missing prediction."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,7 +45,7 @@ LOSS = LossLayer(forward_s=0.03, backward_s=0.05)
 
 
 def test_layers_leave_the_stage_that_computes_the_loss() -> None:
-    """Layers move away from the stage that computes the loss, until stages are nearly equal."""
+    """Layers move away from the stage with the loss layer, and no other split that was tried is better."""
     one = answer(found(LOSS, layers=[32]), LAYERS)
     after, before = ([int(each) for each in text.split(", ")] for text in one.plan.split(" instead of "))
     assert before == [8, 8, 8, 8]
@@ -55,7 +55,7 @@ def test_layers_leave_the_stage_that_computes_the_loss() -> None:
     assert one.step_s == pytest.approx(true_s, rel=0.002)
     assert one.time_saved_fraction == pytest.approx(1 - true_s / step_s(LOSS), abs=0.002)
     assert one.gpu_hours_saved == pytest.approx(100 * one.time_saved_fraction)
-    for other in ((9, 9, 9, 5), (8, 8, 9, 7)):  # no other split of those near it is better
+    for other in ((9, 9, 9, 5), (8, 8, 9, 7)):  # other splits that come close
         if list(other) != after:
             assert step_s(LOSS, UnevenLayers(other)) >= true_s * 0.999
 
@@ -68,7 +68,7 @@ def test_layers_that_are_uneven_are_stated_by_chunk() -> None:
 
 
 def test_memory_bounds_layers_and_samples() -> None:
-    """A limit on memory limits how many layers a stage, and how many samples a replica, may gain."""
+    """The limit on memory bounds the layers that a stage, and the samples that a replica, may gain."""
     heavy, slow = job(LOSS), job(WeakGpu(dp_rank=2, pp_rank=1, factor=1.5))
     narrow, wide = (mitigated(heavy.rank_steps, heavy.manifest, [32], memory=most) for most in (1.05, 1.13))
     assert answer(narrow, LAYERS).plan == "as they are"
@@ -89,7 +89,7 @@ def test_chunks_of_a_virtual_pipeline_move_layers_too() -> None:
 
 
 def test_no_layers_move_where_a_chunk_hardly_takes_time() -> None:
-    """If a chunk takes hardly any time, as FSDP's root does, no layers are moved."""
+    """If a chunk takes hardly any time, as FSDP's root does, no layers move."""
     generated = job(LOSS, shape=replace(SHAPE, vpp_size=2, noop_transfers="all"))
     rows = generated.rank_steps
     lists = zip(*(rows[name].to_pylist() for name in ("op", "model_chunk", "duration_us")), strict=True)
@@ -106,9 +106,9 @@ def test_no_layers_move_where_a_chunk_hardly_takes_time() -> None:
 
 
 def test_even_stages_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If stages are even, no layers move, whatever two replays differ by in rounding."""
+    """If stages are even, no layers move, even if rounding makes two replays differ."""
 
-    def rounded(*given: Any) -> Layers:  # noqa: ANN401  # what it takes
+    def rounded(*given: Any) -> Layers:  # noqa: ANN401  # takes any arguments
         layers = layers_between_stages(*given)
         assert layers is not None
         return layers._replace(step_s=layers.step_s * (1.0 + 4e-16))
@@ -126,7 +126,7 @@ def test_even_stages_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_sequences_are_balanced(name: str, after: Mechanism) -> None:
-    """Balancing sequences saves what was predicted, even if a slow worker stays slow beside it."""
+    """The predicted saving of balanced sequences is right, even if a slow worker stays slow."""
     slow = WeakGpu(dp_rank=1, pp_rank=2, factor=1.2)
     one = answer(found(SEQUENCES_OF_ALL, slow), name)
     true = 1 - step_s(after, slow) / step_s(SEQUENCES_OF_ALL, slow)
@@ -137,13 +137,13 @@ def test_sequences_are_balanced(name: str, after: Mechanism) -> None:
 @pytest.mark.parametrize(
     ("name", "seed", "most_ops"),
     [
-        (SEQUENCES, 1600051, 15_000),  # a worker that gets hot is found in the later steps alone
-        (SEQUENCES, 3400007, 6_000),  # most steps are even: they stay as they are
-        (SEQUENCES, 3400055, 6_000),  # pauses in backwards: forwards are not asked how heavy these are
+        (SEQUENCES, 1600051, 15_000),  # a worker that gets hot is seen only in later steps
+        (SEQUENCES, 3400007, 6_000),  # most steps are even, and stay unchanged
+        (SEQUENCES, 3400055, 6_000),  # pauses in backwards must not change weights from forwards
         (SEQUENCES, 3400003, 6_000),  # one stage: even steps show how fast GPUs are
-        (SEQUENCES, 3400077, 6_000),  # pauses strike a quarter of the microbatches, in one of eight places
-        (OVER_DP_RANKS, 1600019, 15_000),  # most steps are even: no weights of theirs hide noise
-        (HOST_EXCHANGED, 3400057, 6_000),  # one microbatch a step: of a slow worker pauses too
+        (SEQUENCES, 3400077, 6_000),  # pauses hit 25 % of microbatches, in one of eight places
+        (OVER_DP_RANKS, 1600019, 15_000),  # most steps are even: noise must not count as weights
+        (HOST_EXCHANGED, 3400057, 6_000),  # one microbatch a step; the slow worker also pauses
     ],
 )
 def test_mitigations_that_were_off(name: str, seed: int, most_ops: int) -> None:
@@ -155,14 +155,14 @@ def test_mitigations_that_were_off(name: str, seed: int, most_ops: int) -> None:
 
 
 def test_microbatches_of_which_it_is_open_which_move_have_no_answer() -> None:
-    """If it is uncertain which microbatches would move, the mitigation has no answer."""
+    """If it is uncertain which microbatches would be exchanged, the mitigation has no answer."""
     row = judge(3400045, OVER_DP_RANKS, 6_000)
     assert row is not None
     assert not row["answered"]
 
 
 def test_what_other_numbers_would_explain_has_no_answer() -> None:
-    """With one microbatch a step, a slow worker may be heavy data instead, so that there is no answer."""
+    """With one microbatch a step, a slow worker may have heavy data instead, so nothing is proposed."""
     alone, slow = replace(SHAPE, microbatches=1), WeakGpu(dp_rank=1, pp_rank=2, factor=1.5)
     of_data, beside = found(SEQUENCES_OF_ALL, shape=alone), found(SEQUENCES_OF_ALL, slow, shape=alone)
     assert SEQUENCES in {each.mitigation for each in of_data.answers}
@@ -175,7 +175,7 @@ def test_what_other_numbers_would_explain_has_no_answer() -> None:
 
 @pytest.mark.parametrize("is_replica", [True, False], ids=["replica", "stage"])
 def test_slowness_that_heavy_data_look_like_has_no_answer(*, is_replica: bool) -> None:
-    """If slowness may be heavy data instead, the mitigations of data have no answer."""
+    """If slow workers may have heavy data instead, mitigations of both causes have no answer."""
     places = [(1, 0), (1, 1), (1, 2)] if is_replica else [(each, 1) for each in range(4)]
     slow = [WeakGpu(*place, factor=1.6, window=Window(first=6)) for place in places]
     assert {SEQUENCES, OVER_DP_RANKS, HOST_EXCHANGED} <= set(found(SEQUENCES_OF_ALL, *slow).without)
@@ -190,7 +190,7 @@ def test_slowness_that_heavy_data_look_like_has_no_answer(*, is_replica: bool) -
 def test_transfers_are_overlapped_where_workers_wait_for_them_one_by_one(
     blocking: frozenset[str], *, is_fused: bool, is_overlapped: bool
 ) -> None:
-    """Overlapping transfers is proposed only where workers wait for single transfers."""
+    """Overlapping transfers is proposed only if workers wait for single transfers."""
     linked = job_of(4, blocking)._replace(microbatches=4, is_fused=is_fused)
     run = simulated_job(linked, times_of(linked, [Link(FORWARD, 0), Link(BACKWARD, 1)]))
     of = mitigated(run.rank_steps, run.manifest)
@@ -203,7 +203,7 @@ def test_transfers_are_overlapped_where_workers_wait_for_them_one_by_one(
 
 
 def test_a_host_is_exchanged_only_where_it_is_known_to_be_slow() -> None:
-    """Exchanging a host is proposed only if it is known to be slow, not if its stage may be heavy instead."""
+    """Replacing a host is proposed only if the host is known to be slow, not if its stage may be heavy."""
     slow, hot = WeakGpu(dp_rank=1, pp_rank=2, factor=1.5), ThermalThrottling(0, 2, depth=1.0, rise_steps=6.0)
     assert HOST_EXCHANGED not in found(slow).without
     assert HOST_EXCHANGED in found(slow, shape=replace(SHAPE, tp_size=8, cp_size=2)).without
@@ -211,7 +211,7 @@ def test_a_host_is_exchanged_only_where_it_is_known_to_be_slow() -> None:
 
 
 def test_heavy_microbatches_of_one_stage_may_be_slow_gpus() -> None:
-    """With one stage, a dp rank's heavy microbatches may be a slow GPU instead, so there is no answer."""
+    """With one stage, heavy microbatches of a dp rank may be a slow GPU instead, so there is no answer."""
     of_stage = found(SEQUENCES_OF_ALL, shape=replace(SHAPE, pp_size=1)).without
     assert "with one stage, heavy data look like a slower GPU" in of_stage[SEQUENCES]
     assert OVER_DP_RANKS in of_stage
@@ -235,7 +235,7 @@ def test_computes_that_take_no_time_say_nothing_of_heavy_data(op_type: str, stag
 
 
 def test_slow_workers_are_mitigated() -> None:
-    """Mitigations of a slow worker: exchange its host, remove its replica, or give its replica less work."""
+    """Replacing a slow host, removing its replica or giving it lighter data saves what reruns save."""
     slow = WeakGpu(dp_rank=2, pp_rank=1, factor=1.5)
     of, now_s = found(slow), step_s(slow)
     exchanged, removed, lighter = (
@@ -243,7 +243,7 @@ def test_slow_workers_are_mitigated() -> None:
     )
     assert exchanged.time_saved_fraction == pytest.approx(1 - step_s() / now_s, abs=0.003)
     assert removed.plan == "continue without dp rank 2: 3 replicas instead of 4"
-    # Without it a step is as short as a healthy one, but it takes four thirds of one for as many samples.
+    # Three replicas need 4/3 of the steps for the same samples, and a step takes as long as a healthy one.
     assert removed.time_saved_fraction == pytest.approx(1 - step_s() * 4 / 3 / now_s, abs=0.003)
     assert removed.gpu_hours_saved == pytest.approx(100 * (1 - step_s() / now_s), abs=0.3)
     own, others = (float(each.rstrip("%")) for each in lighter.plan.split() if each.endswith("%"))
@@ -254,7 +254,7 @@ def test_slow_workers_are_mitigated() -> None:
 
 
 def test_a_night_has_rows_of_the_causes_that_it_finds() -> None:
-    """A night stores mitigations of the causes that it finds, with the figures that the command gives."""
+    """A night stores mitigations of the causes that it names, with the figures that `mitigated` gives."""
     generated = job(LOSS)
     manifest = generated.manifest | {"gpu_hours": 100.0, "labels": {"layers": "32"}}
     tables = simulate_job(generated.rank_steps, manifest)
@@ -266,7 +266,7 @@ def test_a_night_has_rows_of_the_causes_that_it_finds() -> None:
     assert {name: rows[0][name] for name in vars(asked)} == vars(asked)
     slow = WeakGpu(dp_rank=2, pp_rank=1, factor=1.5)
     generated = job(slow)
-    manifest = generated.manifest | {"labels": {"layers": "32"}}  # of even stages, which are not a cause
+    manifest = generated.manifest | {"labels": {"layers": "32"}}  # even stages: no stage_imbalance
     rows = simulate_job(generated.rank_steps, manifest)[MITIGATIONS].to_pylist()
     assert {row["mitigation"] for row in rows} == {HOST_EXCHANGED, REPLICA_REMOVED, LIGHTER_REPLICA}
     (host,) = (row["host"] for row in rows if row["mitigation"] == HOST_EXCHANGED)
@@ -274,7 +274,7 @@ def test_a_night_has_rows_of_the_causes_that_it_finds() -> None:
 
 
 def test_checkpoints_as_often_as_failures_ask_for() -> None:
-    """The best checkpoint interval is Young's: sqrt(2 x 50 s per checkpoint x 5,000 s between failures)."""
+    """The best interval is Young's: the square root of 2 x 50 s a checkpoint x 5,000 s between failures."""
     habits = RunHabits(save_every=20, save_s=50.0, failures=4, startup_s=1.0, outage_s=1.0, slow_first_s=0.0)
     run = run_through(habits, np.full(2000, 10.0), Part(0.0), np.random.default_rng(1))
     found = best_interval(run.events)
@@ -313,7 +313,7 @@ def test_checkpoints_as_often_as_failures_ask_for() -> None:
 
 
 def test_slow_first_steps_are_not_work_between_failures() -> None:
-    """Slow first steps after a start count as a cost of the restart, not as work between failures."""
+    """Slow first steps after a start are part of the cost of a restart, not work between failures."""
     habits = RunHabits(save_every=20, save_s=50.0, failures=4, startup_s=1.0, outage_s=1.0, slow_first_s=0.0)
     plain, slow = (
         best_interval(run_through(each, np.full(2000, 10.0), Part(0.0), np.random.default_rng(1)).events)
@@ -326,7 +326,7 @@ def test_slow_first_steps_are_not_work_between_failures() -> None:
 
 
 def test_no_checkpoint_interval_mends_a_loop_of_crashes() -> None:
-    """If a run crashes again and again soon after its restarts, no checkpoint interval is proposed."""
+    """If a run crashes repeatedly soon after its restarts, no checkpoint interval is proposed."""
     marks: list[tuple[int, str, int, float | None]] = [(0, "start", 0, None), (60, "first_step", 0, None)]
     for hour in range(1, 11):
         at_s = 60 + 3660 * hour
@@ -344,7 +344,7 @@ def test_no_checkpoint_interval_mends_a_loop_of_crashes() -> None:
 
 
 def test_a_run_that_repeats_less_fails_less() -> None:
-    """The saving of a better checkpoint interval includes that a run that ends sooner fails less often."""
+    """The predicted saving takes into account that a run that ends sooner fails less often."""
     habits = RunHabits(
         save_every=500, save_s=10.0, failures=10, startup_s=300.0, outage_s=300.0, slow_first_s=0
     )
@@ -361,7 +361,7 @@ def test_a_run_that_repeats_less_fails_less() -> None:
 
 
 def _failing_at_random_s(every_s: float, between_s: float, save_s: float) -> float:
-    """Mean time of 1,000 simulated runs of 20,000 s of work. [s]"""
+    """Return the mean time of 1,000 random runs of 20,000 s of work. [s]"""
     rng, total_s = np.random.default_rng(3), 0.0
     for _ in range(1000):
         done_s = 0.0
@@ -421,7 +421,7 @@ def test_the_heaviest_microbatches_are_kept_apart() -> None:
 
 
 def _assigned_one_by_one(weight: Floats) -> list[list[list[int]]]:
-    """Assign microbatches of each step, heaviest first, to the rank with the least work that has room."""
+    """Give each step's microbatches, heaviest first, to the rank with free places and the least work."""
     found = []
     for of_step in weight:
         microbatches, ranks = of_step.shape
@@ -438,7 +438,7 @@ def _assigned_one_by_one(weight: Floats) -> list[list[list[int]]]:
 @pytest.mark.parametrize("shape", [(1, 1, 1), (4, 1, 6), (3, 7, 1), (5, 4, 3), (6, 3, 9), (20, 8, 8)])
 @pytest.mark.parametrize("most", [2, 50])
 def test_microbatches_are_assigned_as_one_by_one(shape: tuple[int, int, int], most: int) -> None:
-    """Assigning all steps at once gives the same as one by one, for equal and for very uneven weights."""
+    """Assigning microbatches in all steps at once equals assigning them one by one, for any weights."""
     weight = np.random.default_rng(most).integers(0, most, shape).astype(float) ** 3
     assert assigned(weight).swapaxes(1, 2).tolist() == _assigned_one_by_one(weight)
 

@@ -1,4 +1,4 @@
-"""Intervals of a run's mean contain the truth as often as stated, and changes of level do not widen them."""
+"""Intervals of mean step times contain the truth as often as stated; changes of level do not widen them."""
 
 from collections.abc import Callable
 from math import hypot
@@ -14,9 +14,10 @@ STEPS = 60
 PAIRS = 200
 BLOCKS = 10
 OF_STEADY = 0.38
-"""Half of the interval of two steady runs: Student's 2.10 (18 degrees) times the root of 2 / 60 is 0.383."""
+"""Half width of the interval of two steady runs: Student's 2.10 (18 degrees) times the root of 2 / 60 is
+0.383."""
 Draw = Callable[[np.random.Generator], tuple[Floats, Floats]]
-"""Step times of a run, and what they are without noise."""
+"""A function that draws the step times of a run, and the same without noise."""
 
 
 def steady(rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -24,7 +25,7 @@ def steady(rng: np.random.Generator) -> tuple[Floats, Floats]:
 
 
 def carried(rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return step times whose noise carries over: 0.6 of the noise of a step stays in the next step."""
+    """Draw step times with correlated noise: the noise of a step carries 0.6 of the previous step's."""
     noise = rng.normal(0.0, 0.8, STEPS + 50)
     for step in range(1, len(noise)):
         noise[step] += 0.6 * noise[step - 1]
@@ -44,7 +45,7 @@ def slow_for_a_while(rng: np.random.Generator) -> tuple[Floats, Floats]:
 
 
 def pausing(rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return step times of which 3 in 100 are longer, by 20 in the mean, where noise has a deviation of 1."""
+    """Draw step times with noise of deviation 1, of which 3 in 100 are longer by a mean of 20."""
     pauses = rng.exponential(20.0, STEPS) * (rng.random(STEPS) < 0.03)
     return 10.0 + pauses + rng.normal(0.0, 1.0, STEPS), np.full(STEPS, 10.6)
 
@@ -61,7 +62,7 @@ def known(values: Floats, blocks: int = BLOCKS) -> Noise:
 
 
 def coverage(first: Draw, second: Draw, seed: int) -> tuple[float, float]:
-    """Share of pairs of runs whose 95 % interval contains the true difference, and its mean half width."""
+    """Return the share of 95 % intervals that contain the true difference of runs, and the half width."""
     rng = np.random.default_rng(seed)
     inside, reaches = 0, []
     for _ in range(PAIRS):
@@ -90,7 +91,7 @@ def test_a_course_does_not_widen_the_interval(first: Draw, second: Draw) -> None
 
 
 def test_noise_of_independent_blocks_by_hand() -> None:
-    """Blocks with means -1, 1, 1, -1 have a variance of 4 / 3, and so their mean has one of 1 / 3."""
+    """Block means -1, 1, 1 and -1 have variance 4 / 3, so the mean of the blocks has variance 1 / 3."""
     values = np.array([9.0, 11.0, 11.0, 9.0])
     found = known(values, 4)
     assert found.error == pytest.approx((1 / 3) ** 0.5)
@@ -98,14 +99,14 @@ def test_noise_of_independent_blocks_by_hand() -> None:
 
 
 def test_a_change_anywhere_in_a_long_run_is_found_to_the_step() -> None:
-    """Changes are found to the step, even in a run of far more steps than the places searched first."""
+    """Changes are found to the exact step, even if a run is so long that not all steps are tried at first."""
     values = np.tile([0.0, 0.2], 2500)
     values[1237:3411] += 100.0
     assert known(values).error < 0.001
 
 
 def test_pauses_next_to_each_other_are_noise() -> None:
-    """Pauses close to each other count as noise, because most steps between them are of the usual level."""
+    """Pauses close to each other count as noise, because most steps between them have the usual level."""
     values = np.tile([0.0, 0.2], 30)
     values[[20, 22]] += 30.0
     assert known(values).error > 0.5

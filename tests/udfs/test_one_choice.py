@@ -1,4 +1,4 @@
-"""Scenarios, causes and timelines of a unit all replay the same choice of its rows."""
+"""Scenarios, causes and timelines of a unit are all computed from the same choice of its rows."""
 
 import math
 import re
@@ -26,7 +26,7 @@ from udfs.what_if import SimulationSettings, simulate_job
 
 ALIKE = 1e-12
 BLOCKING = {"blocking": 8, "fused": 3, "buffered": 17, "buffered, fused": 38}
-"""Seeds of jobs whose transfers block."""
+"""Seeds of jobs whose transfers block, by kind."""
 LONG = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=14)
 DAY = date(2026, 1, 5)
 US = 1_000_000
@@ -36,7 +36,7 @@ Unit = tuple[dict[str, Any], pa.Table, SimulationSettings]
 
 
 def odd_units() -> Iterator[tuple[str, Unit]]:
-    """Units that a night refuses or uses in part, and that what-if must treat in the same way."""
+    """Yield units that a night refuses or uses in part; what-if must treat them in the same way."""
     job = generate_job(LONG, FAULTS, 4, workload=NOISY)
     usual = SimulationSettings()
     yield "a lost op", (job.manifest, without_ops(job.rank_steps, "forward-compute", [5]), usual)
@@ -105,7 +105,7 @@ def test_what_if_and_timelines_replay_what_the_tables_do(name: str) -> None:
     assert {each.scenario: each.time_saved_fraction for each in asked[:-1]} == causes
     parts = [row["lost_fraction"] for row in found]
     if job["status"] == Status.ANALYSED:
-        # What fixes save together, and what is slow beyond them.
+        # The loss in addition to what all fixes save.
         beyond = max(0.0, found[-1]["time_saved_fraction"])
         assert math.fsum(parts) == pytest.approx(asked[-1].time_saved_fraction + beyond, rel=0.0, abs=ALIKE)
     else:

@@ -1,4 +1,4 @@
-"""Lists of ops are read from a few rows, whatever way Arrow stores their table."""
+"""Lists of ops are read from selected rows, however Arrow stores the table."""
 
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ def test_lists_come_row_after_row(rows: list[int], edges: list[int]) -> None:
     parts = [TABLE.slice(first, end - first) for first, end in pairwise(edges)]
     found = lists_of_rows(pa.concat_tables(parts), np.array(rows), ("op", "duration_us"))
     assert found is not None
-    # Part by part, and within a part as asked.
+    # Chunks come in order; within a chunk, rows come in the requested order.
     of_part = [[row for row in rows if first <= row < end] for first, end in pairwise(edges)]
     wanted = [row for part in of_part for row in part if OPS[row]]
     assert [rows[place] for place in found.place.tolist()] == wanted

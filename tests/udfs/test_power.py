@@ -1,4 +1,4 @@
-"""The share of workers that compute is right by the scalar reference, and for a timeline drawn by hand."""
+"""The share of computing workers equals the reference's, and that read from a timeline made by hand."""
 
 from math import inf, pi, sin
 from typing import Any
@@ -19,7 +19,7 @@ from udfs.what_if import SimulationSettings, simulate_job
 
 FLOAT32 = 1e-6
 TOGETHER = [SimulationSettings(ops_together=ops, diagnosed=False) for ops in (1, 10**12)]
-"""Each step alone, and all together."""
+"""Settings that replay each step as a block, and all steps as one block."""
 T0_US = 1_767_600_000_000_000
 NAMED: list[str | int] = [*LAYOUTS, "disagreeing", *range(200, 216)]
 
@@ -38,7 +38,7 @@ def test_kernel_and_twin_speak_of_the_same() -> None:
 @pytest.mark.parametrize("how", TOGETHER, ids=["one by one", "together"])
 @pytest.mark.parametrize("name", NAMED)
 def test_random_jobs(name: str | int, how: SimulationSettings) -> None:
-    """Power of random jobs is the reference's, also by blocks and if ranks and steps have different ops."""
+    """Power of random jobs equals the reference's, also in blocks or if ranks or steps lack ops."""
     job = named_job(name)
     found = simulate_job(job.rank_steps, job.manifest, how)
     (status,) = found[JOB_SLOWDOWN]["status"].to_pylist()
@@ -61,13 +61,13 @@ def test_random_jobs(name: str | int, how: SimulationSettings) -> None:
 
 
 HALVES = {0: (0.0, 2.0, 4.0), 1: (2.0, 2.0, 4.0)}
-"""For each dp rank: start and length of the forward, length of the backward that follows. [s]"""
+"""By dp rank: start and length of the forward, and length of the backward after it. [s]"""
 
 
 def drawn(begins_s: tuple[float, ...]) -> pa.Table:
-    """Two replicas in steps of 8 s: one computes from 0 to 6 s, the other from 2 to 8 s.
+    """Return two replicas in steps of 8 s: one computes from 0 to 6 s, the other from 2 to 8 s.
 
-    The zero of a step's lines lies before its first start, each time by more.
+    The zero of a step's lines lies before the step's first start, in each step by more.
     """
     return rank_steps(
         *(
@@ -99,7 +99,7 @@ def test_a_step_drawn_by_hand() -> None:
 
 
 def test_steps_in_a_beat_have_a_peak_on_the_clock() -> None:
-    """Steps at regular intervals of 10 s have the clock time of a peak, counted from the middle step."""
+    """If steps begin at regular intervals of 10 s, the peak has a clock time, taken from the middle step."""
     begins_s = (0.0, 10.0, 21.0, 30.0)
     row = power_row(drawn(begins_s), manifest(dp_size=2))
     every_s, scatter_s, middle_s = beat(range(4), begins_s)
@@ -110,7 +110,7 @@ def test_steps_in_a_beat_have_a_peak_on_the_clock() -> None:
 
 
 def test_two_waves_in_a_step_count_the_beat_by_waves() -> None:
-    """If a step has two waves of power, the regularity of its steps is measured in waves, not in steps."""
+    """If a step has two waves of power, the regularity of steps is measured against the period of a wave."""
     begins_s = [10.0 * step + 0.6 * (-1) ** (step // 2) for step in range(8)]
     rows = rank_steps(
         *(

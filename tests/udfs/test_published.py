@@ -10,14 +10,15 @@ from tests.support import published
 from udfs.what_if import simulate_job
 
 REFERENCE = 1e-6
-"""Relative: the sources are float32, and the reference works partly in it; 4e-7 was seen."""
+"""Largest relative difference: published figures were partly computed in float32; 4e-7 was observed."""
 
 SHARE = 1e-5
-"""Absolute, for M_W and M_S: ratios of differences of such numbers."""
+"""Largest absolute difference of M_W and M_S, because they are ratios of differences of figures in
+float32."""
 
 
 def assert_published(tables: dict[str, list[dict[str, Any]]], wanted: dict[str, Any]) -> None:
-    """Assert that every published figure, and the number of rows, is as published."""
+    """Assert that results equal all published figures, and have the published numbers of rows."""
 
     def rows(table: str, key: str, value: str = "slowdown") -> dict[str, float]:
         return {str(row[key]): row[value] for row in tables[table]}

@@ -1,4 +1,4 @@
-"""Hosts of a rack, named by manifest labels, are one culprit if they are slow together."""
+"""Hosts of a rack, which manifest labels name, are one culprit if they are slow together."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from tests.support.random_jobs import generate_job
 from udfs.what_if import simulate_job
 
 SHAPE: Final = JobShape(dp_size=4, pp_size=2, microbatches=4, steps=8, tp_size=8)
-"""Each worker has its own host: node-0000 to node-0003 hold the first stage."""
+"""Each worker has its own host; node-0000 to node-0003 have the first stage."""
 SLOW: Final = ("node-0001", "node-0006")
 
 

@@ -1,4 +1,4 @@
-"""In real processes that wait for each other, the slowed one is found, and wrong clocks change no result."""
+"""Of real processes that wait for each other the slowed one is found, also with wrong clocks."""
 
 from datetime import date
 from pathlib import Path
@@ -10,17 +10,18 @@ from tests.support.training_run import STEPS, real_run
 from udfs.what_if import simulate_job
 
 SAME = 1e-2
-"""Relative: ends of a real transfer are 0.2 ms apart where processes share two cores, or more."""
+"""Largest relative difference: the two ends of a real transfer are recorded 0.2 ms apart, or more, if
+processes share two cores."""
 
 FACTOR_ERROR = 0.25
-"""Relative: on a busy machine a sleep ends late, now in one process and now in another."""
+"""Largest relative error of a factor: on a busy machine, sleeps of any process may end late."""
 
 
 def test_shifted_zeros_of_a_real_run_change_nothing(tmp_path: Path) -> None:
     rank_steps, manifest = real_run(tmp_path, date(2026, 1, 5))
     true = simulated(rank_steps, manifest)
     assert true["steps"] == STEPS == len(began_us(rank_steps))
-    assert true["slowdown"] > 1.05, "the heavy stage shows"
+    assert true["slowdown"] > 1.05, "the heavy stage makes the job slower"
     for skew, courses in skews(rank_steps, seed=1).items():
         found = simulated(skewed(rank_steps, courses), manifest)
         assert found["is_clock_corrected"] or skew == "drift to 200 ppm", skew

@@ -1,4 +1,4 @@
-"""Inputs that once gave wrong results now agree with the reference, whole and by blocks, for every ideal."""
+"""Inputs that once gave wrong results now agree with the reference, in any blocks, for every ideal."""
 
 from functools import cache
 from typing import Any
@@ -71,7 +71,7 @@ def test_recorded_no_ops_of_all_rows_are_one_graph_and_of_some_rows_several() ->
 
 
 def test_collectives_of_unequal_number_are_paired_up_to_the_smaller() -> None:
-    """Replicas without a collective are left out of it, and the other replicas still meet in it."""
+    """Replicas that lack a collective are left out of it, and the other replicas wait for each other."""
     numbers = {
         len(meeting.members)
         for block in trace_of("collectives_of_unequal_number").blocks
@@ -79,7 +79,7 @@ def test_collectives_of_unequal_number_are_paired_up_to_the_smaller() -> None:
         for meeting in block.graph.meetings
         if meeting.across_dp
     }
-    assert numbers == {2, 3, 6}, "no collective that a replica lacks, or all in the clip of six workers"
+    assert numbers == {2, 3, 6}, "collectives that a replica lacks are left out; six workers share the clip"
 
 
 def test_sends_without_peer_lie_amid_those_that_have_one() -> None:
@@ -104,7 +104,7 @@ def test_clamps_are_counted_once_in_every_block(
 
 
 def test_graphs_are_counted() -> None:
-    """Distinct graphs are counted: one if all rows have equal ops, two if one row lacks an op."""
+    """Graphs are counted: one graph if all rows have equal ops, two if one row lacks an op."""
     job = slow_job(JobShape(dp_size=2, pp_size=2, steps=4), 0)
     for rows, graphs in ((job.rank_steps, 1), (without_ops(job.rank_steps, "gc", [0]), 2)):
         assert simulate_job(rows, job.manifest)["job_slowdown"]["graphs"].to_pylist() == [graphs]

@@ -1,4 +1,4 @@
-"""A worker's slowdowns in each step agree with its slowdown over all steps."""
+"""A worker's slowdowns in single steps agree with its slowdown over all steps."""
 
 import numpy as np
 import pytest

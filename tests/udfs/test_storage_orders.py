@@ -1,4 +1,4 @@
-"""Results are the same to the last bit, however rows, and the ops of a line, are ordered."""
+"""Results are equal to the last bit, however rows, and ops within a line, are ordered."""
 
 from collections.abc import Callable
 from typing import Final
@@ -16,10 +16,10 @@ from udfs.what_if import simulate_job
 
 Places = npt.NDArray[np.int64]
 Order = Callable[[npt.NDArray[np.int8], npt.NDArray[np.float64], int], Places]
-"""From a line's op codes, its starts and the position of its row to the places of its ops in a new line."""
+"""Function from a line's op codes, its starts and its row to the order in which to write its ops."""
 
 NAMES: Final = np.argsort(np.argsort(OP_TYPES))
-"""Place of an op type among the names, by code."""
+"""Rank of each op type in the order of names, by code."""
 
 
 def by_start(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int) -> Places:
@@ -35,7 +35,7 @@ def by_name(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: in
 
 
 def by_type_backwards(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int) -> Places:
-    """Order the ops of all lines by type, alike in all lines, but from last to first within a type."""
+    """Order the ops of all lines by type, and from last to first within a type."""
     return np.lexsort((-start_us, op))
 
 
@@ -52,7 +52,7 @@ def mixed(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int)
 
 
 def one_other(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int) -> Places:
-    """Order the ops of all lines by type except in a middle line, so that the first line is not typical."""
+    """Order the ops of all lines by type, except in one line, so that the first line is not typical."""
     return (by_start if row == 5 else by_type)(op, start_us, row)
 
 
@@ -60,7 +60,7 @@ ORDERS: Final = (by_start, by_type, by_name, by_type_backwards, shuffled, shuffl
 
 
 def listed(rank_steps: pa.Table, order: Order) -> pa.Table:
-    """Return the same rows with the ops of each line in another order."""
+    """Return the rows with the ops of each line in another order."""
     rows = rank_steps.to_pylist()
     for position, row in enumerate(rows):
         op, start_us = np.array(row["op"], np.int8), np.array(row["start_us"])

@@ -1,4 +1,4 @@
-"""Comparing two runs op by op is right for timelines drawn by hand, and has some properties for any pair."""
+"""Comparing two runs op by op is right for timelines made by hand, and has some properties for all pairs."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from udfs.two_runs import OTHERS, Divided, ReadRun, divided, read_run
 
 
 def replicas(*forward_s: float, scatter_s: float = 1.0, hosts: str = "ab") -> ReadRun:
-    """Replicas with the given forwards, all of which scatter gradients when the last is done."""
+    """Return replicas with the given forwards, which start their reduce-scatter when the last is done."""
     lines = []
     for step in (3, 4):
         for dp_rank, each_s in enumerate(forward_s):
@@ -32,11 +32,11 @@ def generated(shape: str, seed: int) -> ReadRun:
 
 
 def test_what_is_slower_is_named_by_type_and_host() -> None:
-    """The comparison names the slower op types and hosts, with seconds of each."""
+    """The comparison states by how many seconds each op type and each host is slower in the second run."""
     found = divided([replicas(1, 1)], [replicas(1, 3, scatter_s=1.5)])
     assert (found.match, found.first_s, found.second_s, found.matched_s) == (Match.WORKERS, 2.0, 4.5, 2.0)
     assert found.by_op_type == pytest.approx({"forward-compute": 2.0, "grads-reduce-scatter": 0.5})
-    # The scatter is on both hosts, and ends when its slower member does: either alone changes nothing.
+    # The scatter runs on both hosts and ends when both are done, so both share its additional 0.5 s.
     assert sum(found.by_host.values()) == pytest.approx(2.5)
     assert found.by_host["node-b"] == pytest.approx(2.25)
     assert found.by_stage == {}
@@ -60,12 +60,12 @@ def test_parts_add_up(shape: str) -> None:
     for parts in (found.by_op_type, found.by_stage, found.by_host):
         if parts:
             assert sum(parts.values()) == pytest.approx(found.second_s - found.matched_s, abs=1e-12)
-    # The same ops in the same order, each as long as in the first run: only who is longest differs.
+    # All ops take as long as in the first run on average; only which worker is slowest may differ.
     assert found.matched_s == pytest.approx(found.first_s, rel=0.01)
 
 
 def test_several_days_are_pooled() -> None:
-    """The days of each run are pooled before the ops of two runs are compared."""
+    """The ops of all days of a run are pooled before the two runs are compared."""
     found = divided([replicas(1, 1), replicas(2, 2)], [replicas(3, 3), replicas(3, 3)])
     assert found.first_s == 2.5
     assert found.second_s == 4.0

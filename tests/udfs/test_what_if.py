@@ -1,4 +1,4 @@
-"""Timelines drawn by hand give the numbers that the drawing shows, and each status if its condition holds."""
+"""Timelines drawn by hand give the figures of the drawing, and each status if its condition holds."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_one_worker_two_steps() -> None:
 
 
 def replica(dp_rank: int, forward_s: float, slowest_s: float) -> dict[str, Any]:
-    """A replica with a forward, a backward of 1 s, and a scatter of 1 s after the slowest replica."""
+    """Return a replica with a forward, a backward of 1 s, and a scatter of 1 s after the slowest replica."""
     ready_s = forward_s + 1
     ops: Ops = [
         ("forward-compute", 0, forward_s),
@@ -71,10 +71,10 @@ def test_two_replicas_wait_for_the_slow_one() -> None:
 
 
 def two_stages(step: int, last_stage_s: float) -> list[dict[str, Any]]:
-    """One microbatch through two stages, with transfers of 1 s and a first stage of 1 s each way.
+    """Return one microbatch through two stages; transfers take 1 s, and so do the first stage's computes.
 
-    stage 0: forward 0-1, send 1-2            ... recv posted at 2, done at 4 + 2x, backward 1 s
-    stage 1: recv posted at 0, done at 2, forward 2-2+x, backward x, send 1 s          (x = last_stage_s)
+    stage 0: forward 0-1, send 1-2 ... recv posted at 2, done at 4 + 2x, backward 1 s stage 1: recv posted
+    at 0, done at 2, forward 2-2+x, backward x, send 1 s (x = last_stage_s)
     """
     back_s = 2 + 2 * last_stage_s
     first: Ops = [
@@ -98,15 +98,15 @@ def test_a_slow_last_stage() -> None:
     assert job(tables)["simulated_step_s"] == 10.0
     assert job(tables)["ideal_step_s"] == 10.0
     assert column(tables, "stage_slowdown", "pp_rank") == {0: 8 / 10, 1: 12 / 10}, (
-        "below 1 is kept as computed"
+        "slowdowns below 1 are not changed"
     )
     assert column(tables, "op_type_slowdown", "op_type")["forward-pp-comm"] == 1.0
 
 
 def test_share_of_the_last_stage_in_a_job_that_loses_time() -> None:
-    """In a job with steps of 10 and 18 s, the last stage has the right share of the lost time.
+    """In a job that loses time, the last stage has the right share of the loss.
 
-    A second replica makes the loss: it does the same with the steps swapped, so both steps take 18 s.
+    One replica has steps of 10 and 18 s, and the other the same steps swapped, so both steps take 18 s.
     """
     lines = []
     for step in (0, 1):
@@ -127,7 +127,7 @@ def test_share_of_the_last_stage_in_a_job_that_loses_time() -> None:
 
 
 def test_start_in_the_step_is_counted_from_the_lowest_t0_as_integers() -> None:
-    """Starts are counted from the lowest t0 in integers, because floats would lose 0.1 us."""
+    """Starts are counted from the lowest t0 as integers, because floats would lose 0.1 us."""
     t0_us = 1_767_600_000_000_000
     early = line(0, 0, 0, [("optimizer", 0, 1)], t0_us=t0_us)
     late = line(0, 1, 0, [("optimizer", 0.1e-6, 1)], t0_us=t0_us + 5)
@@ -207,7 +207,7 @@ def test_status(rows: list[dict[str, Any]], facts: dict[str, Any], status: str, 
 
 
 def test_data_loading_before_the_first_op_is_a_high_discrepancy() -> None:
-    """A second without any op in a step of 5 s gives the status high_discrepancy."""
+    """A second without ops, at the start of a step of 5 s, gives the status high_discrepancy."""
     ops: Ops = [("forward-compute", 0, 1), ("backward-compute", 2, 3)]
     found = job(simulate_job(rank_steps(*(line(step, 0, 0, ops) for step in range(10))), manifest()))
     assert found["status"] == "high_discrepancy"
@@ -237,7 +237,6 @@ def test_compute_that_starts_before_its_recv_ends_is_clamped_and_counted() -> No
 
 
 def test_first_backward_recv_waits_for_the_compute_two_places_before_the_first_backward() -> None:
-    """The first backward-recv waits for the compute two places before the first backward-compute."""
     ops: Ops = [
         ("forward-compute", 0, 1, 0),
         ("forward-compute", 1, 1, 1),

@@ -1,4 +1,4 @@
-"""No fix saves more than the recorded step, even if a unit's replay takes longer."""
+"""No fix saves more than the recorded step time, even if a unit's replay takes longer than the record."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,7 @@ from udfs.what_if import simulate_job
 
 
 def stretched(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row in which the first link's forward sends and recvs last 2 s longer, over other ops."""
+    """Return the row with forward sends and recvs of the first link 2 s longer, so that they overlap ops."""
     ends = {0: "forward-send", 1: "forward-recv"}
     code = OP_CODES[ends[row["pp_rank"]]] if row["pp_rank"] in ends else None
     lengths = [

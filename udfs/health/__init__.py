@@ -1,1 +1,1 @@
-"""Evidence about culprits from the health of hosts."""
+"""Find failed health checks of hosts that explain why workers, stages or hosts are slow."""

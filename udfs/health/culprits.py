@@ -43,7 +43,7 @@ class Culprit(NamedTuple):
 
 
 class _Onset(NamedTuple):
-    """When a culprit first became slow on a day, and the course of its slowness from then on."""
+    """Time at which a culprit first became slow on a day, and in which pattern it was slow from then on."""
 
     slow_from: datetime
     course: str
@@ -86,7 +86,7 @@ class Named:
         }
 
     def on(self, day: date, earliest: date) -> Iterator[Culprit]:
-        """Yield the culprits of a day whose hosts are known, and the time at which they became slow.
+        """Yield the culprits of a day whose hosts are known, each with the time at which it became slow.
 
         earliest : culprits that were slow on this day are left out: they may have been slow before it
         """
@@ -101,7 +101,7 @@ class Named:
                     yield Culprit(*facts, onset.slow_from, onset.course == _ALWAYS)
 
     def _beginning(self, row: Row, culprit: Row, earliest: date) -> tuple[date, _Onset | None]:
-        """Return the first of the consecutive days with this culprit, and its onset then; None without times.
+        """Return the first of the consecutive days with this culprit, and its onset then; None if unknown.
 
         Days on which the run was not replayed are skipped.
         """
@@ -127,7 +127,7 @@ def _key(row: Row, day: date) -> tuple[Any, ...]:
 
 
 def _hosts(culprit: Row) -> frozenset[str]:
-    """Return the hosts that certainly belong to a culprit."""
+    """Return the hosts of a culprit; none if the culprit is neither a host nor workers of known hosts."""
     if culprit["reach"] not in _REACHES:
         return frozenset()
     held = [worker["host"] for worker in culprit["workers"] or ()]

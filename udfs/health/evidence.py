@@ -86,7 +86,7 @@ class _Rate(NamedTuple):
         return _share(self.slow_with, self.slow) / _share(self.other_with, self.other)
 
     def by_chance(self, *, is_lasting: bool) -> float:
-        """Return how many checks that fail as seldom as this one fail on a host that is not slow, per day.
+        """Return how many checks, of those at most as frequent as this one, fail on a healthy host per day.
 
         A failure that lasts for days is one coincidence, so that hosts are counted too, not only host-days.
         """
@@ -102,7 +102,7 @@ class _Health(NamedTuple):
 
 
 class _Failures(NamedTuple):
-    """Failed checks of the days before: rates by check, and the checks that fail on a host for days."""
+    """Rates of failure by check in the days that are compared, and checks that fail on a host for days."""
 
     rates: Mapping[Kind, _Rate]
     lasting: frozenset[tuple[str, str, str]]

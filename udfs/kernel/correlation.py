@@ -35,7 +35,7 @@ def backward_of_forward(microbatch: npt.NDArray[np.int32], chunks: Ints, forward
 
 @lru_cache(maxsize=CACHED)
 def _partners_of_one(microbatch: tuple[int, ...], chunks: tuple[int, ...], forwards: int) -> Ints:
-    """Return partners if all rows agree, from a cache because jobs share schedules; do not modify them."""
+    """Return the backward computes of one schedule's forwards, cached; callers must not modify them."""
     of_row = np.array(microbatch, dtype=np.int32)[:, None]
     partners = _partners(of_row, np.array(chunks, dtype=np.int64), forwards)
     partners.flags.writeable = False

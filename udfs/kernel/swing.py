@@ -81,7 +81,7 @@ def _computing_ops(graph: OpGraph) -> Ints:
 
 
 def _behind(at_s: Floats, began_s: Floats, step_s: Floats) -> Floats:
-    """Sum over the times of a step the part of each bin that comes after the time; shape (step, bin + 1).
+    """Return for each bin the sum, over the given times, of the part of the bin after the time.
 
     at_s : float64, shape (op, step, dp). [s]
     """

@@ -1,4 +1,4 @@
-"""Revise the causes of one unit by other jobs and by earlier days; takes and returns rows of job_causes.
+"""Revise the causes of one unit by comparison with other jobs and earlier days, as rows of job_causes.
 
 Only rows that the unit's own steps could not decide are revised. A revised row also keeps its earlier values.
 """
@@ -63,7 +63,7 @@ class History(NamedTuple):
 
 
 class Revised(NamedTuple):
-    """A unit's rows, revised in all but transfers, and its transfers compared with other runs.
+    """A unit's rows of job_causes, revised except for slow transfers, which are compared with other runs.
 
     transfers : None if other runs cannot decide whether transfers are slow.
     """
@@ -122,7 +122,7 @@ def with_usual_transfers(
 
 
 def _beside(rows: Iterable[Row]) -> float:
-    """Return the share of T_actual that is lost beyond all fixes, which no revised fix may save."""
+    """Return the share of T_actual that fixing all causes does not save, which no revision may claim."""
     return fsum(
         max(0.0, row["time_saved_fraction"]) for row in rows if row["cause"] == vocabulary.CAUSE_UNEXPLAINED
     )
@@ -182,7 +182,7 @@ def _by_stages(rows: Mapping[str, Row], unit: Measured, found: SlowStages) -> di
 
 
 def _moved(row: Row, name: str, moved: float, origin: Row | None = None) -> Row:
-    """Return a fraction and its bounds after `moved` was added to it, from the row `origin` if given.
+    """Return a fraction plus `moved`, and bounds with the half widths of `row` and `origin` added.
 
     Half widths of both rows are added, because their errors come from the same steps.
     """

@@ -1,4 +1,4 @@
-"""Compare a unit with other runs, to find stages or transfers of the unit that take longer than theirs.
+"""Compare a unit with other runs, to find stages or transfers that take longer in the unit.
 
 If a stage is one worker, or lies on one host, its log looks the same whether the host is slow or the work is
 heavy. Other runs of the same model decide: the work moves with the stage, and slowness stays with the host.
@@ -66,7 +66,7 @@ class Run(NamedTuple):
 
 
 class SlowHost(NamedTuple):
-    """A host that was slow in other jobs: in how many, and by how much (0.3: takes 30 % longer)."""
+    """A host that was slow in other jobs: in how many jobs, and by how much (0.3: takes 30 % longer)."""
 
     jobs: int
     effect: float
@@ -104,7 +104,7 @@ class SlowTransfers(NamedTuple):
 
 
 def kind_of(row: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
-    """Return a unit's model, or its job without a model, and the columns `names`; row : of job_baseline."""
+    """Return a unit's model (job_id if it states no model), and the columns `names` of job_baseline."""
     return (row["job_id"] if row["model"] is None else row["model"], *(row[name] for name in names))
 
 
@@ -185,7 +185,7 @@ def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStag
 
 
 def _against_hosts(unit: Run, slow_hosts: Mapping[str, SlowHost]) -> SlowStages | None:
-    """Find heavy stages alone on a host that was slow in other jobs, by at most its slowness there."""
+    """Find stages that are heavy because they run alone on a host that was slow in other jobs."""
     slow, jobs = {}, 0
     for number, stage in enumerate(unit.stages):
         others = [other for place, other in enumerate(unit.stages) if place != number]

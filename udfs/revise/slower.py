@@ -26,7 +26,7 @@ _MOST_RUNS: Final = 32
 
 
 def with_slower(slowdowns: pa.Table, baselines: pa.Table, earlier: pa.Table, days: int) -> pa.Table:
-    """Add to job_slowdown the ratio of each unit's step time to the usual one; null without earlier days.
+    """Add to job_slowdown the ratio of each unit's step time to the median of earlier, similar units.
 
     The usual step time is the lower median of earlier units of the same model, layout and ops per step; if
     there are none, of earlier days of the same run.

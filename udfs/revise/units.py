@@ -1,4 +1,4 @@
-"""Revise the causes of many units by earlier runs of their models, and by hosts slow in other jobs.
+"""Revise the causes of many units by comparison with earlier runs, and with hosts slow in other jobs.
 
 Takes tables and returns a table. Units are compared by a few numbers per stage and op type (job_baseline);
 only units whose transfers became slow are replayed again.
@@ -74,7 +74,7 @@ class _Concluded(NamedTuple):
 
     @property
     def usual_s(self) -> Mapping[str, float]:
-        """Usual transfer time by op type for the replay that has to decide; empty if none has to. [s]"""
+        """Usual transfer time by op type in other runs, if a replay needs it; otherwise empty. [s]"""
         return self.found.transfers.usual_s if self.found.transfers is not None else {}
 
     def changed(self, replayed: Sequence[Row]) -> dict[int, Row]:
@@ -89,7 +89,7 @@ class _Concluded(NamedTuple):
 def revised_causes(
     results: Mapping[str, pa.Table], earlier: pa.Table, days: int, minimum_runs: int, replay: Replay
 ) -> pa.Table:
-    """Revise rows of job_causes by other jobs and earlier days.
+    """Revise rows of job_causes by comparison with other jobs and earlier days.
 
     results : the tables REVISED_FROM, of the same units; causes as measured, or as an earlier revision left
               them.

@@ -1,4 +1,4 @@
-"""Replay a job of several roles: who waits for whom, what faster roles save, and the longest path.
+"""Replay a job of several roles: which role waits for which, what faster roles save, and the longest path.
 
 Equations: udfs/README.md, "Jobs of several roles". Axes: (role, iteration); times are float64 seconds.
 """

@@ -103,7 +103,7 @@ class BlockColumns:
         return np.array(chunks)[:, None, None]
 
     def _microbatches(self) -> OpColumn:
-        """Return the microbatch of computes, and of data-loads, which is that of the compute that waits."""
+        """Return the microbatch of computes, and for data-loads that of the compute that waits for them."""
         graph = self.block.graph
         values = np.zeros(self.block.duration_s.shape, dtype=np.int64)
         is_known = np.isin(graph.op_types, ot.COMPUTE)

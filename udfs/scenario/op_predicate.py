@@ -150,7 +150,7 @@ def _kind(node: Node, text: str, names: list[str]) -> str | None:
 
 
 def _known(what: str, name: str, there_are: Sequence[str]) -> str:
-    """Return a column's name if the column exists; else raise PredicateError with the most similar name."""
+    """Return a name if it is in `there_are`; else raise PredicateError with the most similar column."""
     if name in there_are:
         return name
     column = _COLUMN_OF.get(name, *get_close_matches(name, (*COLUMNS, *_QUOTED), n=1))

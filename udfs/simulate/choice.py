@@ -90,7 +90,7 @@ class ExchangedError(NothingToReplayError):
 
 
 class Choice(NamedTuple):
-    """The rows of a unit that are replayed, and how their times are to be read.
+    """The rows of a unit that are replayed, its layout, limits for its clocks, and counts of rows left out.
 
     rows       : the replayed rows; every step is complete.
     layout     : sizes of the run, and the types of transfers that block if the manifest states them;

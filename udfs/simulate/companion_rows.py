@@ -124,7 +124,7 @@ def _moment(unix_us: float) -> datetime | None:
 
 
 def _hidden(diagnosis: Diagnosis) -> set[int]:
-    """Return the causes that the log may hide, because a worker may be slow within its own collective.
+    """Return the causes that the log may hide, because a worker can be slow inside a collective op.
 
     A cause is not hidden if it was found in a worker's own ops, or in reduce-scatters that take less time in
     other steps.

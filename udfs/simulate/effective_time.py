@@ -97,7 +97,7 @@ def shown_gpu_hours(facts: Mapping[str, Any], job: Mapping[str, Any], times: Ste
 
 
 def _shown(course: Course, window: Span, status: str, times: StepTimes) -> tuple[Work, dict[str, float]]:
-    """Return the work in a window, and the seconds of each known part except outages."""
+    """Return the work in a window, and the seconds spent on each known part of it, except outages."""
     # Steps can be divided into parts if the replay matches the log, or leaves out only late starts.
     is_late = status == Status.HIGH_DISCREPANCY and times.actual_s >= times.simulated_s
     work = Work()
@@ -133,7 +133,7 @@ def _queued(course: Course, window: Span, gpus: int) -> float | None:
 
 
 def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float) -> Work:
-    """Return the work of one attempt in a window, whose steps are spread evenly between its marks."""
+    """Return the work of one attempt in a window; steps are interpolated between known (time, step) pairs."""
     inside = Span(attempt.times_s[0], attempt.times_s[-1]).within(window)
     times_s, steps = np.array(attempt.times_s), np.array(attempt.steps)
     # Of several marks at the begin of the window the first counts, which np.interp finds in reverse order.
@@ -167,7 +167,7 @@ def _window(facts: Mapping[str, object]) -> Span:
 
 
 def _moment_s(value: object) -> float | None:
-    """Convert a timestamp from a jobs row or job.json to Unix time; None if it is not one. [s]"""
+    """Convert a timestamp from a jobs row or job.json to Unix time; None for any other value. [s]"""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

@@ -156,7 +156,7 @@ def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:
 
 
 def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str | None:
-    """Suggest the time unit of zeros that are thousands of years ahead or do not fit the step times.
+    """Suggest the time unit of t0_us values that are thousands of years ahead or do not fit the step times.
 
     span_us : of lines. [us]
     """
@@ -194,7 +194,7 @@ def _beside_zeros(rank_steps: pa.Table, number: Floats, span_us: Floats) -> str 
 
 
 def implausible_zeros(rank_steps: pa.Table, facts: Mapping[str, object], margin_s: float) -> str | None:
-    """Suggest the time unit in which t0_us would be on the log date; None if it is there already."""
+    """Suggest a time unit that puts t0_us on the log date; None if microseconds put it there already."""
     day = log_day(facts, margin_s)
     t0_us = rank_steps.column("t0_us").drop_null().to_numpy() if day is not None else np.empty(0)
     if day is None or not len(t0_us):
@@ -255,7 +255,7 @@ def exchanged_stages(rows: ReplayedRows, layout: Layout, recorded: Recorded | No
 
 
 def is_transposed(rows: ReplayedRows) -> bool:
-    """Return whether forward data arrive exactly on dp ranks above 0, as they should on stages above 0."""
+    """Return whether dp_rank and pp_rank look swapped: exactly the dp ranks above 0 receive forward data."""
     row, codes, _ = rows.middle_step
     shape = rows.worker_rank.shape
     arriving = row[codes == ot.FORWARD_RECV]
@@ -288,7 +288,7 @@ def _exchanged(replica: Sequence[StageRows], one: int, other: int) -> list[Stage
 
 
 def _odd(replica: Sequence[StageRows], layout: Layout) -> float:
-    """Return the share of transfers that end before their send or have no peer; 1 if ops contradict.
+    """Return the share of transfers that end before their send or have no peer; 1 if ops are in conflict.
 
     With several model chunks only early ends count: transfers may go from the last stage to the first.
     """

@@ -181,7 +181,7 @@ def _workers(mitigated: Mitigated, rows: ReplayedRows, ranks: int) -> Iterator[_
 
 
 def _overlapped(found: WhatIf, actual_s: float) -> Iterator[_Saved]:
-    """Yield the overlap of the op type with the largest saving, if it is large enough.
+    """Yield the mitigation that runs one op type beside computes, for the type with the largest saving.
 
     All pipeline transfers are left out if a call waits for several of them, because it is unknown which takes
     long. Transfers that block no worker are left out, because they run beside computes already.

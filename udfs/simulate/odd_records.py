@@ -153,7 +153,7 @@ def missing_workers(rows: ReplayedRows, layout: Layout) -> str:
 
 
 def rows_without_transfers(rows: ReplayedRows) -> int:
-    """Count the replayed rows with computes but without the pipeline transfers that belong to these."""
+    """Count the replayed rows that have computes, but lack the pipeline transfers of these computes."""
     counts = _op_counts(rows)
     computes, moves = (counts[..., list(kinds)].any(axis=-1) for kinds in (ot.COMPUTE, ot.TRANSFERS))
     return int(np.count_nonzero(computes & ~moves))
@@ -197,7 +197,7 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
 
 
 def _off_by(logs: Floats) -> list[tuple[int, float]]:
-    """Return places of logarithms that differ by a unit from their lower median, and the differences."""
+    """Return positions and offsets of logs that differ from their lower median by a factor such as 1,000."""
     known = np.sort(logs[np.isfinite(logs)])
     if len(known) < 2:
         return []

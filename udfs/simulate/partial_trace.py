@@ -74,7 +74,7 @@ _Graphs = Sequence[tuple[OpGraph, int]]
 
 
 def _step_s(graphs: _Graphs, ideal_s: Floats, transfer_s: Floats) -> float:
-    """Return the mean step time with the given durations, float64, shape (stage, op type), of all ops. [s]"""
+    """Return the mean step time if ops take the given durations; float64, shape (stage, op type). [s]"""
     times_s = []
     for graph, _ in graphs:
         moved_s = np.where(_has_peer(graph), ideal_of_ops(graph, transfer_s), 0.0)
@@ -146,7 +146,7 @@ def _usual_transfers(least_us: Floats, layout: Layout, ideal: Ideal) -> Floats:
 
 
 def _blocking(rows: ReplayedRows, layout: Layout, ops_together: int) -> list[_Graphs]:
-    """Return graphs in which workers wait for transfers; empty if the order of computes contradicts that."""
+    """Return graphs in which workers wait for transfers; no graphs where such waits would form a cycle."""
     types = ot.TRANSFERS if layout.blocking is None else layout.blocking.types
     if layout.pp_size == 1 or not types:
         return []

@@ -156,7 +156,7 @@ class ReplayedRows:
 
     @property
     def step_zero_us(self) -> Ints | None:
-        """Unix time of each step's zero, shape (step,); None if a line's is missing or implausible. [us]"""
+        """Unix time of each step's zero, shape (step,); None if a line states no plausible time. [us]"""
         if not self.has_times:
             return None
         zero_us: Ints = self._t0_us.min(axis=(0, 2))

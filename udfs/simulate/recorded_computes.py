@@ -49,11 +49,11 @@ class Computes(NamedTuple):
     stride: int
 
     def end_of_source_us(self, chunks: int) -> Floats:
-        """Return the end of the compute that makes each one's input; -inf for input of the model. [us]"""
+        """Return the end of the compute that makes each compute's input; -inf for the model's input. [us]"""
         return self._of_neighbour(self.end_us, np.where(self.direction == 0, -1, 1), chunks)
 
     def start_of_target_us(self, chunks: int) -> Floats:
-        """Return the start of the compute that takes each one's output; -inf if none takes it. [us]"""
+        """Return the start of the compute that takes each compute's output; -inf if no compute does. [us]"""
         return self._of_neighbour(self.start_us, np.where(self.direction == 0, 1, -1), chunks)
 
     def _of_neighbour(self, values: Floats, step: Ints, chunks: int) -> Floats:
@@ -159,7 +159,7 @@ DIRECTIONS: Final = ("forward", "backward")
 
 
 def sender_of(direction: int, receiver: int, layout: Layout) -> int:
-    """Return the stage whose output a stage takes; with virtual stages, the first one takes from the last."""
+    """Return the stage from which a stage receives in a direction, modulo the length of the pipeline."""
     return (receiver + (1 if direction else -1)) % layout.pp_size
 
 

@@ -36,7 +36,7 @@ Content: TypeAlias = Mapping[str, Column] | Sequence[Row]
 
 
 class NotFiniteError(ArithmeticError):
-    """Raised for a result that is not finite, so that only its unit fails, not the night by a gate."""
+    """Raised for a result that is not finite, so that its unit fails, and not the night at a gate."""
 
 
 def job_row(manifest: Mapping[str, object], settings: str, status: str, detail: str | None) -> Row:
@@ -63,7 +63,7 @@ def empty_results(job: Row) -> dict[str, pa.Table]:
 def result_tables(
     job: Row, found: WhatIf, rows: ReplayedRows, facts: Mapping[str, object], ideal: str
 ) -> dict[str, pa.Table]:
-    """Return the result tables of a replayed unit; facts : its manifest; ideal : its name in IDEALS."""
+    """Return the result tables of a replayed unit by name. facts : its manifest; ideal : a name in IDEALS."""
     times, types = found.times, worker_types(rows, facts)
     ideal_s = times.ideal.mean()
     stage_slowdown = times.by_stage.mean(axis=1) / ideal_s

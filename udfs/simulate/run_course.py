@@ -1,4 +1,4 @@
-"""Course of a run by its events: its attempts, and the time between two attempts.
+"""Derive from a run's events its attempts, and what happened between two attempts.
 
 udfs/README.md, "Effective time", has the rules and terms. A run has few events, so that plain Python
 suffices.
@@ -89,7 +89,7 @@ class Attempt:
             self.steps.append(step)
 
     def forget(self, marks: int) -> None:
-        """Drop the attempt's marks except for the first `marks` ones."""
+        """Drop all (time, step) pairs of the attempt except for the first `marks`."""
         del self.times_s[marks:], self.steps[marks:]
 
 

@@ -11,7 +11,7 @@ from udfs.kernel.what_if import OPS_TOGETHER
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """Settings that change the result of a simulation.
+    """Options of a simulation that affect its results, such as the ideal, limits and corrections.
 
     ideal               : how ideal durations are chosen, a name in IDEALS.
     minimum_steps       : fewer replayed steps are `too_few_steps`.

@@ -46,7 +46,7 @@ def worker_types(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerGr
 
 
 def worker_racks(rows: ReplayedRows, manifest: Mapping[str, object]) -> WorkerGroups | None:
-    """Return the racks with several hosts of a unit but not with all its workers; None without such racks.
+    """Return the racks with several hosts of a unit, but not all of its workers; None without such racks.
 
     manifest : with `labels`, a mapping or pairs as Arrow has them.
     """

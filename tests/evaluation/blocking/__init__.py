@@ -1,1 +1,1 @@
-"""Simulated jobs whose transfers do or do not block their workers, and the replay's results for them."""
+"""Replay simulated jobs whose transfers do or do not block their workers, and judge the results."""

@@ -1,6 +1,6 @@
 """Evaluate the replay on jobs whose transfers block their workers, and on jobs whose transfers do not.
 
-`python -m tests.evaluation.blocking --jobs 400`
+`python -m tests.evaluation.blocking --jobs 400` prints the tables.
 """
 
 import argparse
@@ -20,11 +20,11 @@ CAUSE_OF: Final = {
     "late": "launch_delay",
 }
 SAME: Final = 1e-3
-"""Tolerance for slowdowns and step times that agree."""
+"""Largest relative difference at which two slowdowns, or two step times, count as equal."""
 LEAST_LOST: Final = 0.025
-"""A fault that costs more than this share of the step time must be named."""
+"""A fault that costs at least this share of the step time must be named."""
 SHOWN: Final = 0.005
-"""A discrepancy below this shows nothing."""
+"""With `--list-wrong`, a job is listed only if its discrepancy is at least this large."""
 TITLES: Final = (
     "kind", "jobs", "discrepancy before, median, worst", "after, median, worst", "the same types chosen",
     "as good as chosen", "S in the log", "S within 0.1 %", "S worst",
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
     @property
     def off(self) -> float:
-        """Return the replayed slowdown's error relative to the true slowdown."""
+        """Return the relative error of the replayed slowdown: replayed / true - 1."""
         return self.slowdown / self.drawn.slowdown - 1
 
     @property
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_as_good(self) -> bool:
-        """Return whether step time and slowdown are those of a replay that knows which transfers block."""
+        """Return whether step time and slowdown are as right as if the replay knew which transfers block."""
         return self.is_chosen or max(abs(self.off), abs(self.replayed_s / self.drawn.step_s - 1)) <= SAME
 
     @property
@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
 
     @property
     def cause(self) -> str | None:
-        """Return the cause that the diagnosis should name."""
+        """Return the cause to name; None if the fault costs too little or looks like wrong clocks."""
         if self.drawn.is_like_a_clock:
             return None
         lost = 1 - self.drawn.healthy_s / self.drawn.recorded_s
@@ -95,14 +95,14 @@ class Outcome(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A job with blocking transfers, and a control without."""
+    """A job with blocking transfers, and its control: the same job in which no transfer blocks."""
 
     job: Outcome
     control: Outcome
 
     @property
     def is_worse(self) -> bool:
-        """Return whether the causes differ from the truth by more than those of the control do."""
+        """Return whether the job's causes are wrong in a way in which the control's causes are right."""
         job, control = self
         missed = job.cause is not None and control.is_named and not job.is_named
         return (
@@ -121,7 +121,6 @@ class Pair(NamedTuple):
 
 
 def outcome(drawn: Drawn) -> Outcome:
-    """Replay one job and return its results."""
     found = simulate_job(drawn.rank_steps, drawn.manifest)
     (job,) = found["job_slowdown"].to_pylist()
     held = [row for row in found["job_causes"].to_pylist() if row["is_cause"]]
@@ -138,7 +137,7 @@ def outcome(drawn: Drawn) -> Outcome:
 
 
 def row(kind: str, outcomes: list[Outcome]) -> str:
-    """Format one line of the table."""
+    """Format the line of one kind of job in the table of discrepancies and slowdowns."""
     before, after = ([getattr(each, name) for each in outcomes] for name in ("before", "after"))
     offs = np.array([abs(each.off) for each in outcomes if each.drawn.is_recorded])
     cells = (
@@ -155,7 +154,7 @@ def row(kind: str, outcomes: list[Outcome]) -> str:
 
 
 def cause_row(kind: str, pairs: list[Pair]) -> str:
-    """Format a line of the table of causes, for faults that cost enough in both the job and its control."""
+    """Format one line of the table of causes; recall counts only faults costly enough in job and control."""
     wanted = [pair for pair in pairs if all(each.cause is not None for each in pair)]
     cells = [kind, str(sum(pair.job.drawn.is_like_a_clock for pair in pairs))]
     for asked in (wanted, [pair for pair in wanted if pair.job.drawn.job.dp > 1]):
@@ -165,13 +164,13 @@ def cause_row(kind: str, pairs: list[Pair]) -> str:
 
 
 def _counts(name: str, pairs: list[Pair]) -> tuple[str, str]:
-    """Count the jobs and the controls for which a condition holds."""
+    """Return, as text, the number of jobs and the number of controls that have the property `name`."""
     of_jobs, of_controls = (sum(getattr(pair[side], name) for pair in pairs) for side in (0, 1))
     return str(of_jobs), str(of_controls)
 
 
 def main() -> int:
-    """Draw jobs, replay them, and print the tables."""
+    """Draw jobs, replay them, and print the tables of discrepancies and of causes."""
     parser = argparse.ArgumentParser(prog="tests.evaluation.blocking")
     parser.add_argument("--jobs", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
@@ -183,7 +182,7 @@ def main() -> int:
     for number in range(options.jobs):
         kind, seed = kinds[number % len(kinds)], options.seed + number
         job = outcome(draw(seed, kind))
-        # Without blocking or eager transfers a control is the job itself.
+        # A job whose transfers neither block nor are eager is its own control.
         pair = Pair(job, job if kind == "streams" else outcome(draw(seed, kind, is_control=True)))
         by_kind[kind].append(pair)
         if options.list_wrong and (job.is_wrong or pair.is_worse):

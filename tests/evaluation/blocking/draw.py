@@ -1,8 +1,9 @@
 """Draw jobs with or without blocking transfers, record them, and compute their true slowdown.
 
-A receive that ends, in the log, with the copy of an eager send of the same call hides when its data came: at
-once, or just then. Jobs that differ in nothing else have the same log. S can be known where it is the same in
-all of them.
+If one call holds an eager send and a receive, the log shows the end of the call, which may be the end of the
+send's copy. The log then hides when the received data arrived: at the start of the call, or only at its end.
+Jobs that differ only in these arrivals have the same log. The slowdown S can be computed from the log only if
+all these jobs have the same S.
 """
 
 from typing import Any, Final, NamedTuple
@@ -36,26 +37,26 @@ KINDS: Final = {
     "buffered, fused": (EVERY, True),
     "buffered, receives": (RECVS, False),
 }
-"""Which transfers block, and whether some are one call; types whose sends are eager have that in their name.
-"""
+"""By kind of job: the op types that block, and whether Megatron's fused pairs are one call. Kinds named
+"buffered" have eager sends."""
 HEAVY: Final = 1.3
 FAULTS: Final = ("none", "worker", "link", "stage", "late")
 MOST_UNKNOWN: Final = 1e-3
-"""Of S: what the log hides may change it by as much."""
+"""A slowdown counts as known if jobs with the same log differ in S by at most this relative amount."""
 NOTICED_S: Final = 1e-7
-"""Logs store a tenth of a microsecond."""
+"""Resolution of times in logs. [s]"""
 FIRST_US: Final = 1_767_600_000_000_000
 
 
 class Drawn(NamedTuple):
     """One drawn job with its times and fault.
 
-    step_s, ideal_s      : step times without launch delays, as recorded and with ideal durations. [s]
-    healthy_s, recorded_s : step times without the fault, and as logged; of a heavy stage without the fault:
-                   with its layers spread over all stages. [s]
-    slow_link            : of a slow link its direction, sender and receiver.
-    unknown              : by what part S differs between the jobs that have this log.
-    is_like_a_clock      : whether a slow link has the log of a job without any, whose clocks are apart.
+    step_s, ideal_s      : step times without launch delays: with actual and with ideal durations. [s]
+    healthy_s, recorded_s : step times without the fault, and as logged. Without the fault, a heavy stage is
+                   one whose excess layers are spread over all stages. [s]
+    slow_link            : (direction, sending stage, receiving stage); None if no link is slow.
+    unknown              : largest S over smallest S, minus 1, of the jobs that have this log.
+    is_like_a_clock      : whether a job without a slow link, but with wrong clocks, could have the same log.
     """
 
     kind: str
@@ -77,7 +78,7 @@ class Drawn(NamedTuple):
 
     @property
     def is_recorded(self) -> bool:
-        """Return whether the log states everything from which the slowdown can be computed."""
+        """Return whether the log determines the slowdown, to within MOST_UNKNOWN."""
         return self.unknown <= MOST_UNKNOWN
 
 
@@ -90,7 +91,7 @@ class Recorded(NamedTuple):
 
 
 def simulated_job(job: Job, times: Times, *, one_host: bool = True) -> Recorded:
-    """Record a job that runs with given times."""
+    """Run a job whose ops take the given times, and record it."""
     ops = Pipeline(job, times).run()
     return Recorded(
         _rank_steps(job, ops, one_host=one_host), _manifest(job, "job"), float(_step_s(ops).mean())
@@ -98,7 +99,7 @@ def simulated_job(job: Job, times: Times, *, one_host: bool = True) -> Recorded:
 
 
 def draw(seed: int, kind: str, *, is_control: bool = False) -> Drawn:
-    """Draw a job and its control, which differs only in that no transfer blocks."""
+    """Draw a job; with `is_control`, the same job in which no transfer blocks and no send is eager."""
     rng = np.random.default_rng([31, seed])
     blocking, is_fused = KINDS[kind]
     is_gpipe = not is_fused and bool(rng.random() < 0.3)
@@ -131,7 +132,8 @@ def draw(seed: int, kind: str, *, is_control: bool = False) -> Drawn:
         [true_slowdown(job, each) for each in alike(pipeline)] if job.is_eager and job.is_fused else [1.0]
     )
     unknown = max(may_be) / min(may_be) - 1
-    # Clocks may be wrong by half of what a link is slower: then both its directions take as long, always.
+    # Two hosts' clocks may be wrong by half of the link's extra time. Both directions of the link then always
+    # take equally long, as if no link were slow.
     is_like_a_clock = link is not None and job.is_eager and job.pp == 2 and not hosts and not is_later
     return Drawn(
         kind,
@@ -150,7 +152,7 @@ def draw(seed: int, kind: str, *, is_control: bool = False) -> Drawn:
 
 
 def alike(pipeline: Pipeline) -> list[Times]:
-    """Draw other times that give the same log: data arrive at another moment while a call blocks."""
+    """Return the earliest and the latest arrivals of data that give the same log, as calls hide them."""
     sooner, later = pipeline.times.transfer.copy(), pipeline.times.transfer.copy()
     for op in (op for worker in pipeline.workers for op in worker.ops):
         if op.message is not None and op.op.endswith("-recv"):
@@ -198,7 +200,7 @@ def _times(job: Job, rng: np.random.Generator) -> Times:
 def _with_fault(
     job: Job, times: Times, fault: str, rng: np.random.Generator
 ) -> tuple[Times, tuple[str, int, int] | None, bool]:
-    """Add a fault to the job; also return which link is slow, and whether it was fast in the first steps."""
+    """Return times with the fault, the slow link if any, and whether the link is fast in the first steps."""
     link, is_later = None, False
     compute, transfer, late = times.compute.copy(), times.transfer.copy(), times.late.copy()
     stage, dp_rank = int(rng.integers(job.pp)), int(rng.integers(job.dp))
@@ -218,13 +220,13 @@ def _with_fault(
 
 
 def _evened(job: Job, healthy: Times, fault: str) -> Times:
-    """Times once the fault is fixed: the excess layers of a heavy stage are spread over the other stages."""
+    """Return times without the fault; a heavy stage's excess layers are spread over all stages."""
     shares = 1 + (HEAVY - 1) / job.pp if fault == "stage" else 1.0
     return healthy._replace(compute=healthy.compute * shares)
 
 
 def _measured(job: Job, times: Times) -> Times:
-    """Times of transfers as a log shows them, from when both ends are posted, and without late starts. [s]"""
+    """Return times without late starts; transfers last from when both ends are posted, as in logs. [s]"""
     punctual = times._replace(late=times.late * 0.0, launch_s=0.0)
     if not job.is_eager:
         return punctual

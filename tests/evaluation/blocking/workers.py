@@ -1,6 +1,7 @@
-"""Simulate workers that issue calls one after the other, so that the calls that block are known.
+"""Simulate workers that issue calls one after the other, where the caller chooses which op types block.
 
-It shares nothing with the kernel. Lanes are (step, dp_rank); all times are seconds.
+The simulation shares no code with the kernel. Arrays have shape (step, dp_rank), and all times are in
+seconds.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ NOTHING_S: Final = 20e-6
 
 
 class Message(NamedTuple):
-    """Data of one microbatch sent to a neighbouring stage: direction, microbatch and sending stage."""
+    """Key of the data of one microbatch that are sent to a neighbouring stage."""
 
     direction: int
     microbatch: int
@@ -25,14 +26,13 @@ class Message(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """The send or the recv of a message."""
+    """One end of a message: its send or its recv."""
 
     message: Message
     is_send: bool
 
     @property
     def op(self) -> str:
-        """Return the name of the op type."""
         return f"{NAMES[self.message.direction]}-{'send' if self.is_send else 'recv'}"
 
 
@@ -49,10 +49,10 @@ Call = tuple[Transfer, ...]
 class Job(NamedTuple):
     """Settings of a simulated job with or without blocking transfers.
 
-    blocking  : op types that a worker waits for before it goes on.
-    is_eager  : sends are done when copied, whether their recvs are posted or not.
-    is_fused  : what Megatron fuses is one call.
-    is_gpipe  : all forwards first; else 1F1B.
+    blocking  : op types whose end a worker awaits before its next action.
+    is_eager  : a send ends when its data are copied, even if its recv is not posted yet.
+    is_fused  : a send and a recv that Megatron fuses are one call.
+    is_gpipe  : a worker runs all forwards before its first backward; else 1F1B.
     """
 
     pp: int
@@ -69,13 +69,13 @@ class Times(NamedTuple):
     """Durations of the ops of a job, each as float64 of shape (step, dp_rank).
 
     compute  : [direction, stage, microbatch].
-    transfer : [direction, sending stage, microbatch]: until the data are there, of a message.
-    copy     : likewise, what an eager send takes.
+    transfer : [direction, sending stage, microbatch]; until a message's data have arrived.
+    copy     : same index; until an eager send has copied its data.
     reduce, update : [stage].
     launch_s : between the moment an op could start and its start.
     late     : [stage], host time before the first op.
-    is_measured : transfers count from when both ends are posted, as a log shows them; else data of eager
-               sends move while the recv is not posted yet.
+    is_measured : a transfer begins when both of its ends are posted, as in logs; else an eager send's data
+               may move before its recv is posted.
     """
 
     compute: Floats
@@ -113,7 +113,7 @@ class _Worker:
 
 
 def program(job: Job, stage: int) -> list[Call | Compute]:
-    """Return a worker's actions in order, which do not depend on whether transfers block."""
+    """Return the actions of a stage's workers in order, which is the same whether or not transfers block."""
     warm = job.microbatches if job.is_gpipe else min(job.pp - stage - 1, job.microbatches)
     left = job.microbatches - warm
     found: list[Call | Compute] = []
@@ -139,7 +139,8 @@ def program(job: Job, stage: int) -> list[Call | Compute]:
     for i in range(left):
         found.append(Compute(FORWARD, warm + i))
         send, recv = end(FORWARD, warm + i, is_send=True), end(BACKWARD, i, is_send=False)
-        # Calls that wait for each other must not send first on both sides.
+        # With blocking rendezvous transfers, two neighbours that both send first would wait for each other
+        # forever.
         call(*((send, recv) if job.is_eager else (recv, send)))
         found.append(Compute(BACKWARD, i))
         call(
@@ -169,7 +170,7 @@ class Pipeline:
         return [worker.ops for worker in self.workers]
 
     def _advance(self, stage: int) -> int:
-        """Run all actions that are possible now, and return their number."""
+        """Run all actions of a stage that are possible now, and return how many ran."""
         worker, before = self.workers[stage], len(self.posts)
         first = worker.at
         self._post_streams(worker)
@@ -216,14 +217,14 @@ class Pipeline:
         return True
 
     def _issue(self, worker: _Worker, transfer: Transfer) -> None:
-        """Add a non-blocking transfer to its stream."""
+        """Add a non-blocking transfer to the queue of its stream."""
         direction, microbatch, _ = transfer.message
         before = direction, microbatch if transfer.is_send else microbatch - 1
         worker.ready_s[transfer] = worker.computed_s.get(before, worker.free_s)
         worker.issued.setdefault(transfer.op, []).append(transfer)
 
     def _post_streams(self, worker: _Worker) -> None:
-        """Post the next transfer of each stream, since a stream runs one transfer at a time."""
+        """Post the first transfer in each stream's queue, if the stream's previous transfer has ended."""
         for transfers in worker.issued.values():
             done_s = np.array(0.0)
             for transfer in transfers:
@@ -236,7 +237,7 @@ class Pipeline:
                 done_s = end_s
 
     def end_s(self, transfer: Transfer) -> Floats | None:
-        """Time at which a transfer ends, or None as long as the other end is not posted."""
+        """Return when a transfer ends, or None as long as the other end of its message is not posted. [s]"""
         message = transfer.message
         both = [self.posts.get(Transfer(message, is_send)) for is_send in (True, False)]
         sent_s, posted_s = both

@@ -1,44 +1,52 @@
-"""Second simulation, with faults of any direction, onset and reach, for evaluating the diagnosis.
+"""Simulate jobs with faults of any direction, onset and reach, to evaluate the diagnosis.
 
-It is written from the contract alone and shares nothing with the generator of the demo, nor with the
-diagnosis: `timeline` runs pipelines event by event, `noise` draws healthy jobs, `faults` and `oddities` say
-what is slow, `draw` puts jobs together, `truth` runs the same draws without each fault, `judge` compares,
-`report` counts.
+The simulation is written from the contract alone, and shares no code with the demo's generator or with the
+diagnosis. `timeline` simulates pipelines event by event, `noise` draws jobs without faults, `faults` and
+`oddities` define what is slow, `draw` combines them to jobs, `truth` repeats the simulation without each
+fault, `judge` compares the diagnosis with the truth, and `report` counts the results.
 
-Which faults can be decided, from layout and draw alone, written before the judged runs
-(`truth.why_undecidable`):
+The following rules decide from layout and draw alone whether a fault must be named
+(`truth.why_undecidable`). They were written before the evaluated runs:
 
-- A fault that saves less than 2.5 % of the step, beside the others that are there, need not be named.
-- Slow workers are known by their peers: the replicas of their stage in the same step. Where more than half
-  of these are slow, alone or together with other faults of the same ops, time must tell: a sixth of the
-  steps, and three at least, must show the stage with at most half of its replicas slow. So a worker that is
-  slow always, without replicas, or a stage whose workers are all slow always, can as well be heavy work.
-  The same holds for optimizer, gc, clip, loads and late entries into collectives.
-- In steps in which every worker of the job is slow, nothing shows it: most of a fault's steps must be
-  others.
-- Whole replicas that are slow in both directions look like replicas with more data: where data are uneven
-  in the same steps, they must be slower by four standard errors of what data give them by chance.
-- Workers that begin steps late are compared with all workers: at most half are late, or time must tell.
-- A heavy stage is known where it has replicas on more than one host, and no host holds exactly one stage;
-  not where the workers of a whole stage are also slow always.
-- Links are compared with the others of the pipeline: at most half, and not the only one, or time must tell.
-  A stage's collective may be larger than that of others, so that time must tell.
-- Uneven data and pauses can always be known: a worker has four computes of a direction at least in a step,
-  and of these at most one is struck by a pause.
-- What `oddities` draws fits no cause. Right is to name nothing, and to count what is lost.
+- A fault need not be named if fixing it alone, while the job's other faults stay, saves less than 2.5 % of
+  the step.
+- Slow workers are recognised by comparison with the replicas of their stage in the same step. If more than
+  half of these replicas are slow, by this fault or by others of the same ops, other steps must show the stage
+  with at most half of its replicas slow: at least a sixth of the steps, and at least three. Without such
+  steps, a worker without replicas, or a whole stage, may as well have heavy work. The same rule holds for
+  optimizer, gc, clip, data-loads and late entries into collectives.
+- Steps in which every worker of the job is slow allow no comparison. In most steps of a fault, some workers
+  must be healthy.
+- Whole replicas that are slow in both directions look like replicas with more data. If data are uneven in
+  the same steps, the replicas must be slower by four standard errors of the differences that uneven data
+  cause by chance.
+- Workers that begin steps late are compared with all workers. At most half of the workers may be late, or
+  enough steps must be without the fault.
+- A heavy stage is recognised if it has several replicas, and if no host holds exactly the workers of one
+  stage. It is not recognised if most workers of a stage are also slow in nearly all steps.
+- Slow links are compared with the pipeline's other links. At most half of the links may be slow, and there
+  must be several links, or enough steps must be without the fault. A slow collective is recognised only by
+  steps without the fault, because stages may have collectives of different sizes.
+- Uneven data and pauses are always recognised, because a worker has at least four computes of each direction
+  in a step, and a pause lengthens at most one of them.
+- No cause applies to the faults of `oddities`. The right answer names no cause, and counts the loss.
 
-A name is wrong if its row has no flag, and no fault of that name saves at least 1.5 %. Not wrong, though
-not wanted: a heavy stage where all workers of a stage are slow always, unless one host holds just these;
-launch_delay for a late entry into a collective, and slow_worker for a late start; pause where every second
-op of some steps, or the first ones, are slow; slow_worker where in every step another half of the workers
-is. A flagged name is neither wrong nor named.
+A cause is named wrongly if its row has no flag although no fault of that cause saves at least 1.5 %. A cause
+with a flag counts neither as named nor as wrong. The following causes are accepted though not wanted:
 
-What a job loses can be known if each of its faults can be decided, saves too little, or fits no cause: the
-work of a heavy stage could only be evened out, the time of a slow one removed. Errors of what is lost are
-of such jobs.
+- stage_imbalance if most workers of a stage are slow in nearly all steps, unless a host holds exactly these
+  workers;
+- launch_delay for a late entry into a collective, and slow_worker for a late start;
+- pause if a random half of the ops of some steps, or the first ops, are slow;
+- slow_worker if a different half of the workers is slow in every step.
 
-A name counts for one of several faults of one cause only if a culprit meets its workers. The place is right
-if all its workers are named, and none that is in no such fault; of a link's ends, and of several heavy
-stages, one is enough. First step and course are asked where at least 5 % is saved, the first step not where
-the fault grows; neither of pauses, nor of faults that share a worker and its ops with another fault.
+The loss of a job is known if each of its faults can be decided, saves too little, or has no cause. Otherwise
+the loss is open, because heavy work can only be evened out, whereas the extra time of slow workers can be
+removed. Errors of the loss are reported only for jobs whose loss is known.
+
+If a job has several faults of one cause, the cause counts for a fault only if a culprit shares a worker with
+that fault. The place is right if all workers of the fault are named, and no worker without a fault of that
+cause; of a link's two ends, or of several heavy stages, one is enough. The first step and the course are
+judged only for faults that save at least 5 %, but not for pauses, and not for faults that share a worker and
+its ops with another fault. The first step of a growing fault is not judged.
 """

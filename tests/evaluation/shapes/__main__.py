@@ -1,4 +1,4 @@
-"""Draw jobs with faults of any shape, diagnose them, and report how often the causes are right."""
+"""Draw jobs with faults of many kinds, diagnose them, and report how often the diagnosis is right."""
 
 import argparse
 import json
@@ -15,11 +15,20 @@ from tests.evaluation.shapes.report import is_wrong, listing, markdown, tables
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.evaluation.shapes", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=100, help="how many; class by the last digit of the seed")
-    parser.add_argument("--seed", type=int, default=0, help="the first; below 100000 for tuning")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=100,
+        help="number of jobs; the last digit of a seed decides the job's class",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the first job; seeds below 100000 may be used for tuning"
+    )
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--format", choices=("markdown", "json"), default="markdown")
-    parser.add_argument("--list-wrong", action="store_true", help="print each job with anything wrong")
+    parser.add_argument(
+        "--list-wrong", action="store_true", help="print each job for which the diagnosis is wrong"
+    )
     parser.add_argument("--list-all", action="store_true", help="print every job")
     chosen = parser.parse_args(arguments)
     seeds = range(chosen.seed, chosen.seed + chosen.jobs)

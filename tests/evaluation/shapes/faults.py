@@ -1,4 +1,4 @@
-"""Faults of a job: which ops are slow, when, where, in which direction and by how much."""
+"""Faults of a job: which ops of which workers are slow, in which steps, and by how much."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -29,14 +29,14 @@ Workers = frozenset[tuple[int, int]]
 class Fault:
     """One fault of a job.
 
-    cause     : the name it must get; None where no cause fits.
-    direction : what is slow: both, forward, backward, or an op type.
-    strength  : shape (step,), from 0 to 1; how much of the fault there is in each step.
-    workers   : who is slow, as (stage, dp_rank); of a link its two ends, of uneven layers stages with more
-                than the mean; none where it is not about workers.
-    size      : how many times as long; for pauses, late entries and starts the forward-computes lost at once.
-    change    : what it does to the times.
-    also      : names that are not wrong for it, though not wanted.
+    cause     : the cause that the diagnosis must name; None if no cause fits.
+    direction : which ops are slow: both (computes), forward, backward, or an op type.
+    strength  : shape (step,); from 0 (the step has no fault) to 1 (the whole fault).
+    workers   : slow workers, as (stage, dp_rank); of a link both ends, of uneven layers the stages with more
+                layers than the mean; empty if the fault is not about workers.
+    size      : factor on the time of ops; of pauses and lateness the loss per event, in forward-computes.
+    change    : changes of the times of ops.
+    also      : other causes that may be named for the fault without being counted as wrong.
     """
 
     cause: str | None
@@ -71,7 +71,7 @@ class Fault:
 
 
 def draw_strength(onset: str, steps: int, rng: np.random.Generator) -> Floats:
-    """Draw how strong a fault is in each step, shape (step,)."""
+    """Draw the strength of a fault in each step, from 0 to 1; shape (step,)."""
     bounds = max(3, steps // 6), steps - max(3, steps // 6)
     turn = int(rng.integers(bounds[0], bounds[1] + 1))
     number = np.arange(steps)
@@ -99,7 +99,7 @@ def slow_computes(
     strength: Floats,
     host: int | None = None,
 ) -> Fault:
-    """Make computes of some workers longer; how is (direction, onset, size)."""
+    """Make computes of some workers longer; `how` is (direction, onset, size)."""
     direction, onset, size = how
     excess = np.zeros((2, layout.pp, 1, 1, *layout.lanes))
     for stage, dp_rank in workers:
@@ -120,7 +120,7 @@ def slow_tail(
     strength: Floats,
     host: int | None = None,
 ) -> Fault:
-    """Make the optimizer, clip or gc of some workers last longer; how is (op type, onset, size)."""
+    """Make the optimizer, clip or gc of some workers longer; `how` is (op type, onset, size)."""
     op_type, onset, size = how
     change = Change(factor={TAIL_FIELDS[op_type]: 1 + (size - 1) * _cells(layout, workers, strength)})
     return Fault("slow_worker", op_type, onset, reach, size, strength, workers, change, host)
@@ -134,7 +134,7 @@ def late(
     seconds: Floats,
     host: int | None = None,
 ) -> Fault:
-    """Make workers start a step or a collective late; seconds: shape (step,); how as in slow_tail."""
+    """Delay workers by `seconds`, shape (step,), at the start of a step or before a collective."""
     op_type, onset, size = how
     names = {"grads-reduce-scatter": "late_scatter", "optimizer-clip-main-grad": "late_clip"}
     change = Change(extra_s={names.get(op_type, "late_start"): _cells(layout, workers, seconds)})
@@ -163,7 +163,7 @@ def _cells(layout: Layout, workers: Workers, by_step: Floats) -> Floats:
 def slow_loads(
     layout: Layout, workers: Workers, reach: str, onset: str, size: float, strength: Floats
 ) -> Fault:
-    """Make the first stage of some replicas wait for data."""
+    """Make data-loads of some replicas longer, by the factor `size` at full strength."""
     factor = np.ones((1, *layout.lanes))
     for _, dp_rank in workers:
         factor[0, :, dp_rank] += (size - 1) * strength
@@ -172,9 +172,10 @@ def slow_loads(
 
 
 def spikes(layout: Layout, times: Times, how: tuple[str, str, float], is_struck: Floats) -> Fault:
-    """Lengthen single computes by `size` forward-computes.
+    """Add pauses of `size` forward-computes to single computes.
 
-    is_struck : 0 or 1, shape of the computes.
+    is_struck : 1 for a compute with a pause, else 0; (direction, stage, chunk, microbatch, step,
+    dp_rank).
     """
     direction, onset, size = how
     extra_s = size * float(np.median(times.compute[FORWARD])) * is_struck
@@ -188,7 +189,7 @@ def spikes(layout: Layout, times: Times, how: tuple[str, str, float], is_struck:
 def slow_transfers(
     layout: Layout, links: Workers, reach: str, how: tuple[str, str, float], strength: Floats
 ) -> Fault:
-    """Make links slow, named by (stage, dp_rank) of their upper end; how is (direction, onset, size)."""
+    """Make links slow; a link is named by the (stage, dp_rank) of its end at the lower stage number."""
     direction, onset, size = how
     factor = np.ones((2, layout.pp, 1, 1, *layout.lanes))
     ends = set()
@@ -202,7 +203,7 @@ def slow_transfers(
 
 
 def slow_collective(layout: Layout, stage: int, how: tuple[str, str, float], strength: Floats) -> Fault:
-    """Make the collectives of one stage slow; how is (op type, onset, size)."""
+    """Make the collectives of one stage longer; `how` is (op type, onset, size)."""
     op_type, onset, size = how
     name = {"params-all-gather": "gather", "grads-reduce-scatter": "scatter"}[op_type]
     factor = np.ones((layout.pp, 1, layout.steps))
@@ -224,7 +225,7 @@ def uneven_data(
 
 
 def uneven_layers(layout: Layout, weight: Floats) -> Fault:
-    """Give stages uneven work, shape (stage,), scaled to mean 1 so that the total stays the same."""
+    """Give stages uneven work; `weight`, shape (stage,), is scaled to mean 1 to keep the total work."""
     even = weight / weight.mean()
     change = Change(factor={"compute": even[None, :, None, None, None, None]})
     heavy = np.flatnonzero(even > 1)

@@ -12,10 +12,11 @@ from udfs.what_if import simulate_job
 
 UNEXPLAINED: Final = "unexplained"
 MISNAMED_BELOW: Final = 0.015
-"""A name for a fault that saves less is wrong; between this and the saving that must be named, both answers
-are right."""
+"""A cause is named wrongly if its fault saves less than this. Between this and the saving from which a fault
+must be named, both answers are right."""
 STARTS_COUNT: Final = 0.05
-"""The first step is judged for faults that save at least this."""
+"""The first step and the course of a fault are judged only if its fix saves at least this share of the
+step."""
 
 _UNSHOWN: Final = ("rank", "workers", "effect", "share_of_steps", "pattern", "first_time", "last_time")
 
@@ -24,9 +25,9 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the diagnosis answers about one fault; a value is None if it is not judged or has no answer.
+    """What the diagnosis says about one fault; an `is_..._right` is None if it is not judged.
 
-    why_not : why it need not be named; empty where it must be.
+    why_not : why the fault need not be named; empty if it must be named.
     """
 
     text: str
@@ -47,7 +48,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Judged:
-    """One job: a verdict on each fault, wrong names, and the true and reported loss as shares of the step."""
+    """One judged job: a verdict on each fault, wrong causes, and the true and the reported lost share."""
 
     seed: int
     kind: str
@@ -71,7 +72,7 @@ def judge(seed: int) -> Judged:
 
 
 def compare(job: Job, true: Truth, rows: Mapping[str, Row], status: str) -> Judged:
-    """Compare the rows of job_causes, given by cause, with the truth."""
+    """Compare the rows of job_causes, by cause, with the true costs of the job's faults."""
     layout = job.layout
     saved = [max(pair) for pair in zip(true.beside_fraction, true.alone_fraction, strict=True)]
     allowed = {
@@ -133,7 +134,7 @@ def _verdict(job: Job, number: int, true: Truth, rows: Mapping[str, Row]) -> Ver
 
 
 def implied_workers(culprit: Row, layout: Layout) -> Workers:
-    """Workers that a culprit stands for: one, those of a host, stage or replica, or all workers."""
+    """Return the workers that a culprit includes: one worker, or those of a host, stage, replica or job."""
     stage, dp_rank = culprit.get("pp_rank"), culprit.get("dp_rank")
     if stage is not None and dp_rank is not None:
         return frozenset({(stage, dp_rank)})
@@ -149,9 +150,9 @@ def implied_workers(culprit: Row, layout: Layout) -> Workers:
 
 
 def _is_place_right(fault: Fault, alike: Sequence[Fault], said: Sequence[Workers]) -> bool:
-    """Return whether all workers of a fault were named, and no workers beyond those of its cause.
+    """Return whether all workers of a fault are named, and none that has no fault of the same cause.
 
-    One end of a link or one stage is enough.
+    Of a link, one end is enough; of several heavy stages, one stage.
     """
     named: Workers = frozenset().union(*said)
     true: Workers = frozenset().union(*(each.workers for each in alike))
@@ -161,13 +162,13 @@ def _is_place_right(fault: Fault, alike: Sequence[Fault], said: Sequence[Workers
 
 
 def _distance(said: tuple[Row, Workers], fault: Fault) -> tuple[int, bool]:
-    """How far a culprit is from a fault, by workers first and by direction second."""
+    """Number of workers that are only in the culprit or only in the fault, and whether directions differ."""
     culprit, workers = said
     return len(workers ^ fault.workers), culprit.get("direction") != fault.direction
 
 
 def _in_time(layout: Layout, fault: Fault, culprit: Row, saved: float) -> dict[str, bool]:
-    """Return whether the direction, the first step and the course are right, as far as they are judged."""
+    """Return whether direction, first step and course of a culprit are right, as far as they are judged."""
     found: dict[str, bool] = {}
     if fault.cause == "slow_worker":
         found["is_direction_right"] = culprit.get("direction") == fault.direction.removeprefix("late ")
@@ -181,7 +182,7 @@ def _in_time(layout: Layout, fault: Fault, culprit: Row, saved: float) -> dict[s
 
 
 def _is_near(layout: Layout, said: int | None, first: int) -> bool:
-    """Return whether a training step number is that of the first step or of a neighbouring one."""
+    """Return whether a training step number is that of the true first step, or of a step next to it."""
     return said is not None and said in layout.step[max(first - 1, 0) : first + 2]
 
 

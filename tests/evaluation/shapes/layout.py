@@ -19,9 +19,9 @@ class Layout:
 
     host          : int, shape (stage, dp_rank); number of the host of each worker.
     step          : int, shape (step,); training step numbers.
-    is_early      : receives are posted as soon as the last one of their direction was used; else when needed.
-    is_buffered   : a send ends when its data are copied; else when the receiver has them.
-    is_overlapped : gradients are reduced chunk by chunk, beside the computes; else after all of them.
+    is_early      : a receive is posted after the previous compute of its direction; else when it is needed.
+    is_buffered   : a send ends when its data are copied; else when they have arrived.
+    is_overlapped : gradients are reduced per chunk, during the computes; else after all computes.
     """
 
     dp: int
@@ -38,17 +38,16 @@ class Layout:
 
     @property
     def steps(self) -> int:
-        """Number of steps of the job."""
         return len(self.step)
 
     @property
     def lanes(self) -> tuple[int, int]:
-        """Shape of the array of an op's times: (step, dp_rank)."""
+        """Shape of arrays of times of one op: (step, dp_rank)."""
         return self.steps, self.dp
 
     @property
     def computes(self) -> int:
-        """Number of computes of one direction of a worker in a step."""
+        """Number of forward computes, and of backward computes, of a worker in a step."""
         return self.vpp * self.microbatches
 
     def workers_of_host(self, host: int) -> frozenset[tuple[int, int]]:
@@ -62,7 +61,10 @@ class Layout:
 
 
 def hosts(dp: int, pp: int, workers_per_host: int, *, is_along_stages: bool) -> Ints:
-    """Host of each worker, shape (stage, dp_rank); hosts are filled replica by replica or stage by stage."""
+    """Return the number of each worker's host, shape (stage, dp_rank).
+
+    Hosts are filled with `workers_per_host` workers each, stage by stage or replica by replica.
+    """
     number = np.arange(dp * pp) // workers_per_host
     return number.reshape(pp, dp) if is_along_stages else number.reshape(dp, pp).T
 
@@ -70,8 +72,9 @@ def hosts(dp: int, pp: int, workers_per_host: int, *, is_along_stages: bool) -> 
 def order_of_computes(layout: Layout, stage: int) -> list[tuple[int, int, int]]:
     """Return the 1F1B order of a stage's computes as (direction, chunk, microbatch).
 
-    With several chunks a stage, microbatches take turns in groups of as many as there are stages
-    (interleaved 1F1B); their number is then a multiple of the number of stages.
+    With several chunks per stage, the order is interleaved 1F1B: chunks take turns after each group of
+    microbatches, which has one microbatch per stage. The number of microbatches is then a multiple of the
+    number of stages.
     """
     pp, vpp, total = layout.pp, layout.vpp, layout.computes
     warm_up = min(pp - 1 - stage if vpp == 1 else 2 * (pp - 1 - stage) + (vpp - 1) * pp, total)

@@ -1,4 +1,4 @@
-"""Draw layouts, op durations and their scatter for healthy jobs."""
+"""Draw layouts, and op durations with noise, for jobs without faults."""
 
 from typing import Final
 
@@ -13,24 +13,25 @@ ON_HOST: Final = "correlated on a host"
 SKEWED: Final = "skewed"
 HEAVY_TAILED: Final = "heavy-tailed"
 KINDS: Final = (GAUSSIAN, IN_TIME, ON_HOST, SKEWED, HEAVY_TAILED)
-"""How the times of computes scatter; each kind is as frequent as the others."""
+"""Kinds of noise in the times of computes; each kind is drawn equally often."""
 SHAPES: Final = (
     *((1, 2), (2, 1), (1, 4), (4, 1), (2, 2), (2, 4), (4, 2), (3, 3), (4, 4), (8, 1), (8, 2), (2, 8), (1, 8)),
     *((16, 1), (8, 4), (16, 2), (4, 8), (6, 2), (3, 4), (5, 2)),
 )
-"""(dp, pp) of the jobs."""
+"""Sizes (dp, pp) of the drawn jobs."""
 LENGTHS: Final = (10, 12, 16, 20, 30, 50, 80, 120, 200)
 MOST_COMPUTES: Final = 150_000
-"""A job with more is drawn shorter, so that a thousand jobs take minutes."""
+"""Largest number of computes in a job; jobs get fewer steps if necessary, so that a thousand jobs take
+minutes."""
 MOST_CORRELATED: Final = 0.007
-"""Standard deviation of the noise that ops of a worker, or of a host, share for a while. With more, a healthy
-job would lose as much as a fault that must be named."""
+"""Largest standard deviation of noise that the ops of a worker, or of a host, share for a while. Larger noise
+would cost a job without faults as much as a fault that must be named."""
 GPUS_DIFFER: Final = 0.01
-"""A GPU is at most this much faster or slower than the mean, if they differ."""
+"""If the speeds of GPUs differ, each differs by at most this share from the mean."""
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
-    """Draw the sizes of a job, the placement of its workers, and how they send."""
+    """Draw the sizes of a job, the hosts of its workers, and the way in which they exchange data."""
     dp, pp = SHAPES[rng.integers(len(SHAPES))]
     vpp = int(rng.integers(2, 4)) if pp > 1 and rng.random() < 0.25 else 1
     microbatches = int(rng.choice((4, 6, 8, 12, 16)))
@@ -55,7 +56,7 @@ def draw_layout(rng: np.random.Generator) -> Layout:
 
 
 def draw_times(layout: Layout, kind: str, rng: np.random.Generator) -> Times:
-    """Draw durations of ops in a healthy job, whose computes scatter by its kind of noise."""
+    """Draw durations of all ops in a job without faults; `kind` is the kind of noise in the computes."""
     forward_s = rng.uniform(0.004, 0.03)
     sizes = {
         "transfer": (0.01, 0.06),
@@ -83,7 +84,7 @@ def draw_times(layout: Layout, kind: str, rng: np.random.Generator) -> Times:
 
 
 def _scatter(layout: Layout, kind: str, rng: np.random.Generator) -> Floats:
-    """Draw random factors of computes, shape (direction, stage, chunk, microbatch, step, dp_rank)."""
+    """Draw the noise factors of computes, shape (direction, stage, chunk, microbatch, step, dp_rank)."""
     shape = (2, layout.pp, layout.vpp, layout.microbatches, *layout.lanes)
     sigma = float(np.exp(rng.uniform(np.log(0.003), np.log(0.02))))
     shared = min(0.6 * sigma, MOST_CORRELATED)
@@ -106,7 +107,10 @@ def _scatter(layout: Layout, kind: str, rng: np.random.Generator) -> Floats:
 
 
 def _wandering(layout: Layout, sigma: float, rng: np.random.Generator) -> Floats:
-    """Draw noise that a worker's ops share in a step, half of which stays; (stage, step, dp_rank)."""
+    """Draw noise that a worker's ops share, and of which the next step keeps half.
+
+    returns : logarithms of factors, shape (stage, step, dp_rank).
+    """
     shape = (layout.pp, *layout.lanes)
     fresh = rng.normal(0, sigma, shape)
     log = fresh.copy()

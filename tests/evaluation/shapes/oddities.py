@@ -1,4 +1,4 @@
-"""Faults that belong to no cause: they cost time, but whatever cause is named for them is wrong."""
+"""Faults that cost time and to which no cause applies: every cause that is named for them is wrong."""
 
 from collections.abc import Callable
 from typing import Final
@@ -66,7 +66,7 @@ def random_bursts(layout: Layout, rng: np.random.Generator) -> Fault:
 
 
 def first_microbatches(layout: Layout, rng: np.random.Generator) -> Fault:
-    """At the start of some steps caches are cold: the first forwards take longer on all workers."""
+    """In some steps the first forward takes longer on all workers, as if caches were cold."""
     size, strength = rng.uniform(1.5, 3.0), draw_strength(COMES_AND_GOES, layout.steps, rng)
     factor = np.ones((2, 1, 1, layout.microbatches, layout.steps, 1))
     factor[FORWARD, :, :, 0, :, 0] += (size - 1) * strength
@@ -74,9 +74,9 @@ def first_microbatches(layout: Layout, rng: np.random.Generator) -> Fault:
 
 
 def microbatches_of_a_stage(layout: Layout, rng: np.random.Generator) -> Fault:
-    """In some steps a stage takes longer for the same third of the microbatches in all replicas.
+    """In some steps one stage takes longer for a third of the microbatches, the same in all replicas.
 
-    Without a pipeline that would be longer microbatches; then random bursts are drawn.
+    Without a pipeline, the microbatches would count as heavy; random bursts are drawn instead.
     """
     if layout.pp == 1:
         return random_bursts(layout, rng)

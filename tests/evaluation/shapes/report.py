@@ -1,4 +1,4 @@
-"""Tables of judged jobs by class, cause, direction, onset, reach and noise."""
+"""Tables of how often the diagnosis is right, by class of job, cause, direction, onset, reach and noise."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -13,7 +13,7 @@ Table = list[dict[str, Any]]
 
 
 def tables(judged: Sequence[Judged]) -> dict[str, Table]:
-    """Return all tables by title; shares are in percent, null where nothing was judged."""
+    """Return all tables by title; shares are in percent, or null if nothing was judged."""
     pairs = [(job, verdict) for job in judged for verdict in job.verdicts]
     by: dict[str, Callable[[Judged, Verdict], str]] = {
         "class": lambda job, _: job.kind,
@@ -89,7 +89,7 @@ def _reasons(verdicts: Iterable[Verdict]) -> Table:
 
 
 def is_wrong(job: Judged) -> bool:
-    """Return whether a job has a wrong name, a missed or misdescribed fault, or a loss wrong by over 2 %."""
+    """Return whether a job has a wrong or missed cause, a wrong place or time, or a loss off by over 2 %."""
     answers = [
         answer
         for each in job.verdicts
@@ -101,7 +101,7 @@ def is_wrong(job: Judged) -> bool:
 
 
 def listing(job: Judged) -> str:
-    """Describe a judged job in a few lines."""
+    """Describe a judged job in a few lines: its layout, its faults and what the diagnosis said."""
     lost = "-" if job.said_lost_fraction is None else f"{job.said_lost_fraction:.4f}"
     what = f"seed {job.seed} ({job.kind}, {job.noise}): {job.layout}; {job.status}"
     lines = [f"{what}; lost {job.lost_fraction:.4f}, said {lost}"]

@@ -9,13 +9,13 @@ from tests.evaluation.shapes.layout import Floats, Ints, Layout
 from tests.evaluation.shapes.recorded import Recorded, step_times
 
 FIRST_US: Final = 1_767_600_000_000_000
-"""2026-01-05, 08:00 UTC."""
+"""Unix time of 2026-01-05, 08:00 UTC. [us]"""
 _BETWEEN_S: Final = 0.05
-"""Time between the end of a recorded step and the start of the next one, if no step between is left out."""
+"""Time between the end of a recorded step and the start of the next step, if it is recorded too. [s]"""
 
 
 def manifest(layout: Layout, seed: int) -> dict[str, object]:
-    """Return the contents of job.json."""
+    """Return the contents of the job's job.json."""
     return {
         "job_id": f"shapes-{seed}",
         "run_id": "r1",
@@ -30,7 +30,7 @@ def manifest(layout: Layout, seed: int) -> dict[str, object]:
 
 
 def rank_steps(layout: Layout, recorded: list[Recorded]) -> pa.Table:
-    """Return rows of rank_steps, one per (stage, step, dp_rank), each with a separate time zero."""
+    """Return rows of rank_steps, one per (stage, step, dp_rank); each row's times have their own zero."""
     lengths_s = step_times(recorded)
     apart = np.diff(layout.step, append=layout.step[-1] + 1)
     zero_us = FIRST_US + np.cumsum(np.append(0, (lengths_s + _BETWEEN_S) * apart))[:-1] * 1e6

@@ -1,4 +1,4 @@
-"""Draw one fault by direction, onset, reach and size, which the job's layout allows."""
+"""Draw one fault that the layout of a job allows, by direction, onset, reach and size."""
 
 from collections.abc import Callable
 from typing import Final
@@ -54,9 +54,11 @@ def draw_fault(layout: Layout, times: Times, rng: np.random.Generator) -> Fault:
 def draw_place(
     layout: Layout, reaches: tuple[str, ...], rng: np.random.Generator, stages: int | None = None
 ) -> tuple[Workers, str, int | None]:
-    """Draw workers that are slow together, their kind of unit, and their host; never the whole job.
+    """Draw workers that are slow together; return them, their reach (as HOST), and the slow host, if any.
 
-    stages : how many of the first stages to choose from; all by default.
+    The workers are never all workers of the job.
+
+    stages : number of first stages from which workers are drawn; all by default.
     """
     stage, dp_rank = int(rng.integers(stages or layout.pp)), int(rng.integers(layout.dp))
     host = int(layout.host[stage, dp_rank])
@@ -83,7 +85,7 @@ def draw_computes(layout: Layout, times: Times, onset: str, rng: np.random.Gener
 
 
 def _share_of_step_s(layout: Layout, times: Times, rng: np.random.Generator) -> float:
-    """Draw a length of 2 to 25 % of a step's computes; a fault that strikes once a step must be long. [s]"""
+    """Draw a time of 2 to 25 % of a step's computes, for faults of one op per worker and step. [s]"""
     computes_s = (layout.computes + layout.pp - 1) * float(
         np.median(times.compute, axis=(1, 2, 3, 4, 5)).sum()
     )
@@ -100,7 +102,7 @@ def _tail(layout: Layout, times: Times, onset: str, rng: np.random.Generator) ->
 
 
 def _late(layout: Layout, times: Times, how: tuple[str, str], rng: np.random.Generator) -> Fault:
-    stages = 1 if how[0] == "start" else layout.pp  # later stages wait for the first at the start anyway
+    stages = 1 if how[0] == "start" else layout.pp  # later stages wait for the first one
     workers, reach, host = draw_place(layout, (WORKER, WORKER, HOST), rng, stages)
     length_s = _share_of_step_s(layout, times, rng)
     seconds = length_s * draw_strength(how[1], layout.steps, rng)

@@ -1,4 +1,4 @@
-"""The diagnosis is right on jobs of the second simulation: on five known examples and a few drawn jobs."""
+"""The diagnosis is right on five faults that users reported and on a few drawn jobs."""
 
 from typing import Any, Final, NamedTuple
 
@@ -10,10 +10,11 @@ from tests.evaluation.shapes.truth import truth, unit
 from udfs.what_if import simulate_job
 
 NEAR: Final = 0.005
-"""Share of the step by which a saving, or a loss, may miss the truth."""
+"""Largest error of a saving or a loss, as a share of the step."""
 
 DRAWN: Final = range(40, 80)
-"""Seeds below 100,000 may be used to tune. Seed 18, with two faults at once, has one wrong name."""
+"""Seeds below 100,000 may be used for tuning. The job of seed 18, which has two faults at once, gets one
+wrong cause."""
 LEAST_NAMED: Final = 0.9
 
 
@@ -23,14 +24,14 @@ MISSED: Final = {
     745156: "reduce-scatters that are slow in some steps, flagged nobody_late",
     760235: "a late start behind a receive that moves nothing: high_discrepancy",
 }
-"""Seeds of single faults that were missed while tuning, with the answer."""
+"""Seeds of jobs with one fault that the diagnosis missed at some time, with its answer then."""
 
 
 class Said(NamedTuple):
-    """What the diagnosis must answer for an example.
+    """What the diagnosis must say about an example, and what it once said.
 
-    saved : what the fault cost where it was met first, of the step
-    said_before : by 0.3.0, there
+    saved : cost of the fault in the report by a user, as a share of the step
+    said_before : answer of 0.3.0 to that report
     """
 
     saved: float
@@ -51,7 +52,7 @@ EXPECTED: Final = {
 
 
 def said_of(name: str) -> dict[str, dict[str, Any]]:
-    """Return the rows of job_causes by cause."""
+    """Return the rows of job_causes, by cause, for the example with this name."""
     return {row["cause"]: row for row in simulate_job(*unit(EXAMPLES[name]()))["job_causes"].to_pylist()}
 
 
@@ -80,7 +81,7 @@ def test_examples_say_what_is_slow_and_since_when(name: str, wanted: Said) -> No
 
 
 def test_drawn_faults_are_named_and_no_other_name_is_given() -> None:
-    """Faults of a few drawn jobs are named, and nothing else is; the full evaluation draws a thousand."""
+    """In a few drawn jobs the faults are named, and nothing else; the full evaluation draws 1,000 jobs."""
     judged = [judge(seed) for seed in DRAWN]
     assert {job.seed: job.wrong for job in judged if job.wrong} == {}
     asked = [each for job in judged for each in job.verdicts if each.cause and not each.why_not]

@@ -1,4 +1,4 @@
-"""The first faults that users reported cost in the simulation what was measured when they were reported."""
+"""In the simulation, the first faults that users reported cost what the users measured."""
 
 import pytest
 

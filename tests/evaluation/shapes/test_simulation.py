@@ -1,4 +1,4 @@
-"""The simulation gives orders of ops, ends, step times and costs of faults as computed by hand."""
+"""The simulation gives orders of ops, ends, step times and costs of faults that were computed by hand."""
 
 from dataclasses import replace
 

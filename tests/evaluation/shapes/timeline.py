@@ -1,8 +1,9 @@
 """Simulate when every op of a pipeline starts and ends, for all steps and replicas at once.
 
-Each worker runs its computes in order. A compute needs its neighbour's data: the receive is posted, early or
-when needed, the send follows the compute that made the data, and both end when the data have arrived (a
-buffered send when they are copied). Sends never keep the next compute waiting. Collectives end together.
+Each worker runs its computes in order, and a compute needs the data of a neighbouring stage. The receive of
+the data is posted early or when they are needed; their send follows the compute that made them. Both end when
+the data have arrived; a buffered send ends already when its data are copied. The next compute of the sender
+never waits for its sends. All members of a collective end together.
 """
 
 from dataclasses import dataclass, field
@@ -15,19 +16,19 @@ from tests.evaluation.shapes.recorded import Recorded
 from tests.evaluation.shapes.times import Times
 
 LAUNCH_S: Final = 8e-6
-"""Between the moment an op could start and its start."""
+"""Delay between the moment when an op could start and its start. [s]"""
 NOTHING_S: Final = 5e-6
-"""Length of a transfer that moves no data, as profilers record it."""
+"""Recorded length of a transfer that moves no data. [s]"""
 COPY: Final = 0.3
-"""Share of a transfer after which a buffered send ends."""
+"""A buffered send ends after this share of the transfer time."""
 _NAMES: Final = ("forward", "backward")
 
 
 @dataclass
 class _Worker:
-    """State of one stage within the step, for all replicas at once.
+    """State of one stage within a step, for all replicas at once.
 
-    Lists of two entries: forward, backward.
+    Lists of two entries are indexed by direction: forward, backward.
     """
 
     order: list[tuple[int, int, int]]
@@ -42,7 +43,7 @@ class _Worker:
 
 
 class Pipeline:
-    """Simulate the steps of a job independently: each step begins when all workers are ready."""
+    """Simulate all steps of a job separately; each step begins when all workers are ready."""
 
     def __init__(self, layout: Layout, times: Times) -> None:
         self.layout, self.times = layout, times
@@ -53,7 +54,7 @@ class Pipeline:
         ]
 
     def run(self) -> list[Recorded]:
-        """Simulate and return the recorded ops of each stage."""
+        """Simulate the steps and return the recorded ops of each stage."""
         if self.layout.dp > 1:
             self._gather()
         left = sum(len(worker.order) for worker in self.workers)
@@ -76,13 +77,13 @@ class Pipeline:
                 worker.gathered_s.append(stream_s)
 
     def _together(self, stage: int, op: str, ready_s: Floats, length_s: Floats, chunk: int = 0) -> Floats:
-        """Record a collective of all replicas of a stage, with its length, shape (step,); return its end."""
+        """Record a collective of a stage's replicas that takes `length_s`, shape (step,); return its end."""
         start_s = ready_s + LAUNCH_S
         end_s = np.broadcast_to((start_s.max(axis=1) + length_s)[:, None], start_s.shape)
         return self.recorded[stage].add(op, start_s, end_s, chunk=chunk)
 
     def _source(self, stage: int, direction: int, chunk: int) -> tuple[int, int] | None:
-        """Return the stage and chunk whose data a compute needs; None at the model's first or last layer."""
+        """Return the (stage, chunk) whose data a compute needs; None for the model's outermost layers."""
         pp, vpp = self.layout.pp, self.layout.vpp
         number = chunk * pp + stage + (-1 if direction == FORWARD else 1)
         return (number % pp, number // pp) if 0 <= number < pp * vpp else None
@@ -123,7 +124,7 @@ class Pipeline:
         worker.last_of_chunk_s[direction][chunk] = end_s
 
     def _posted(self, worker: _Worker, direction: int) -> Floats:
-        """Time at which a receive is posted: early, or after the last compute of its direction. [s]"""
+        """Return when a receive is posted: after the last compute of its direction, or when needed. [s]"""
         if not self.layout.is_early:
             posted_s = worker.free_s
         elif worker.computed[direction]:
@@ -205,7 +206,7 @@ class Pipeline:
         return self.recorded[stage].add(op, start_s, start_s + length_s)
 
     def _swept(self, stage: int) -> Floats:
-        """End of a stage's own work, including garbage collection and overlapped reductions. [s]"""
+        """Return when a stage's own work ends, including garbage collection and overlapped reductions. [s]"""
         worker, times = self.workers[stage], self.times
         ready_s = worker.free_s
         if self.layout.has_gc:

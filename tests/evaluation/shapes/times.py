@@ -1,4 +1,4 @@
-"""Draw the duration of each op; runs with and without a fault share the same draws."""
+"""Durations and delays of a job's ops, and the changes that faults make to them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -13,14 +13,14 @@ class Times:
     """Durations and delays of a job's ops. [s]
 
     compute    : shape (direction, stage, chunk, microbatch, step, dp_rank).
-    transfer   : same shape; of the data that the compute sends on.
+    transfer   : same shape; of the data that the compute sends.
     load       : shape (microbatch, step, dp_rank); of the first stage's microbatches.
     gather, scatter : shape (stage, chunk, step); params-all-gather and grads-reduce-scatter of a stage.
     separate   : shape (stage, step); separate-grads-all-reduce.
     embedding  : shape (step, dp_rank).
     layernorm, clip, optimizer, gc : shape (stage, step, dp_rank).
-    late_start : same shape; how long after the others a worker begins its step.
-    late_scatter, late_clip : same shape; how long a worker dawdles before it enters that collective.
+    late_start : same shape; delay before a worker begins the step.
+    late_scatter, late_clip : same shape; delay before a worker enters this collective.
     """
 
     compute: Floats
@@ -44,14 +44,14 @@ NAMES = tuple(each.name for each in fields(Times))
 
 @dataclass(frozen=True)
 class Change:
-    """How a fault changes times: factors and seconds by field name, which broadcast to the field's shape."""
+    """Factors and added seconds by field of Times; arrays broadcast to the shape of the field."""
 
     factor: Mapping[str, Floats] = field(default_factory=dict)
     extra_s: Mapping[str, Floats] = field(default_factory=dict)
 
 
 def changed(times: Times, changes: Iterable[Change]) -> Times:
-    """Return the times after all factors, and then all added seconds; the order of faults is irrelevant."""
+    """Return the times multiplied by all factors, and then increased by all added seconds."""
     listed = list(changes)
     new: dict[str, Floats] = {}
     for name in NAMES:
@@ -68,7 +68,7 @@ def changed(times: Times, changes: Iterable[Change]) -> Times:
 
 
 def even_times(layout: Layout, forward_s: float, backward_s: float, **ratios: float) -> Times:
-    """Times of a job without noise; lengths of ops other than computes are given in forward-computes. [s]"""
+    """Return times of a job without noise; `ratios` are lengths of other ops in forward-computes. [s]"""
     pp, vpp, microbatches = layout.pp, layout.vpp, layout.microbatches
     lanes = layout.lanes
     shapes: dict[str, tuple[int, ...]] = {

@@ -1,4 +1,4 @@
-"""Compute what each fault truly costs, and whether one day's log can show the fault."""
+"""Compute what each fault truly costs, and whether the log of one day can show the fault."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -16,23 +16,23 @@ from tests.evaluation.shapes.timeline import Pipeline
 from tests.evaluation.shapes.times import changed
 
 LEAST_SAVED: Final = 0.025
-"""A fault that saves less of the step need not be named."""
+"""A fault whose fix saves less than this share of the step need not be named."""
 TOO_LITTLE: Final = "saves too little"
 NO_CAUSE_FITS: Final = "no cause fits"
 VISIBLE: Final = 0.01
-"""In a step in which a fault lengthens ops by less, its workers count as healthy."""
+"""In a step in which a fault lengthens ops by less than this share, the fault's workers count as healthy."""
 CHANCES: Final = 4
-"""Standard errors by which slow replicas have to stand out of uneven data."""
+"""Slow replicas can be told from uneven data if their excess is at least this number of standard errors."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Costs of faults as fractions of the step time.
+    """Costs of a job's faults as fractions of the step time.
 
-    beside_fraction : what fixing each one alone saves while the others stay, of the step with all.
-    alone_fraction  : what fixing it saves if there are no others, of the step with it alone.
-    lost_fraction   : what fixing all saves, of the step with all.
-    undecidable     : why each one need not be named; empty where it must be.
+    beside_fraction : by fault, the saving if only this fault is fixed; share of the step with all faults.
+    alone_fraction  : by fault, the saving if the job has no other fault; share of the step with this fault.
+    lost_fraction   : saving if all faults are fixed; share of the step with all faults.
+    undecidable     : by fault, why it need not be named; empty if it must be named.
     """
 
     beside_fraction: tuple[float, ...]
@@ -52,7 +52,7 @@ def unit(job: Job) -> tuple[pa.Table, dict[str, object]]:
 
 
 def truth(job: Job) -> Truth:
-    """Simulate with the same random draws: without each fault in turn, and without any fault."""
+    """Compare simulations of equal draws: with all faults, without each, with each alone, and without any."""
 
     def step_s(faults: tuple[Fault, ...]) -> float:
         return float(step_times(recorded(job, faults)).mean())
@@ -71,9 +71,9 @@ def truth(job: Job) -> Truth:
 
 
 def why_undecidable(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> str:
-    """Reason why one day's log cannot show a fault; empty if it can.
+    """Return why one day's log cannot show a fault; empty if it can.
 
-    The rules are in the package's docstring.
+    The docstring of the package tests.evaluation.shapes states the rules.
     """
     if fault.cause is None:
         return NO_CAUSE_FITS
@@ -110,7 +110,7 @@ def _holds_exactly(layout: Layout, stage: int) -> bool:
 
 
 def _is_slow_stage(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> bool:
-    """Return whether over half of the replicas are slow in a stage of the fault, in nearly all steps."""
+    """Return whether more than half of the replicas of a stage are slow in nearly all steps."""
     is_most = 2 * _slow(layout, fault, faults).sum(axis=2) > layout.dp
     return any(not _was_healthy(layout, is_most[stage]) for stage, _ in fault.workers)
 
@@ -123,7 +123,7 @@ def _is_all_slow(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> boo
 
 
 def _is_like_data(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> bool:
-    """Return whether replicas are slow by no more than uneven data may cause by chance in the same steps."""
+    """Return whether slow replicas stand out by no more than uneven data may do by chance."""
     replicas = {dp_rank for _, dp_rank in fault.workers}
     if fault.direction != BOTH or len(fault.workers) < layout.pp * len(replicas):
         return False
@@ -136,7 +136,7 @@ def _is_like_data(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> bo
 
 
 def _slow(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> npt.NDArray[np.bool_]:
-    """Mask of workers whose ops of the fault are slow by any fault, shape (stage, step, dp_rank)."""
+    """Return which workers are slow by any fault of the same cause and ops; mask (stage, step, dp_rank)."""
     slow = np.zeros((layout.pp, *layout.lanes), bool)
     for each in faults:
         if each.cause == fault.cause and same_ops(each, fault):
@@ -154,7 +154,10 @@ def same_ops(one: Fault, other: Fault) -> bool:
 
 
 def _excess(fault: Fault) -> Floats:
-    """Additional duration of ops caused by a fault, shape (step,). [s]"""
+    """Return the share by which a fault lengthens its ops in each step, shape (step,).
+
+    If `size` is at most 1, as of short pauses, return the strength instead.
+    """
     return np.asarray((fault.size - 1) * fault.strength if fault.size > 1 else fault.strength)
 
 
@@ -175,7 +178,7 @@ def _why_no_link(layout: Layout, fault: Fault) -> str:
 
 
 def names_not_wrong(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> frozenset[str]:
-    """Names that count as right for a fault: its own cause, and causes that would give the same log."""
+    """Return the causes that may be named for a fault: its own, and others that would give the same log."""
     names = fault.also | ({fault.cause} if fault.cause else frozenset())
     is_compute = fault.cause == "slow_worker" and fault.direction in (BOTH, "forward", "backward")
     stages = {stage for stage, _ in fault.workers}

@@ -1,4 +1,4 @@
-"""Compare what the diagnosis achieves with its targets, in one table."""
+"""Compare the results of the diagnosis with their targets, in one table."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -11,11 +11,11 @@ from tests.evaluation.shapes.noise import GAUSSIAN, SKEWED
 from tests.evaluation.shapes.truth import NO_CAUSE_FITS, TOO_LITTLE
 
 CALM: Final = (GAUSSIAN, SKEWED)
-"""Kinds of noise that no worker or host shares, and in which no single op stands out."""
+"""Kinds of noise that no worker or host shares, and in which no single op is far from the others."""
 
 
 def wanted(judged: Sequence[Judged]) -> list[dict[str, Any]]:
-    """One row per target: its bound, the result, and the number of cases. [%]"""
+    """One row per target: the wanted bound, the result in percent, and the number of cases."""
     calm = [job for job in judged if job.noise in CALM]
     other = [job for job in judged if job.noise not in CALM]
     asked = _to_name(judged)
@@ -42,7 +42,7 @@ def wanted(judged: Sequence[Judged]) -> list[dict[str, Any]]:
 
 
 def is_knowable(job: Judged) -> bool:
-    """Return whether the log determines a job's loss; it does not if slow workers may be heavy data."""
+    """Return whether the log determines a job's loss; it does not if slow workers may have heavy data."""
     return all(each.why_not in ("", TOO_LITTLE, NO_CAUSE_FITS) for each in job.verdicts)
 
 
@@ -52,13 +52,13 @@ def lost_error(job: Judged) -> float | None:
 
 
 def share(answers: Iterable[bool | None]) -> float | None:
-    """Percentage of true answers among those that were judged."""
+    """Return the percentage of true values among all values that are not None."""
     asked = [each for each in answers if each is not None]
     return 100 * sum(asked) / len(asked) if asked else None
 
 
 def _to_name(judged: Sequence[Judged], kind: str | None = None) -> list[Verdict]:
-    """Faults that must be named, for one class of jobs or for all."""
+    """Return the verdicts on faults that must be named, in jobs of one class or in all jobs."""
     jobs = [job for job in judged if kind in (None, job.kind)]
     return [each for job in jobs for each in job.verdicts if not each.why_not]
 

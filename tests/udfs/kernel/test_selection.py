@@ -13,7 +13,7 @@ SHARES: Final = (0.0, 0.15, 0.25, 0.3, 0.85, 1.0)
 
 
 def drawn(size: int, kind: str) -> Floats:
-    """Random values in one of four kinds: unordered, sorted, with ties, or far apart."""
+    """Draw values of one kind: unordered, sorted, with ties, or of very different sizes."""
     values = np.random.default_rng(size).standard_normal(size)
     return {"any": values, "sorted": np.sort(values), "ties": np.round(values), "far": np.exp(9.0 * values)}[
         kind

@@ -1,4 +1,4 @@
-"""Student's quantiles agree with those of scipy."""
+"""Student's quantiles agree with scipy's."""
 
 import pytest
 from scipy.special import stdtrit

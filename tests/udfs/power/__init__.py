@@ -1,1 +1,1 @@
-"""Tests of the power that a day's units draw."""
+"""Tests of the power of a day's units."""

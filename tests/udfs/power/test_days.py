@@ -1,4 +1,4 @@
-"""Megawatts of units and days equal numbers that were computed by hand."""
+"""Power of units and days in megawatts equals numbers computed by hand."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
 def unit(job_id: str, **changes: object) -> dict[str, Any]:
-    """A unit on 1,000 H100 all day, with a share of computing workers between 0.25 and 0.75."""
+    """Return a unit on 1,000 H100 for a whole day, whose share of computing workers is 0.25 to 0.75."""
     row = {name: ROWS[JOB_POWER][name] for name in READ[JOB_POWER]}
     row |= dict.fromkeys(READ[JOBS]) | {"gpu_type": "H100", "world_size": 1000, "gpu_hours": 24000.0}
     return Unit(DAY, job_id, "r1")._asdict() | row | changes
@@ -89,7 +89,7 @@ def test_the_last_day_of_the_calendar_has_an_end() -> None:
 
 
 def test_a_day_sums_units_for_the_time_they_ran() -> None:
-    """A day's power is the sum over units, weighted by running time, without units that lack GPU-hours."""
+    """A day's power sums units, weighted by their running time; units without GPU-hours are left out."""
     units = [
         unit("a", gpu_hours=12000.0),
         unit("b", world_size=2000, gpu_hours=48000.0, gpu_type="A100"),
@@ -106,7 +106,7 @@ def test_a_day_sums_units_for_the_time_they_ran() -> None:
 
 
 def test_units_in_phase() -> None:
-    """Pairs of units in phase are sorted by swing, and units whose phase is unknown are left out."""
+    """Pairs of units in phase are sorted by their swing; units without a known phase are left out."""
     peak_us = ROWS[JOB_POWER]["peak_us"]
     units = [
         unit("a"),
@@ -116,7 +116,7 @@ def test_units_in_phase() -> None:
     ]
     found = tables(*units)
     pairs = {(row["job_id"], row["other_job_id"]): row for row in found[POWER_IN_PHASE]}
-    assert list(pairs) == [("a", "c"), ("a", "b")], "those that swing most first"
+    assert list(pairs) == [("a", "c"), ("a", "b")], "sorted by swing, largest first"
     assert found[POWER_DAY][0]["in_phase_pairs"] == 2
     row = pairs["a", "b"]
     assert (row["period_s"], row["other_period_s"], row["common_s"]) == (5.0, 5.0, 12 * 3600.0)

@@ -1,4 +1,4 @@
-"""The search finds the pairs of units in phase that a double loop finds, and those that are obvious."""
+"""The search for units in phase finds the same pairs as a double loop, and obvious pairs."""
 
 import tracemalloc
 
@@ -11,7 +11,7 @@ from udfs.power.days import Swings, in_phase
 
 
 def units(seed: int, count: int) -> list[tuple[float, float, float, float]]:
-    """Random (period, peak, first, last) of units, some with nearly equal periods. [s]"""
+    """Draw (period, peak, first, last) of units, some of which have nearly equal periods. [s]"""
     rng = np.random.default_rng(seed)
     drawn = []
     for _ in range(count):
@@ -52,7 +52,7 @@ def test_random_units(together: int, count: int, monkeypatch: pytest.MonkeyPatch
     ids=["later", "earlier", "a period on", "apart", "drifts", "drifts away", "hardly met", "met"],
 )
 def test_a_pair(other: tuple[float, float, float, float], difference: float | None) -> None:
-    """Two units are in phase only if their phases drift apart slowly, and they run together long enough."""
+    """Two units are in phase only if their phases drift apart slowly and they run together long enough."""
     _, found = in_phase(Swings(*np.array([(5.0, 0.0, 0.0, 1000.0), other]).T), np.zeros(2), 1)
     assert found.phase_difference.tolist() == (
         [] if difference is None else [pytest.approx(difference, abs=1e-9)]
@@ -74,7 +74,7 @@ def test_the_heaviest_are_those_of_all(together: int, monkeypatch: pytest.Monkey
 
 
 def test_a_thousand_units_in_phase_are_compared_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand units are compared a part at a time, so that memory stays below 5 MB."""
+    """A thousand units are compared in parts, so that memory stays below 5 MB."""
     monkeypatch.setattr(searched, "PAIRS_TOGETHER", 10_000)
     alike = Swings(*np.tile([[5.0], [0.0], [0.0], [1000.0]], 1000))
     tracemalloc.start()

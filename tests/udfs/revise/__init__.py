@@ -1,1 +1,1 @@
-"""Tests of how earlier days and other jobs revise causes."""
+"""Tests of how earlier days and other jobs revise a unit's causes."""

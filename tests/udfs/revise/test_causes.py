@@ -1,4 +1,4 @@
-"""Revision by other runs changes the right rows of job_causes, and leaves all other rows unchanged."""
+"""Earlier runs change the right rows of job_causes, and leave all other rows as they are."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -24,7 +24,7 @@ FRACTIONS = ("time_saved_fraction", "attributed_fraction")
 
 
 def causes(flag: str | None = OPEN, imbalance: float = 0.2, attributed: float = 0.1) -> list[Row]:
-    """Rows of job_causes of a unit in which stage imbalance is the only cause found."""
+    """Return rows of job_causes of a unit in which stage_imbalance is the only named cause."""
     rows: list[Row] = [
         {
             "cause": cause,
@@ -55,7 +55,7 @@ def revised(
     replayed: Sequence[Row] = (),
     **slow_hosts: SlowHost,
 ) -> dict[str, Row]:
-    """Revised causes by name, of a unit with steps of 2 s and one worker per stage."""
+    """Return the revised causes, by name, of a unit with steps of 2 s and one worker per stage."""
     workers: list[dict[str, Any]] = [
         {"pp_rank": stage, "dp_rank": 0, "rank": 8 * stage, "host": next(iter(of.hosts), None)}
         for stage, of in enumerate(unit.stages)
@@ -71,7 +71,7 @@ def test_what_a_slow_host_costs_moves_from_the_stage_to_the_worker() -> None:
     found = revised(SLOW, ELSEWHERE, before)
     worker, stage = found["slow_worker"], found["stage_imbalance"]
     assert (worker["is_cause"], worker["time_saved_fraction"]) == (True, 0.25)
-    assert worker["attributed_fraction"] == 0.125, "half of what the fix alone saves, like the imbalance's"
+    assert worker["attributed_fraction"] == 0.125, "half of the saving by the fix alone, as for the imbalance"
     assert (worker["recoverable_gpu_hours"], worker["attributed_gpu_hours"]) == (16.0, 8.0)
     of_no_step: Row = {"first_step": None, "last_step": None}
     assert worker["culprits"] == [culprit(0.5, pp_rank=1, dp_rank=0, rank=8, host="b", **of_no_step)]
@@ -117,7 +117,6 @@ def test_without_history_or_without_a_measurement_rows_stay(flag: str, runs: lis
 
 
 def test_an_unflagged_row_is_revised_only_where_history_contradicts_it() -> None:
-    """A row without a flag is revised only if earlier runs contradict it."""
     heavy = [run([1.0, 1.5, 1.0, 1.0], hosts) for hosts in ("efgh", "ijkl")]
     assert list(revised(SLOW, heavy, causes(None)).values()) == causes(None)
     assert revised(SLOW, ELSEWHERE, causes(None))["slow_worker"]["flag_reason"] == JUDGED_BY_HISTORY
@@ -130,7 +129,7 @@ def test_hosts_known_from_other_jobs_say_in_how_many() -> None:
 
 
 def test_slow_transfers_save_what_a_replay_says_and_nothing_is_added_to_it() -> None:
-    """Slow transfers save what a replay shows, and the losses of other causes stay as they are."""
+    """Slow transfers save what a replay with usual times shows; losses of other causes stay the same."""
     rows, replayed = causes(None, 0.125, 0.125), causes(None, 0.125, 0.0625)
     rows[4] |= {"time_saved_fraction": 0.0625, "attributed_fraction": 0.0625, "is_cause": True}
     replayed[4] |= {"time_saved_fraction": 0.3125, "attributed_fraction": 0.25, "is_cause": True}
@@ -170,7 +169,7 @@ def any_run(draw: st.DrawFn) -> Run:
 def test_whatever_was_recorded_is_revised_to_finite_figures(
     unit: Run, runs: list[Run], flag: str | None
 ) -> None:
-    """Whatever was recorded, revised figures are finite, because an error would end the whole night."""
+    """Revised figures are finite whatever was recorded, because an error would stop the whole night."""
     workers = [dict.fromkeys(("dp_rank", "rank", "host"), None) | {"pp_rank": stage} for stage in range(2)]
     rows = causes(flag)
     rows[4]["flag_reason"] = "no_usual_transfer"

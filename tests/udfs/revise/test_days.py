@@ -1,4 +1,4 @@
-"""If a link is slow from some day on, earlier days give the exact cost of its slowness."""
+"""If a link is slow from some day on, the days before give the exact cost of its slowness."""
 
 from datetime import date, timedelta
 from typing import Any
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 def ran(day: int, shape: JobShape, *links: FlappingLink) -> UnitRows:
-    """Simulate the same work on other hosts each day."""
+    """Simulate the same job on a given day, with faults in some links; each day has other hosts."""
     hosts = [f"host-{day}-{number}" for number in range(shape.hosts)]
     identity = JobIdentity("job", "r1", hosts=hosts, fields={"model": "m", "gpu_hours": GPU_HOURS})
     job: GeneratedJob = generate_job(shape, links, 7, identity)
@@ -56,7 +56,7 @@ def communication(rows: list[Row]) -> Row:
 def test_a_link_that_became_slow_saves_what_the_days_before_took_less(
     stages: int, slow: list[int], extra_s: float
 ) -> None:
-    """A link that became slow is measured by earlier days, even if most of its transfers are slow now."""
+    """A link that became slow is compared with earlier days, even if most of its transfers are slow today."""
     shape = JobShape(dp_size=2, pp_size=stages, tp_size=8, microbatches=8, steps=12)
     before = [results(ran(day, shape)) for day in range(2)]
     last = ran(2, shape, *(FlappingLink(stage, extra_s) for stage in slow))

@@ -1,4 +1,4 @@
-"""Each conclusion from other runs is drawn if the evidence for it is there, and not without the evidence."""
+"""Each conclusion from other runs is drawn if there is evidence for it, and not without the evidence."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -17,7 +17,7 @@ def run(
     ideal_step_s: float = 2.0,
     **op_types_s: float,
 ) -> Run:
-    """A run whose stage p is on the host named by the p-th letter; without letters, hosts are unknown."""
+    """Return a run whose stage p is on the host of the p-th letter; with an empty text, hosts are unknown."""
     places = [frozenset(host) for host in hosts] or [frozenset[str]()] * len(compute_s)
     stages = [Stage(time_s, on) for time_s, on in zip(compute_s, places, strict=True)]
     named = {name.replace("_", "-"): time_s for name, time_s in op_types_s.items()}
@@ -32,7 +32,7 @@ FAST = [1.0, 1.0]
 
 
 class Case(NamedTuple):
-    """A unit, the runs that it is compared with, and the slow stages; None if these runs cannot decide."""
+    """A unit, other runs, and the stages that these show to be slow; None if they cannot decide."""
 
     unit: Run
     runs: list[Run]
@@ -76,7 +76,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_stages_that_are_slow_for_their_hosts(case: Case) -> None:
-    """Whether stages are slow because of their hosts is decided by earlier runs or by other jobs."""
+    """Earlier runs or other jobs decide whether a stage is slow because of its hosts."""
     found = slow_stages(case.unit, case.runs, case.slow_hosts, 2)
     if case.slow is None:
         assert found is None

@@ -1,4 +1,4 @@
-"""Rows of many units are grouped one unit at a time."""
+"""Rows of many units are returned unit by unit."""
 
 import numpy as np
 import pyarrow as pa

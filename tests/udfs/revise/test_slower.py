@@ -1,4 +1,4 @@
-"""A unit is compared with earlier days of its model or run, whether or not it was analysed."""
+"""A unit that became slower than earlier days of its model or run is found, even if it is not analysed."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Causes of many units are revised, even if some rows are incomplete or were revised before."""
+"""Causes of many units are revised together, even if rows are incomplete or were revised before."""
 
 from datetime import timedelta
 from typing import Any
@@ -36,7 +36,7 @@ def test_what_nothing_speaks_of_stays_as_it_was() -> None:
 
 @pytest.mark.parametrize("beyond", [0.0, 0.25], ids=["of 0.3.0", "of 0.4.0"])
 def test_a_unit_loses_beyond_its_fixes_what_the_version_that_simulated_it_counted(beyond: float) -> None:
-    """If a version before 0.4.0 simulated a unit, its unexplained loss keeps the meaning of that version."""
+    """If a version before 0.4.0 simulated a unit, unexplained loss keeps the meaning of that version."""
     tables = results(job_slowdown={"gpu_hours": 10.0})
     rows = tables[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
     rows[-1] |= {"attributed_fraction": 0.0, "time_saved_fraction": 0.25, "lost_fraction": beyond}
@@ -83,7 +83,7 @@ def test_a_baseline_without_its_lists_speaks_of_nothing() -> None:
 def test_a_unit_is_compared_with_the_days_before_its_own_and_the_last_of_them(
     age: int, decides: bool
 ) -> None:
-    """A unit is compared with the fourteen days before it, and not with older days."""
+    """A unit is compared with the fourteen days before its own, and not with earlier days."""
 
     def ran(compute_s: float, hosts: str) -> dict[str, Any]:
         times = [1.0, compute_s]

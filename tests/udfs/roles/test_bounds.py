@@ -1,4 +1,4 @@
-"""Jobs of several roles above the limits are refused, and the largest allowed need little memory and time."""
+"""Jobs of several roles above the limits are refused, and jobs at the limits need little memory and time."""
 
 import tracemalloc
 from collections import Counter
@@ -40,7 +40,7 @@ def test_wholes_of_a_day_are_apart_whatever_the_order_of_rows() -> None:
 
 
 def test_no_array_has_two_axes_of_roles_and_one_of_iterations() -> None:
-    """The largest allowed job needs no array (80 MB) with two axes of roles and one of iterations."""
+    """At the limits, no array has two axes of roles and one of iterations, which would take 80 MB."""
     roles, iterations = 32, 2000
     start_s = np.arange(iterations) + np.arange(roles)[:, None] / roles
     none = np.empty(0, dtype=np.int64)
@@ -58,7 +58,7 @@ def test_no_array_has_two_axes_of_roles_and_one_of_iterations() -> None:
 
 
 def test_stretches_are_found_without_a_pass_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stretches of consecutive iterations are found in one pass, even if each iteration is a stretch."""
+    """Stretches of consecutive iterations are found in one pass, even if every iteration is a stretch."""
     passes, find = Counter[str](), np.flatnonzero
 
     def counted(mask: Mask) -> Ints:

@@ -1,4 +1,4 @@
-"""Jobs of several roles give results computed by hand, and those of the scalar reference."""
+"""Jobs of several roles give results computed by hand, and those of the reference implementation."""
 
 from datetime import date
 from typing import Any
@@ -37,7 +37,7 @@ def step(role: str, iteration: int, start_s: float, end_s: float, **more: Any) -
 
 
 def answered(steps: Rows, **changes: Any) -> tuple[Rows, dict[str, dict[str, Any]]]:  # noqa: ANN401  # any columns
-    """Return rows of role_iteration, and of role_effect by role, for runs with these changes."""
+    """Return rows of role_iteration, and rows of role_effect by role; `changes` set columns of the runs."""
     runs = {(row["job_id"], row["run_id"]): row for row in steps}
     parts = [
         {name: row[name] for name in ("log_date", "job_id", "run_id", "part_of", "role")}
@@ -52,7 +52,7 @@ def answered(steps: Rows, **changes: Any) -> tuple[Rows, dict[str, dict[str, Any
 
 
 def one_after_the_other(iterations: int = 3) -> Rows:
-    """Rollout, then reward and critic together, then actor, with gaps of 1 s, in each iteration."""
+    """Return iterations of rollout, then reward and critic together, then actor, with gaps of 1 s."""
     rows = []
     for number in range(iterations):
         zero_s = 14.0 * number
@@ -66,7 +66,7 @@ def one_after_the_other(iterations: int = 3) -> Rows:
 
 
 def test_roles_one_after_the_other() -> None:
-    """Halving the rollout saves 9 s of 41 s, and halving the critic saves 1 s per iteration."""
+    """Of 41 s, halving the rollout saves 9 s in total, and halving the critic saves 1 s per iteration."""
     rows, effects = answered(one_after_the_other())
     assert {role: (row["waits_for"], row["waits_for_before"]) for role, row in effects.items()} == {
         "rollout": ([], ["actor"]),
@@ -105,7 +105,7 @@ def test_a_role_that_runs_ahead_waits_for_itself_alone() -> None:
 
 
 def test_two_runs_of_a_role_and_a_gap_in_the_iterations() -> None:
-    """If a role has two runs, it lasts from their first start to their last end; gaps end a stretch."""
+    """A role with two runs lasts from the first start to the last end; a missing iteration ends a stretch."""
     rows = []
     for number, zero_s in ((0, 0.0), (1, 10.0), (7, 100.0)):
         rows += [
@@ -158,7 +158,7 @@ def test_clocks_that_differ_by_less_than_the_tolerance(early_s: float) -> None:
 
 
 def test_spans_without_length_at_one_instant() -> None:
-    """Two spans of zero length at the same instant do not wait for each other, and have no result."""
+    """Two spans without length at the same instant do not wait for each other, and have no result."""
     rows = [step(role, number, number, number) for number in range(3) for role in ("actor", "critic")]
     rows = [row | {"actual_step_s": 1e-9, "step": place} for place, row in enumerate(rows)]
     found, effects = answered(rows)

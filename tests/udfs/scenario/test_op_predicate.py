@@ -1,4 +1,4 @@
-"""A predicate is refused, or chooses the same ops as if it were evaluated on the log itself."""
+"""A predicate is refused, or chooses the ops for which it is true in the log."""
 
 from collections.abc import Callable
 from functools import cache
@@ -23,12 +23,12 @@ from udfs.simulate.rank_rows import ReplayedRows, replayed_rows
 
 JOBS = {name: named_job(name) for name in ("usual", "disagreeing", "data_loads")}
 OpKey = tuple[int, int, int, str, int]
-"""(step, dp_rank, pp_rank, op_type, ordinal by start within the row): one op."""
+"""Key of one op: (step, dp_rank, pp_rank, op_type, ordinal by start within the row)."""
 
 
 @cache
 def traced(name: str) -> tuple[pa.Table, ReplayedRows, list[BlockColumns]]:
-    """Rows with a missing host or changing hosts, and with microbatch numbers that start at 0, 1 or 100."""
+    """Return the log of a job with odd hosts or microbatch numbers, and what the simulator reads of it."""
     layout = read_layout(JOBS[name].manifest)
     lines = JOBS[name].rank_steps.to_pylist()
     for number, row in enumerate(lines):
@@ -43,7 +43,7 @@ def traced(name: str) -> tuple[pa.Table, ReplayedRows, list[BlockColumns]]:
 
 @cache
 def logged(name: str) -> dict[OpKey, dict[str, Any]]:
-    """Return every replayed op as the log has it; a value is None if its column has no meaning for the op."""
+    """Return each replayed op as a row of the log; a column without a meaning for the op is None."""
     table, rows, _ = traced(name)
     ops = {}
     for row in table.take(pa.array(rows.replayed_row.ravel())).to_pylist():
@@ -102,7 +102,7 @@ def test_an_op_is_chosen_where_the_predicate_is_true_not_where_it_is_null(
     wanted = {key for key, op in logged("usual").items() if is_chosen(op)}
     assert chosen("usual", predicate) == wanted
     monkeypatch.setattr(op_predicate, "_TOGETHER", 100)
-    assert chosen("usual", predicate) == wanted, "asked in parts"
+    assert chosen("usual", predicate) == wanted, "predicates that are evaluated in parts"
 
 
 def test_a_unit_without_logged_hosts() -> None:

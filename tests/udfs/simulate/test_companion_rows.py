@@ -1,4 +1,4 @@
-"""Rows of job_causes have names instead of codes, ranks and hosts instead of cells, and GPU-hours."""
+"""Rows of job_causes have names, ranks, hosts and GPU-hours in place of the kernel's codes and cells."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,7 +24,7 @@ from udfs.what_if import simulate_job
 
 LAYOUT = manifest(dp_size=2, pp_size=2)
 MIDNIGHT_US = 1_767_571_200_000_000
-"""2026-01-05, 00:00 UTC."""
+"""Unix time of 2026-01-05, 00:00 UTC. [us]"""
 DP_1 = [{"pp_rank": stage, "dp_rank": 1, "rank": 100 + stage, "host": f"node-1{stage}"} for stage in range(2)]
 
 
@@ -34,7 +34,7 @@ def causes(
     rows: pa.Table | None = None,
     **facts: float,
 ) -> dict[str, dict[str, Any]]:
-    """Rows of job_causes by cause, for a unit with this kernel diagnosis."""
+    """Return rows of job_causes, by cause, for a unit for which the kernel returns `diagnosis`."""
     monkeypatch.setattr(kernel_what_if, "diagnose", lambda found: diagnosis)
     table = simulate_job(rank_steps(*unit_rows()) if rows is None else rows, LAYOUT | facts)[JOB_CAUSES]
     return {row["cause"]: row for row in table.to_pylist(maps_as_pydicts="strict")}
@@ -66,7 +66,7 @@ def test_every_cause_has_its_row_and_its_fractions_as_they_came(monkeypatch: pyt
     present = [name for name, row in found.items() if row["is_cause"]]
     assert present == ["slow_worker", "stage_imbalance", "pause", "unexplained"]
     total = sum(row["attributed_fraction"] for row in found.values())
-    assert total == DIAGNOSIS.all_fixes_fraction, "what is unexplained has no share of what fixes save"
+    assert total == DIAGNOSIS.all_fixes_fraction, "the unexplained part has no share of the savings"
     assert {row["recoverable_gpu_hours"] for row in found.values()} == {None}, "hours are not known"
     assert {row["attributed_gpu_hours"] for row in found.values()} == {None}
 
@@ -119,7 +119,7 @@ def test_culprits_are_workers_stages_and_dp_ranks_worst_first(monkeypatch: pytes
 
 
 def test_a_slow_host_is_named_once_with_its_workers_and_since_when(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow host is named once, with its workers and the time since when it is slow."""
+    """A slow host is one culprit, with its workers and the time from which on it is slow."""
     slow = cause(0.25, 0.25, SLOW_HOST)
     diagnosis = DIAGNOSIS._replace(causes=(slow, *DIAGNOSIS.causes[1:]))
     rows = [
@@ -138,7 +138,7 @@ def test_a_slow_host_is_named_once_with_its_workers_and_since_when(monkeypatch: 
 
 
 def test_a_slow_host_is_as_slow_as_its_slowest_worker_that_always_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host counts for other units as slow as the slowest of its workers that are always slow."""
+    """For other units, a host is as slow as the slowest of its workers that are slow in all steps."""
     always = [Culprit(stage, 0, effect, 1.0, 0, 9, ALWAYS) for stage, effect in ((1, 0.5), (0, 0.25))]
     slow = cause(0.25, 0.25, *always, PAUSED)
     diagnosis = DIAGNOSIS._replace(causes=(slow, *DIAGNOSIS.causes[1:]))
@@ -169,7 +169,7 @@ def test_evidence_has_no_keys_for_numbers_that_do_not_exist(monkeypatch: pytest.
 
 
 def test_what_fixes_save_and_what_is_unexplained_make_up_the_loss() -> None:
-    """Savings of fixes and unexplained loss add up to the whole loss of 1/11."""
+    """Savings of fixes and the unexplained loss add up to the whole loss, which is 1/11."""
     twice = ("start_us", "duration_us")
     usual = [row | {"host": "node-0"} for row in unit_rows()]
     slow = [row | {name: [2 * each for each in row[name]] for name in twice} for row in usual[:4]]
@@ -185,7 +185,7 @@ def test_what_fixes_save_and_what_is_unexplained_make_up_the_loss() -> None:
 def test_a_worker_that_moved_is_named_with_the_host_of_its_slow_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A worker that moved is named with the host that it had in its slow steps."""
+    """A worker that changed its host is named with the host of its slow steps."""
     moved = [row | {"host": "spare"} if row["step"] >= 3 and row["rank"] == 1 else row for row in unit_rows()]
     found = causes(monkeypatch, rows=rank_steps(*moved))["slow_worker"]["culprits"]
     assert (found[0]["rank"], found[0]["host"]) == (1, "spare")

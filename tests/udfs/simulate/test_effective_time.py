@@ -1,4 +1,4 @@
-"""Shares of GPU-hours by use are right, on days made by hand and, by a reference, on random days."""
+"""Parts of GPU-hours by use are right on days made by hand, and equal the reference's on random days."""
 
 import math
 import random
@@ -21,13 +21,13 @@ MIDNIGHT_S = datetime(2026, 1, 5, tzinfo=UTC).timestamp()
 TIMES = StepTimes(actual_s=1.0, simulated_s=0.875, ideal_s=0.75)
 HOUR_S = 3600.0
 ROUNDED = 1e-8
-"""GPU-hours: a Unix time in seconds is exact to 2e-7 s."""
+"""Largest error in GPU-hours; a Unix time in seconds is only exact to 2e-7 s."""
 
 Event = dict[str, Any]
 
 
 def event(kind: str, at_s: float, step: int | None = None, lasts_s: float | None = None) -> Event:
-    """Return an event, at seconds after midnight."""
+    """Return an event; `at_s` counts from midnight. [s]"""
     lasts_us = None if lasts_s is None else lasts_s * 1e6
     return {"event": kind, "at_us": round((MIDNIGHT_S + at_s) * 1e6), "step": step, "duration_us": lasts_us}
 
@@ -39,7 +39,7 @@ def rows(
     times: StepTimes = TIMES,
     **facts: object,
 ) -> list[dict[str, Any]]:
-    """Rows of job_time for a run on one GPU."""
+    """Return the rows of job_time for a run on one GPU."""
     job = {"status": status, "gpu_hours": hours, "world_size": 1}
     return time_rows({"events": events, "log_date": DAY} | facts, job, times, 0.25)
 
@@ -47,9 +47,9 @@ def rows(
 def seconds(
     events: list[Event], hours: float, *, step_s: float | None = None, **facts: date | str
 ) -> dict[str, float]:
-    """Seconds of each part that is not 0, and the number of contradictions if it is not 0.
+    """Return the seconds of each part, and the number of contradictions; zeros are left out.
 
-    step_s : recorded, replayed and ideal time of a step [s]; None: TIMES
+    step_s : time of a step, as recorded, replayed and ideal; None: TIMES [s]
     """
     times = TIMES if step_s is None else StepTimes(step_s, step_s, step_s)
     (row,) = rows(events, hours, "analysed", times, **facts)
@@ -68,7 +68,8 @@ RUN = [
     event("first_step", 2050, 1000),
     event("stop", 3050, 2000),
 ]
-"""1,000 steps in 1,000 s, saved, 400 that are lost, then the other 1,000."""
+"""A run of 2,000 steps of 1 s: 1,000 steps and a checkpoint, 400 steps that are lost, the other 1,000
+steps."""
 
 
 def test_the_last_day_of_the_calendar_has_an_end() -> None:
@@ -110,7 +111,7 @@ def test_only_the_day_and_the_scheduled_time_count() -> None:
 
 
 def test_a_day_that_events_show_whole_leaves_nothing_unknown() -> None:
-    """If events cover a day fully, no part of the day is unknown, however its parts are rounded."""
+    """If events cover the whole run, the unknown part is exactly the difference from the stated GPU-hours."""
     of_thirds = StepTimes(actual_s=0.7, simulated_s=0.61, ideal_s=0.53)
     job = {"status": "analysed", "world_size": 24}
     for ends_s in range(700, 7000, 70):
@@ -189,7 +190,7 @@ def test_a_little_back_in_time_is_a_clock_that_was_set() -> None:
 
 
 def test_a_start_by_a_clock_that_is_behind_that_of_its_submission_has_not_waited() -> None:
-    """If the clock of a start is behind that of its submission, the wait is 0, since gates refuse less."""
+    """If the start's clock is behind the submission's, the wait for GPUs is 0, not negative."""
     near = [event("submitted", 10.0), event("start", 9.5), event("first_step", 9.0, 0), event("step", 20, 11)]
     (row,) = rows(near, 1.0)
     assert (row["queued_gpu_hours"], row["startup_gpu_hours"], row["contradictions"]) == (0.0, 0.0, 0)
@@ -201,11 +202,13 @@ def test_a_run_waits_from_its_submission_to_its_start_and_holds_no_gpus_then() -
     again = [*RUN[:4], event("submitted", 1700), *RUN[4:]]
     queued = [event("submitted", -500), *again]
     (row,) = rows(queued, 1.0)
-    assert row["queued_gpu_hours"] * HOUR_S == pytest.approx(600 + 250), "that of the day before in full"
+    assert row["queued_gpu_hours"] * HOUR_S == pytest.approx(600 + 250), (
+        "a wait that began on the day before counts in full"
+    )
     assert (row["outage_s"], row["contradictions"]) == (300, 0)
     assert seconds(queued, 1.0)["outage"] == 50, "a run that waits in the queue holds no GPUs"
     assert rows(again, 1.0)[0]["queued_gpu_hours"] is None, "the first start has no submission"
-    assert rows(RUN[4:], 1.0)[0]["queued_gpu_hours"] == 0, "a restart needs none"
+    assert rows(RUN[4:], 1.0)[0]["queued_gpu_hours"] == 0, "a restart needs no submission"
     started = datetime.fromtimestamp(MIDNIGHT_S + 2000, UTC)
     assert rows(again, 1.0, started_at=started)[0]["queued_gpu_hours"] == 0
 
@@ -249,7 +252,9 @@ def test_evaluations_and_loads_of_data_are_parts_of_their_own() -> None:
         225,
     )
     lost = seconds([*events[:-1], event("failure", 400, 300)], 0.5)
-    assert (lost["lost_work"], lost.get("productive")) == (300, None), "neither saves anything"
+    assert (lost["lost_work"], lost.get("productive")) == (300, None), (
+        "neither evaluation nor data loading saves progress"
+    )
 
 
 def test_a_checkpoint_before_the_first_step_is_part_of_the_startup() -> None:
@@ -283,7 +288,7 @@ def test_step_times_that_are_not_trusted_leave_training_unknown(status: str) -> 
 
 
 def random_events(draw: random.Random) -> list[Event]:
-    """Draw events, mostly in the usual order of a run: start, work, save, fail and return."""
+    """Draw events, mostly in the usual order of a run: start, work, save, fail and restart."""
     events: list[Event] = []
     at_s, step, kind = draw.uniform(-300, 300), draw.randrange(50), draw.choice(EVENTS)
     for _ in range(draw.randrange(1, 16)):
@@ -314,7 +319,7 @@ def random_events(draw: random.Random) -> list[Event]:
 
 
 def test_random_days_beside_the_reference() -> None:
-    draw = random.Random(5)  # noqa: S311  # nothing is secret here
+    draw = random.Random(5)  # noqa: S311  # not a secret
     for _ in range(600):
         events = [each for each in random_events(draw) for _ in range(draw.choice([1, 1, 1, 1, 1, 2]))]
         ended = MIDNIGHT_S + draw.choice([310, 700, 90000])

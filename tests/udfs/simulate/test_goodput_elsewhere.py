@@ -1,10 +1,11 @@
-"""Times by which another project's tests measure goodput are compared with the parts found here.
+"""Parts of a run's time are compared with the expectations of another project's tests of goodput.
 
 The scenarios are those of ml-goodput-measurement's tests (github.com/AI-Hypercomputer/ml-goodput-measurement,
-ml_goodput_measurement/tests/goodput_test.py, commit 57092cf), as events of a run: five steps of 3 s
-after a start-up of 5 s, a disruption of 5 s, a first step that takes 5 s longer. `theirs` are seconds that
-its tests expect of a bucket, or of productive time; `ours` are all parts here, which add up to the elapsed.
-What its anomalous steps expect is switched off there, and has no scenario.
+ml_goodput_measurement/tests/goodput_test.py, commit 57092cf), written as events of a run: five steps of 3 s
+after a start-up of 5 s; a disruption lasts 5 s, and a slow first step takes 5 s longer. `theirs` are the
+seconds that the other tests expect in a bucket, or as productive time. `ours` are all parts of the time here,
+which add up to the elapsed time. The other tests of anomalous steps are switched off, and have no scenario
+here.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from tests.udfs.simulate.test_effective_time import Event, event, seconds
 class Scenario(NamedTuple):
     """Events of a run, and how its time was spent. [s]
 
-    source : the test in which its figures are expected
+    source : the other project's test that expects these figures
     """
 
     source: str
@@ -29,9 +30,9 @@ class Scenario(NamedTuple):
 
 
 INTERRUPTED = [event("start", 0), event("first_step", 5, 0), event("step", 13, 1), event("step", 22, 4)]
-"""Five steps, the first 5 s longer, of which the last is not seen to end."""
+"""Events of five steps, of which the first takes 5 s longer; no event shows the end of the last step."""
 AGAIN = [event("restart", 30, 2), event("first_step", 35, 2), event("step", 43, 3), event("stop", 49, 5)]
-"""The third step and the next two, 5 s after a disruption."""
+"""Events after a disruption: 5 s of start-up, then the third step again and the next two."""
 
 SCENARIOS = {
     "no badput but the start": Scenario(
@@ -92,7 +93,7 @@ SCENARIOS = {
         {"wasted_progress_from_disruption": 6},
         {"productive": 15, "startup": 10, "lost_work": 6, "unknown": 18},
     ),
-    "the same, with the event": Scenario(  # theirs begins where the last step does, ours where the run fails
+    "the same, with the event": Scenario(  # their loss begins at the last step, ours at the failure
         "BadputTest.test_badput_calculator_infrastructure_badput_from_disruption",
         [*INTERRUPTED, event("failure", 25, 5), *AGAIN],
         49,
@@ -116,7 +117,7 @@ SCENARIOS = {
         {"productive": 30, "custom_badput_events": 5},
         {"productive": 30, "startup": 6, "evaluation": 5},
     ),
-    "a checkpoint": Scenario(  # its 6 s pass: there they are logged beside a run that they do not lengthen
+    "a checkpoint": Scenario(  # the 6 s pass in the run here; in the other test they overlap training
         "BadputTest.test_badput_calculator_checkpoint_badput",
         [event("start", 0), event("first_step", 5, 0), event("checkpoint", 11, 2, 6), event("stop", 26, 5)],
         26,
@@ -132,7 +133,7 @@ SAME = {
     "other": "unknown",
     "wasted_progress_from_disruption": "lost_work",
 }
-"""Buckets that are parts here, with the same seconds in every scenario."""
+"""Buckets of the other project that equal a part here in every scenario, with the name of the part."""
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)

@@ -1,4 +1,4 @@
-"""Logs whose times are not in microseconds are refused, with the likely unit."""
+"""Logs whose times are not in microseconds are refused, and the likely unit is named."""
 
 import re
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def since_1970(row: Row) -> Row:
 
 
 def test_starts_since_1970_beside_zeros_of_0_are_analysed() -> None:
-    """If a producer writes 0 as the zero of each step, starts count from 1970, and the unit is analysed."""
+    """If a producer writes t0_us = 0 and counts starts from 1970, the unit is analysed."""
     assert simulated(lambda row: since_1970(row) | {"t0_us": 0})["status"] == "analysed"
 
 
@@ -103,7 +103,7 @@ def test_times_in_another_unit_are_seen(change: Callable[[Row], Row], detail: st
 
 
 def test_where_no_day_is_known_all_times_may_be_milliseconds() -> None:
-    """Steps of 1 to 60 ms whose zeros lie in early 1970 are refused, unless steps take longer."""
+    """If t0_us is in early 1970 and steps take 1 to 60 ms, the unit is refused: it may use milliseconds."""
     lines = [
         scaled(0.005)(row) | {"t0_us": (MIDNIGHT_US + row["step"] * 5_000_000) // 1000}
         for row in JOB.rank_steps.to_pylist()
@@ -145,7 +145,7 @@ def test_zeros_in_another_unit_are_seen_where_no_day_is_known(factor: float, sai
 
 
 def test_zeros_since_the_host_started_are_no_seconds() -> None:
-    """Zeros in microseconds since the host's start are not mistaken for zeros in seconds."""
+    """Zeros in microseconds since the host's boot are not mistaken for seconds since 1970."""
     half_an_hour_us = 1_800_000_000
     lines = [row | {"t0_us": half_an_hour_us + row["step"] * 1_000_000} for row in JOB.rank_steps.to_pylist()]
     rows = pa.Table.from_pylist(lines, JOB.rank_steps.schema)

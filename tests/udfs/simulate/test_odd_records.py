@@ -27,7 +27,7 @@ def job() -> GeneratedJob:
 
 
 def changed(job: GeneratedJob, change: Callable[[Row], Row | None]) -> pa.Table:
-    """Apply `change` to each row; None drops the row."""
+    """Apply `change` to each row of a job; rows for which it returns None are dropped."""
     rows = [change(row) for row in job.rank_steps.to_pylist()]
     return pa.Table.from_pylist([row for row in rows if row is not None], schema=job.rank_steps.schema)
 
@@ -58,7 +58,7 @@ def test_a_slow_worker_is_in_no_other_unit() -> None:
 
 @pytest.mark.parametrize("op_type", ["forward-recv", "params-all-gather", "forward-compute"])
 def test_a_rank_step_that_lacks_an_op_is_left_out(job: GeneratedJob, op_type: str) -> None:
-    """If a rank-step lacks an op, the unit has the result of its other steps."""
+    """If a rank lacks an op in a step, the unit gets the result of its other steps."""
     odd = int(job.rank_steps["step"][7].as_py())
     found = simulated(
         changed(job, lambda row: without_op(row, op_type) if (row["step"], row["rank"]) == (odd, 6) else row),
@@ -70,7 +70,7 @@ def test_a_rank_step_that_lacks_an_op_is_left_out(job: GeneratedJob, op_type: st
 
 
 def test_steps_of_another_schedule_stay(job: GeneratedJob) -> None:
-    """If all ranks ran another schedule in a step, the step stays, because no peer contradicts it."""
+    """A step in which all ranks ran another schedule is kept, because no peer contradicts it."""
     odd = int(job.rank_steps["step"][7].as_py())
     found = simulated(
         changed(job, lambda row: without_op(row, "params-all-gather") if row["step"] == odd else row),
@@ -94,7 +94,7 @@ def test_ranks_that_are_exchanged_refuse_the_unit(job: GeneratedJob) -> None:
 
 @pytest.mark.parametrize(("dp_size", "pp_size"), [(2, 2), (3, 2), (4, 2), (2, 4)])
 def test_two_of_few_dp_ranks_that_are_exchanged_refuse_the_unit(dp_size: int, pp_size: int) -> None:
-    """If two of few dp ranks are exchanged, the unit is refused, because half of its links scatter then."""
+    """If two of few dp ranks are exchanged, the unit is refused, because half of its links are irregular."""
     made = job_on_hosts(replace(SHAPE, dp_size=dp_size, pp_size=pp_size), noise=0.03)
     ranks = {(row["dp_rank"], row["pp_rank"]): row["rank"] for row in made.rank_steps.to_pylist()}
     assert simulated(made.rank_steps, made.manifest)["odd_ranks"] == 0
@@ -141,7 +141,7 @@ def test_exchanged_stages_refuse_the_unit_and_are_named(name: str) -> None:
 
 
 def test_lines_of_another_day_are_left_out(job: GeneratedJob) -> None:
-    """Lines of another day, as of the year 9999 or 1970, are left out, with the result of the other lines."""
+    """Lines of another day, such as in 9999 or 1970, are left out; the other lines give the result."""
     facts = job.manifest | {"log_date": DAY}
     assert simulated(job.rank_steps, facts)["other_day_lines"] == 0
     zeros = {0: 253_400_000_000_000_000, 1: 1_000_000}
@@ -170,7 +170,7 @@ def test_a_log_of_another_calendar_is_counted_and_stays(job: GeneratedJob) -> No
 
 
 def test_one_line_of_no_calendar_costs_its_step_and_not_the_log_of_another(job: GeneratedJob) -> None:
-    """If a line has an impossible date, only its own step is lost, and not the log of another rank."""
+    """A line with an impossible date costs only its own step, and no log of another rank."""
     facts = job.manifest | {"log_date": DAY + timedelta(days=30)}
     stray_us = 253_400_000_000_000_000
     step = job.rank_steps["step"].to_pylist()[0]

@@ -1,4 +1,4 @@
-"""Units without transfers are not analysed, but have bounds of the slowdown and a list of slow computes."""
+"""Units without transfers are not analysed, but get bounds of their slowdown and a list of slow computes."""
 
 from datetime import date
 from typing import Any
@@ -44,9 +44,9 @@ def line(step: int, dp_rank: int, stage: int, ops: list[tuple[str, float, float,
 def gpipe(
     slow: dict[tuple[int, int], float], dp_size: int = 1, order: tuple[int, ...] = (0, 1, 2, 3)
 ) -> pa.Table:
-    """Two stages that run all forwards and then all backwards, with some slower workers.
+    """Return computes of two stages that run all forwards and then all backwards; some workers are slow.
 
-    The log holds only computes.
+    slow : factor on the computes of a worker, by (dp_rank, pp_rank)
     """
     rows = []
     for step in range(STEPS):
@@ -126,7 +126,8 @@ def test_other_schedules_are_corrupt_traces_that_say_so(case: str) -> None:
     rows = gpipe({}, order=(3, 0, 1, 2) if case == "other order" else (0, 1, 2, 3)).to_pylist()
     for each in rows:
         if case == "begins early" and each["pp_rank"] == 0:
-            # Forwards later and backwards earlier, so that no clock makes both possible.
+            # Forwards are moved later and backwards earlier, so that no offset of a clock makes the order
+            # possible.
             is_forward = [op == OP_CODES["forward-compute"] for op in each["op"]]
             moved_us = [5e3 if forward else -2.5e3 for forward in is_forward]
             each["start_us"] = [a + b for a, b in zip(each["start_us"], moved_us, strict=True)]
@@ -163,7 +164,8 @@ def test_a_gap_that_differs_by_direction_is_a_links_and_never_a_clocks() -> None
     rows = gpipe({}).to_pylist()
     for each in rows:
         each["host"] = f"host-{each['pp_rank']}"
-        # The second stage does all of it later: its forwards come 900 us later, backwards go on at once.
+        # Forwards of the second stage, and backwards of the first, come 900 us later: only the forward gap
+        # grows.
         if each["pp_rank"]:
             each["start_us"] = [start + 900.0 for start in each["start_us"]]
         else:
@@ -180,7 +182,7 @@ def test_a_gap_that_differs_by_direction_is_a_links_and_never_a_clocks() -> None
 
 @pytest.mark.parametrize("slow_until", [STEPS, STEPS // 2])
 def test_a_link_that_turns_slow_moves_no_clock(slow_until: int) -> None:
-    """If a link becomes slow in one direction, the estimate of clocks stays the same."""
+    """If a link becomes slow in one direction, the estimated clocks stay the same."""
     rows = gpipe({}).to_pylist()
     for each in rows:
         each["host"] = f"host-{each['pp_rank']}"

@@ -1,4 +1,4 @@
-"""Each host, or each rank if hosts are unnamed, has one clock; clocks are numbered by their first rows."""
+"""Each host, or each rank if hosts have no names, has one clock; clocks are numbered by their first rows."""
 
 import pyarrow as pa
 import pytest

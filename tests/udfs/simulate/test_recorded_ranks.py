@@ -1,4 +1,4 @@
-"""A profile of some of a job's ranks shows the length of steps and the exposed communication."""
+"""A profile of only some ranks of a job gives the length of steps and the exposed communication."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,14 +15,14 @@ MANIFEST = {"dp_size": 4, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 
 OPS = [
     ("forward-compute", 0.0, 10.0),
     ("backward-compute", 20.0, 30.0),
-    ("grads-reduce-scatter", 30.0, 40.0),  # 20 us of it beside the backward pass
-    ("separate-grads-all-reduce", 60.0, 20.0),  # 10 us of it beside the other collective
+    ("grads-reduce-scatter", 30.0, 40.0),  # overlaps the backward pass for 20 us
+    ("separate-grads-all-reduce", 60.0, 20.0),  # overlaps the other collective for 10 us
     ("optimizer", 80.0, 20.0),
 ]
 
 
 SCALE = 1000
-"""Multiple of the times above, so that a step takes 0.1 s."""
+"""Factor on the times above, so that a step takes 0.1 s."""
 
 
 def rows(ranks: Sequence[int], steps: int = 3, ops: Sequence[Op] = OPS) -> pa.Table:
@@ -59,14 +59,14 @@ def outcome(table: pa.Table, **more: object) -> dict[str, Any]:
 def test_the_ranks_that_are_there_say_their_step_time_and_what_of_it_is_bare_communication() -> None:
     job = outcome(rows([0, 2]))
     assert (job["status"], job["recorded_ranks"], job["recorded_steps"]) == ("some_ranks", 2, 3)
-    assert job["recorded_step_s"] == pytest.approx(0.102)  # rank 2 begins and ends 2 us later
-    assert job["recorded_exposed_s"] == pytest.approx(0.03)  # from 50 to 80 us
+    assert job["recorded_step_s"] == pytest.approx(0.102)  # rank 2 begins, and ends, 2 us later
+    assert job["recorded_exposed_s"] == pytest.approx(0.03)  # exposed from 50 to 80 us
     assert job["status_detail"].startswith("2 of 4 ranks recorded, in 3 steps: a step takes 0.102 s")
     assert (job["slowdown"], job["wasted_gpu_hours"]) == (None, None)
 
 
 def test_communication_without_a_place_is_not_passed_over() -> None:
-    """If exchanges were left out of the log, their communication is reported as "at least", not as 0 s."""
+    """If some communication is not in the log, the exposed time is reported as "at least", not as 0 s."""
     said = outcome(rows([0]), left_out={"send-recv without a place": 75})["status_detail"]
     assert "at least 0.03 s of it in communication" in said
     assert "at least" not in outcome(rows([0]), left_out={"kernels outside of steps": 3})["status_detail"]

@@ -1,4 +1,4 @@
-"""If a gate would refuse a figure, only the figure's unit fails, and never the night."""
+"""A figure that a gate would refuse makes its own unit fail, and not the night."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ LAYOUT = manifest(dp_size=2, pp_size=2)
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-300, 1e-320])
 def test_ops_that_take_next_to_no_time_have_no_slowdown(scale: float) -> None:
-    """Ops of nearly zero duration give no slowdown, but the status implausible_times."""
+    """If all ops take nearly no time, the unit has no slowdown, but the status implausible_times."""
     rows = unit_rows()
     for row in rows:
         row["duration_us"] = [each * scale for each in row["duration_us"]]
@@ -29,7 +29,7 @@ def test_ops_that_take_next_to_no_time_have_no_slowdown(scale: float) -> None:
 
 
 def test_a_replay_of_next_to_no_time_is_refused_though_an_op_was_long() -> None:
-    """A replay of nearly zero time is refused, even if a recorded op was long."""
+    """If the replay takes nearly no time, the unit is refused, even if one recorded op was long."""
     block: Any = SimpleNamespace(steps=[0], graph=SimpleNamespace(ref=lambda op: op))
     refuse_timeless([block], np.array([2e-6]), np.array([2e-6]))
     with pytest.raises(TraceDefectError, match="the replayed ops take no time at all"):
@@ -37,7 +37,7 @@ def test_a_replay_of_next_to_no_time_is_refused_though_an_op_was_long() -> None:
 
 
 def test_a_figure_that_is_not_finite_costs_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a result is not finite, only its unit fails, because a gate would otherwise refuse the night."""
+    """If a figure is not finite, only its unit fails; otherwise a gate would refuse the whole night."""
     monkeypatch.setattr(result_tables, "_by_op_type", lambda *_: {"waste_fraction": np.array([-np.inf])})
     with pytest.raises(result_tables.NotFiniteError, match="of op_type_slowdown is not finite"):
         simulate_job(rank_steps(*unit_rows()), LAYOUT)

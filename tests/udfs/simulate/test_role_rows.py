@@ -1,4 +1,4 @@
-"""Steps of a run with a role get absolute times if the log and the manifest state what this needs."""
+"""Steps of a run with a role get absolute times if log and manifest state their zeros and iterations."""
 
 from datetime import UTC, date, datetime
 from typing import Any
@@ -16,7 +16,7 @@ FEW_STEPS = SimulationSettings(minimum_steps=1)
 
 
 def two_ranks(step: int, zero_us: int) -> list[dict[str, Any]]:
-    """Two ranks with zeros 10 us apart, whose step lasts from 3 us to 2 s + 11 us."""
+    """Return two ranks with zeros 10 us apart, whose step lasts from 3 us to 2 s + 11 us."""
     return [
         line(step, 0, 0, [("optimizer", 3e-6, 1)], t0_us=zero_us),
         line(step, 1, 0, [("optimizer", 1e-6, 2)], t0_us=zero_us + 10),
@@ -63,7 +63,7 @@ def test_times_far_from_the_log_date_are_not_absolute() -> None:
 def test_times_that_no_calendar_holds_cost_no_other_result(
     zero_us: int, start_s: float, log_date: date | None
 ) -> None:
-    """If times of steps are outside the calendar, other results of the unit stay, and nothing overflows."""
+    """Steps outside the calendar have no rows; the unit's other results stay, and no number overflows."""
     lines = [line(step, 0, 0, [("optimizer", start_s, 1e9)], t0_us=zero_us + step) for step in range(7, 12)]
     tables = simulate_job(rank_steps(*lines), manifest() | WHOLE | {"log_date": log_date}, FEW_STEPS)
     assert tables["role_step"].num_rows == 0

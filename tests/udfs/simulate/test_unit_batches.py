@@ -1,4 +1,4 @@
-"""The functions that Spark calls to simulate, run here without Spark, put hundreds of units in batches."""
+"""The functions by which Spark simulates units, called without Spark, put many units in a batch."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -36,12 +36,12 @@ GOOD: dict[str, Any] = manifest() | {"manifest_status": None, "manifest_detail":
 
 
 def alike(number: int) -> Iterator[UnitRows]:
-    """Yield the given number of units, which differ only in the name of their job."""
+    """Yield units that differ only in their job's name."""
     return (UnitRows(Unit(DAY, f"job-{job:05d}", "r0"), GOOD, ROWS) for job in range(number))
 
 
 def batches(units: Iterable[UnitRows]) -> Iterator[pa.RecordBatch]:
-    """Return batches of the units' results."""
+    """Return the batches of results for the given units."""
     return results_batches(lambda _: ((unit.key, simulate_unit(unit, SETTINGS)) for unit in units))([])
 
 
@@ -61,7 +61,7 @@ def test_hundreds_of_tiny_units_share_batches() -> None:
 
 
 def test_results_leave_as_soon_as_a_batch_is_full() -> None:
-    """Results are returned as soon as a batch is full, before all units are read."""
+    """A batch of results is returned as soon as it is full, before all units are read."""
     asked = count()
 
     def counted() -> Iterator[UnitRows]:
@@ -75,7 +75,7 @@ def test_results_leave_as_soon_as_a_batch_is_full() -> None:
 
 
 def test_a_unit_that_cannot_be_read_costs_no_other_its_results() -> None:
-    """A unit that cannot be simulated does not affect the results of other units."""
+    """An error while one unit is simulated does not change the results of the other units."""
     twice = rank_steps(line(0, 0, 0, [OPS[0], OPS[0]])).select(SIMULATED_COLUMNS)
     refused = GOOD | {"manifest_status": "bad_layout", "manifest_detail": "why"}
     each = ((GOOD, ROWS), (GOOD, twice), (refused, ROWS))
@@ -90,7 +90,7 @@ def test_a_unit_that_cannot_be_read_costs_no_other_its_results() -> None:
 def test_a_defect_of_ours_leaves_its_traceback_and_costs_no_other_unit_its_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An internal error in one unit is stored with its traceback, and other units keep their results."""
+    """An internal error in one unit is stored with its traceback, and the other units keep their results."""
     numbers = count()
 
     def planted(rows: JobRows, layout: Layout, how: How) -> WhatIf:

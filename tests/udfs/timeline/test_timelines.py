@@ -1,4 +1,4 @@
-"""A step's timeline has the times of the result tables and the facts of the log, for each of its ops."""
+"""For each op of a step, the timeline has the times of the result tables and the facts of the log."""
 
 import pytest
 
@@ -33,9 +33,10 @@ def test_the_slowest_step_is_taken_where_none_is_named() -> None:
 
 
 def two_stages(step: int, **more: object) -> list[dict[str, object]]:
-    """Two microbatches through a pipeline of two stages, with forwards and transfers of 1 s.
+    """Return two microbatches through two stages, with forwards and transfers of 1 s.
 
-    The first recv waits for its send from the start, the second send for its recv, which is called last.
+    The first recv begins with the step and waits for its send. The second send waits for its recv, which
+    is called last.
     """
     first: Ops = [
         ("forward-compute", 0, 1, 7, 0),
@@ -81,7 +82,7 @@ def test_facts_of_ops() -> None:
 
 
 def test_a_drawn_step() -> None:
-    """A drawn step has the path forward, transfer, forward, transfer, forward: 5 s."""
+    """The critical path of a drawn step of 5 s is forward, transfer, forward, transfer, forward."""
     found = drawn()
     assert [found.step_s(kind) for kind in KINDS] == [5.0, 5.0, 5.0]
     path = [
@@ -101,7 +102,7 @@ def test_a_drawn_step() -> None:
 
 
 def test_a_recorded_path_follows_the_compute_behind_which_a_transfer_was_called() -> None:
-    """The recorded path follows the compute after which the host called a transfer."""
+    """The path through recorded times follows the compute after which the host called a transfer."""
     first: Ops = [
         ("forward-compute", 0, 1, 7, 0),
         ("forward-compute", 1, 1, 9, 0),

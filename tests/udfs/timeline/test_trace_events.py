@@ -27,7 +27,7 @@ from udfs.timeline.timelines import (
 from udfs.timeline.trace_events import CRITICAL, LAUNCH_DELAY, SHOWN, arrows_left_out, lanes, trace_events
 
 OVERLAPPING: Ops = [("forward-compute", 0, 2, 0), ("forward-compute", 1, 2, 1), ("forward-compute", 2, 2, 2)]
-"""No stream can run them so, though a profiler may log it."""
+"""Forwards that overlap, which no stream can run, though a profiler may log them."""
 
 JOBS = {
     "usual": named_job("usual"),
@@ -58,7 +58,7 @@ def thread_names(events: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def nested(events: Events) -> bool:
-    """Return whether slices of each thread are disjoint or nested, in whole nanoseconds."""
+    """Return whether the slices of each thread are disjoint or nested, to the nanosecond."""
     threads: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for each in events:
         start = round(each["ts"] * 1000)
@@ -166,7 +166,7 @@ def test_in_perfetto_arrows_go_from_sends_to_recvs_of_the_same_microbatch() -> N
 
 
 def test_perfetto_would_report_overlapping_slices() -> None:
-    """Perfetto's processor reports overlapping slices, which other tests rely on."""
+    """Perfetto's processor reports overlapping slices; other tests rely on that."""
     one = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 10}
     perfetto = TraceProcessor(json.dumps({"traceEvents": [one, one | {"ts": 5}]}).encode())
     warnings = perfetto.rows("SELECT json_array(name) FROM stats WHERE severity <> 'info' AND value > 0")

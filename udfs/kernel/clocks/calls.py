@@ -11,7 +11,7 @@ from udfs.kernel.selection import evenly
 
 
 def calls(block: StepBlock) -> Ints:
-    """Return for each op the first op of the call that issued it, which is itself if alone. Shape (op,).
+    """Return for each op the first op of its call, or the op itself if it was issued alone. Shape (op,).
 
     Transfers with a peer belong to one call of a worker if their starts, and their ends, differ by at most
     0.1 us in the first step of the first dp rank. Separate transfers hardly start and end together by chance,
@@ -40,7 +40,7 @@ def _met(graph: OpGraph) -> tuple[Ints, Ints]:
 
 
 def lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
-    """Return, for each link, positions of up to SAMPLED transfers whose recorded ends depend on one peer.
+    """Return positions of up to SAMPLED transfers of each link whose calls exchange data with one peer.
 
     A call with transfers of several peers returns with the last of them, so that the recorded ends of its
     transfers depend on several peers.

@@ -125,7 +125,7 @@ def levelled(ahead_s: Floats, time_s: Floats, part: Ints) -> Floats:
 
 
 def _scatter(ahead_s: Floats, time_s: Floats) -> Floats:
-    """Return each clock's standard deviation of single steps, which drift and few jumps hardly change. [s]
+    """Return the scatter of each clock's offset from step to step; drift and few jumps hardly change it. [s]
 
     All clocks are read in the same way. A clock with many times the scatter of the others therefore has many
     jumps, and its scatter is limited to UNLIKE times the median clock's. Shape (clock,).

@@ -94,7 +94,7 @@ def _ways(graph: OpGraph, layout: Layout) -> list[_Way]:
 
 
 def _links(ends: Ends, layout: Layout, clock: Ints, call: Ints) -> dict[Key, Heard]:
-    """Measure clock differences by links: half the difference of the forward and backward end differences."""
+    """Measure clock differences by links: half of how much both directions' (recv end - send end) differ."""
     graph = ends.graph
     ways = [way for way in _ways(graph, layout) if (clock[way.one] != clock[way.other]).any()]
     if not ways:
@@ -142,7 +142,7 @@ def _apart(ends: Ends, ways: list[_Way], call: Ints) -> tuple[Floats, Floats]:
 
 
 def _least_apart(ends: Ends, ways: list[_Way]) -> Apart:
-    """Return for each link the shortest recorded time from a send's start to its recv's end, without spread.
+    """Return for each link the shortest recorded time from a send's start to its recv's end, as `middle`.
 
     Data do not arrive before they are sent, so the receiver's clock is ahead by at most this time. [s]
     """
@@ -167,7 +167,7 @@ def _halves(ways: list[_Way], apart: Apart) -> tuple[Floats, Floats]:
 
 
 class _Group(NamedTuple):
-    """Collectives of one op type with the same members; stage is -1 if these are in several stages.
+    """Collectives of one op type with the same members; stage is -1 if the members are in several stages.
 
     ops     : int, shape (instance, member).
     workers : int, shape (worker,); members, as stage * dp_size + dp_rank.
@@ -223,7 +223,7 @@ def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
 
 
 def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
-    """Return by how much data would arrive before they are sent if a collective's differences were right. [s]
+    """Return by how much data would arrive before they are sent if clocks differed by `apart_s`. [s]
 
     The result bounds the error of these differences: a process that always returns late from a collective
     looks like a clock that is ahead.
@@ -241,7 +241,7 @@ def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
 
 
 def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:
-    """Return, for each group, each member's end minus the median end of its instance; (step, worker). [s]
+    """Return by group each member's end minus the median end of the same collective; (step, worker). [s]
 
     If a step has several instances, the result is the median over these.
     """

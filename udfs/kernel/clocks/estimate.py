@@ -37,7 +37,7 @@ LEAST_FLOOR_S: Final = 50e-6
 
 
 class Limits(NamedTuple):
-    """Two limits for the mean offset of a clock over the steps; offsets below the smaller are not corrected.
+    """Limits for a clock's mean offset over the steps; offsets below the smaller limit are not corrected.
 
     floor_s        : limit in seconds. [s]
     floor_fraction : limit as a share of the step time.
@@ -165,14 +165,14 @@ def _followed(joined: Joined, fitted: Course) -> Floats:
 
 
 def _from_mean(ahead_s: Floats, part: Ints) -> Floats:
-    """Return offsets relative to the mean clock of each connected part, step by step; (clock, step). [s]"""
+    """Return offsets relative to the mean clock of each group of connected clocks; (clock, step). [s]"""
     total_s = np.zeros((len(part), ahead_s.shape[1]))
     np.add.at(total_s, part, ahead_s)
     return np.asarray(ahead_s - total_s[part] / np.bincount(part, minlength=len(part))[part][:, None])
 
 
 def _from_median(ahead_s: Floats, part: Ints) -> Floats:
-    """Return offsets relative to each part's median clock, which outliers hardly change; same shape. [s]"""
+    """Return offsets relative to the median clock of each group of connected clocks; (clock, step). [s]"""
     moved_s = ahead_s.copy()
     for number in set(part.tolist()):
         own = part == number

@@ -43,7 +43,7 @@ class Joined(NamedTuple):
 
 
 class _System(NamedTuple):
-    """Normal equations for clock offsets from ties, except for the ties' weights.
+    """Normal equations for clock offsets, without the weights of the measured differences (ties).
 
     places : int, shape (4 * tie,); positions in the flat normal matrix to which a tie's weight is added.
     held   : float64, shape (node, node); 1 for two clocks of one part, which fixes the mean of the part's
@@ -74,7 +74,7 @@ class _System(NamedTuple):
 
 
 def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
-    """Compute the clock offsets that fit all ties best by least squares, with mean zero in each part.
+    """Compute the clock offsets that fit all ties best; their mean is zero in each group of connected clocks.
 
     The weight of a tie is 1 / (noise^2 + doubt^2), where noise is the standard error of its mean over steps.
     If the other ties contradict a tie in its mean over steps, its doubt is raised by the difference: its ends
@@ -109,7 +109,7 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
 
 
 def agreed(joined: Joined, ties: Ties, floor_s: float) -> Floats:
-    """Return clock offsets, with nan where a clock is off in one step only and its ties disagree on that. [s]
+    """Return clock offsets; nan for a clock that is off in one step only, if its ties disagree on this. [s]
 
     If a process wakes up late, it leaves one collective late, and its other ties in that step show no
     difference of its clock.
@@ -130,7 +130,7 @@ def agreed(joined: Joined, ties: Ties, floor_s: float) -> Floats:
 
 
 def _doubts(found: Ties, part: Ints, system: _System, noise_s: Floats) -> Floats:
-    """Return each tie's doubt, raised where the offsets that fit all ties contradict the tie; (tie,). [s]"""
+    """Return each tie's error bound, raised if the offsets that fit all ties contradict it; (tie,). [s]"""
     own_s = doubt_s = np.hypot(found.doubt_s, RESOLUTION_S)
     known = np.isfinite(found.apart_s).all(axis=0)
     if not len(found.one) or not known.any():
@@ -163,7 +163,7 @@ def _patterns(found: Ties) -> list[tuple[Ints, Ints]]:
 
 
 def _centred(ahead_s: Floats, part: Ints) -> Floats:
-    """Shift offsets to mean zero in each part.
+    """Shift the offsets of each group of connected clocks, so that their mean is zero.
 
     In a step with unknown offsets, the known ones are shifted to their medians over the complete steps. [s]
     """
@@ -180,7 +180,7 @@ def _centred(ahead_s: Floats, part: Ints) -> Floats:
 
 
 def _parts(one: Ints, other: Ints, nodes: int) -> Ints:
-    """Return the connected part of each node, numbered by the part's lowest node; shape (node,)."""
+    """Return for each node the lowest node that is connected with it; shape (node,)."""
     part = np.arange(nodes)
     while True:
         joined = part.copy()
@@ -206,7 +206,7 @@ def _gathered(found: Ties, values: Floats, nodes: int) -> Floats:
 def _solve(
     found: Ties, weight: Floats, noise_s: Floats, part: Ints, system: _System
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the offsets of all nodes (node, step), and their errors by noise and by doubts (node,). [s]"""
+    """Return the offsets of all nodes (node, step), their errors by noise, and error bounds (node,). [s]"""
     if len(part) > DENSE:
         own, doubted = (_own(found, each, len(part)) for each in (weight, weight * found.doubt_s))
         return _levels(found, weight, part, system), np.sqrt(1.0 / own), doubted / own

@@ -81,7 +81,7 @@ def all_ties(found: Sequence["HeardSteps"], clocks: int, steps: int) -> Ties:
 
 
 def _rows(heard_in: list[tuple[Ints, Heard]], clock: Ints, steps: int) -> tuple[Floats, Floats, Ints, Ints]:
-    """Return apart_s and doubt_s (row, step) of one kind over all steps, and both clocks of each row.
+    """Return differences and error bounds (row, step) of one kind for all steps, and both clocks of each row.
 
     heard_in : for each block its steps, and the differences that this kind shows in them.
     clock    : as in HeardSteps; equal for all these blocks.

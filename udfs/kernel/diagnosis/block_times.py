@@ -65,7 +65,7 @@ class BlockTimes(NamedTuple):
 
     @property
     def entry_types(self) -> Ints:
-        """Op type of each late entry into a collective or an op after the computes, shape (op,)."""
+        """Op type of each op that enters a collective or follows the computes, and has a delay; (op,)."""
         return self.types_of(self.entries.ops)
 
     def types_of(self, ops: Ints) -> Ints:
@@ -79,7 +79,7 @@ class BlockTimes(NamedTuple):
 
 
 def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout) -> BlockTimes:
-    """Prepare a block for the diagnosis: graph with calls, delays to keep, cut transfers, late entries.
+    """Prepare a block for the diagnosis: group transfers into calls, and find delays and late entries.
 
     block   : durations of ops in a rendezvous must be transfer times.
     end_s   : float64, shape (op, step, dp); recorded ends. [s]
@@ -101,7 +101,7 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
 
 
 def with_gathers_first(blocks: Sequence[BlockTimes]) -> Sequence[BlockTimes]:
-    """Make each first compute wait for the gathers of all chunks, unless some first compute began earlier.
+    """Make each first compute wait for all gathers, unless some first compute began before they ended.
 
     If one worker begins its first compute before its last gather ends, the job computes while later chunks
     are gathered, and the blocks are returned unchanged.
@@ -124,7 +124,7 @@ def with_gathers_first(blocks: Sequence[BlockTimes]) -> Sequence[BlockTimes]:
 def _kept_delays(
     graph: OpGraph, start_s: Floats, end_s: Floats, began_s: Floats, layout: Layout
 ) -> KeptDelays:
-    """Return the launch delays that replays keep.
+    """Return the delays that replays keep: of first computes and loads, and of gathers that wait for no op.
 
     These are the delays of first forward-computes and of first data-loads. Parameter all-gathers, and recvs
     without a peer before a first forward-compute, are included if they wait for no op. Delays of other ops
@@ -172,7 +172,7 @@ def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking
 
 
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
-    """Return the delay of each entry into a collective, or op after one, after the end of its inputs. [s]
+    """Return how long after its inputs each op starts that enters a collective, or follows one. [s]
 
     The worker's last transfers before the entry count as inputs too, because the worker waited for a peer
     until they ended. Computes before a parameter all-gather also count, because it was not prefetched.
@@ -292,7 +292,7 @@ def in_time(blocks: Sequence[BlockTimes], parts: Sequence[Floats], axis: int) ->
 
 
 def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
-    """Return the `ops` of Computes for a block; None if some stage, direction or chunk lacks computes."""
+    """Return the op number of each compute, or None if some stage, direction or chunk lacks computes."""
     width = 1 if block.graph.has_dp_lanes else layout.dp_size
     cells: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
     of_cells = zip(block.graph.cells, block.graph.first_op, block.microbatch, strict=False)
@@ -316,7 +316,7 @@ def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
 
 
 def _ops_of_cell(cell: Cell, base: int, microbatch: Int32s) -> dict[tuple[int, int], list[int]]:
-    """Return a cell's ops of each (direction, chunk), ordered by microbatch, or by start if rows disagree."""
+    """Return a cell's ops of each (direction, chunk), by microbatch, or by start if lanes differ in order."""
     found: dict[tuple[int, int], list[int]] = {}
     firsts, chunks = cell.program.first_ops, cell.program.chunks
     for direction, op_type in enumerate(ot.COMPUTE):

@@ -85,7 +85,7 @@ def planned_collections(replays: Replays) -> Collections | None:
 
 
 def usual_number(pauses: Floats) -> float:
-    """Estimate the mean number of pauses of workers that pause, of which some show none by chance.
+    """Estimate the mean number of pauses of workers that pause; by chance, some of them show no pause.
 
     pauses : number of pauses of each worker.
     """
@@ -99,7 +99,7 @@ def usual_number(pauses: Floats) -> float:
 
 
 def _least_collection(lengths_s: Floats) -> float:
-    """Return the least duration of a collection, as LEAST_COLLECTION times the usual one. [s]
+    """Return the least duration of a collection, as LEAST_COLLECTION times the usual duration. [s]
 
     Pauses shorter than the usual one make up half of the total time of pauses. A limit is needed because ops
     that are long by chance are far shorter than collections, and would make these look frequent.

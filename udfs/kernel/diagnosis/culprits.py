@@ -184,7 +184,7 @@ def _of_own_ops(found: Found) -> list[Series]:
 
 
 def _on_slow_hosts(factors: Factors, span: Span) -> list[Culprit]:
-    """Return all workers of heavy stages of which the log cannot show if a slow host is the reason."""
+    """Return all workers of heavy stages for which the log cannot show whether a slow host is the reason."""
     dp_ranks = factors.noise.shape[-1]
     heavy = {culprit.stage: culprit for culprit in _stages(factors, span)}
     slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.ambiguous).tolist() if stage in heavy]
@@ -264,7 +264,7 @@ def _struck(
 
 
 def _main_type(totals_s: dict[int, float]) -> int:
-    """Return the op type with the largest loss; BOTH if two types of a pair have similar losses.
+    """Return the op type with the largest loss; BOTH if forward and backward, or send and recv, lose alike.
 
     totals_s : a worker's lost time by op type. [s]
     """

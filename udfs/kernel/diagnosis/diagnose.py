@@ -1,4 +1,4 @@
-"""Diagnose a job: for each cause the saving by its fix, the attributed part, the flag, and the culprits."""
+"""Diagnose a job: for each cause what its fix saves, its share of the loss, its flag, and its culprits."""
 
 from typing import Final
 

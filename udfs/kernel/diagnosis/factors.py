@@ -60,7 +60,7 @@ class Data(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """Compute durations as work_s * types * worker * noise + pause_s.
+    """Durations of computes, decomposed as work_s * types * worker * noise + pause_s.
 
     work_s  : Tensor, or broadcastable to one; duration on a usual worker of the fastest type. [s]
     worker  : factors of slow workers, shape (p, k, 1, 1, s, d).
@@ -101,7 +101,7 @@ def decompose(times_s: Tensor, hosts: Ints, worker_type: Ints | None = None) -> 
 
 
 def _decompose(times_s: Tensor, hosts: Ints) -> Factors:
-    """Decompose compute durations of one GPU type, or divided by their types' factors."""
+    """Decompose compute durations as on one GPU type: the factors of GPU types are already divided out."""
     logs = _logs(times_s)
     workers, usual, weight = slow_workers(logs, hosts)
     rest = logs - (workers.log_factor() + usual)
@@ -201,7 +201,7 @@ def _factors(times_s: Tensor, workers: Workers, data: Data, pauses: Mask) -> Fac
 
 
 def _fitted(clean_s: Tensor, data: Data, pauses: Mask) -> tuple[Tensor, Tensor, Tensor]:
-    """Fit the work of usual workers; return it [s], and the residual factor with its logarithm."""
+    """Fit the work of usual workers [s]; also return each compute's remaining factor and its logarithm."""
     work_s = _work(clean_s, data, pauses)
     if work_s.min() > 0.0:
         noise = clean_s / work_s

@@ -212,7 +212,10 @@ class Replays:
 
 
 def without_transfers(times: BlockTimes) -> Floats:
-    """Return replayed step times if transfers took no time, and other ops their recorded one; (step,). [s]"""
+    """Return replayed step times if transfers took no time, and other ops as long as recorded. [s]
+
+    returns : shape (step,).
+    """
     graph, duration_s = times.graph, times.duration_s
     shape = (1, *duration_s.shape[1:])
     per_op: list[Floats] = list(duration_s.reshape(len(duration_s), 1, -1))

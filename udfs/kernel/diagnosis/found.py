@@ -98,7 +98,7 @@ class Found(NamedTuple):
 
     @property
     def shown(self) -> frozenset[int]:
-        """Causes that the log can show; data loading needs logged loads, and mixed hardware GPU types."""
+        """Causes that the log can show: two of all causes need logged loads, or stated types of GPUs."""
         logged = {
             cause.DATA_LOADING: has_loads(self.blocks),
             cause.MIXED_HARDWARE: self.job.worker_type is not None,
@@ -136,7 +136,7 @@ class Found(NamedTuple):
 
     @property
     def microbatches(self) -> int:
-        """Microbatches per chunk and step; if computes have no factors, the most forwards of a worker."""
+        """Microbatches per chunk and step; without decomposed computes, the most forwards of a worker."""
         workers = (by_type for block in self.blocks for by_type in block.graph.ops_by_type)
         forwards = max(len(by_type[ot.FORWARD_COMPUTE]) for by_type in workers)
         return forwards if self.factors is None else self.factors.noise.shape[3]

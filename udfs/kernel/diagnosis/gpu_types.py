@@ -57,7 +57,7 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
 
 
 def _by_stages(usual: Floats, measured: Floats, worker_type: Ints, first: int) -> Floats:
-    """Return `measured`, with nan replaced by the excess of the stages whose workers all have the type.
+    """Return `measured`; nan of types that have whole stages is replaced by how slow these stages are.
 
     A factor is filled in only if the excess is larger than a difference of work would explain.
 
@@ -110,7 +110,7 @@ def _joined(cell: Floats, worker_type: Ints, types: int, first: int) -> Floats:
 
 
 def _left(cell: Floats, measured: Floats, worker_type: Ints) -> Floats:
-    """Return log residuals, without the factors of types and stages, of workers whose type has a factor.
+    """Return each worker's log time without its type's factor and its stage's median, where both are known.
 
     cell : usual log time of each worker, shape (p, k, d).
     """

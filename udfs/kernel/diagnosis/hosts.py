@@ -1,4 +1,4 @@
-"""Find slow hosts that have all workers of a stage, whose speed no other worker of the stage shows."""
+"""Find slow hosts that run a whole stage, so that the stage has no other worker to compare with."""
 
 from typing import Final, NamedTuple
 

@@ -51,7 +51,7 @@ class HalfWidths(NamedTuple):
 
 
 def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: float) -> HalfWidths:
-    """Return half of the width of each saving's interval that is due to the steps that were not recorded.
+    """Return half widths of the savings' intervals, counting only the error due to unrecorded steps.
 
     A saving is a ratio of two sums over steps, so that its error is that of the mean of saved - fraction *
     actual. A stretch of consecutive steps counts as one sample; if there is only one, each of its blocks

@@ -46,7 +46,7 @@ def lasting_levels(
     *,
     is_one_stage: bool,
 ) -> Floats:
-    """Return the log excess that dp ranks have in all steps, or from or until one step; else 0; shape (s, d).
+    """Return the log excess of dp ranks over `peers` that lasts in all steps, or from or until one; (s, d).
 
     shared      : log excess of a dp rank over its peers that all its stages have, shape (s, d).
     may_be_luck : bool, shape (s, d); where data may explain the excess, which elsewhere is significant.
@@ -94,7 +94,7 @@ def _typical(values: Floats, counted: Mask) -> Floats:
 
 
 def _seen(shared: Floats) -> Floats:
-    """Return an upper bound for the error of a dp rank's excess, from its scatter over steps; shape (d,).
+    """Return an upper bound for the error of the excess of each dp rank, from its scatter over steps; (d,).
 
     A few microbatches that are far heavier than others enlarge the computed error, but not this scatter.
     Infinite with few steps or dp ranks.

@@ -1,4 +1,4 @@
-"""Compare the level of each worker in each step with the levels of its peers in the same step.
+"""Compare each worker's level (its median log op time in a step) with the levels of its peers in that step.
 
 The *level* of a worker is the median log time of its ops over the microbatches of a step. A fault of a
 worker, host or stage raises it. Because each step is compared separately, a fault may begin in any step. Axes
@@ -127,7 +127,7 @@ def _beside_most(level: Floats, low: Floats, quiet: Floats, error: Floats, calm:
 
 
 def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Floats) -> Floats:
-    """Return the usual level over even steps, or over all steps if that is clearly lower; shape (p, k)."""
+    """Return the usual level over steps with even data, or over all if that is clearly lower; (p, k)."""
     if even.all():
         return _base(levels, error)
     found, of_all = _base(levels[..., even], error), _base(levels, uneven_error)
@@ -136,7 +136,9 @@ def _base_of_even(levels: Floats, error: Floats, even: Mask, uneven_error: Float
 
 
 def _base(levels: Floats, error: Floats) -> Floats:
-    """Return the usual level over steps: a low quantile, or the level of quiet steps or before growth.
+    """Return the usual level over steps: a low quantile, or the level of the fastest steps if clearly lower.
+
+    A level that grows until the last step counts as it was before it grew, if that is lower.
 
     levels  : shape (p, k, s).
     returns : shape (p, k).
@@ -176,7 +178,7 @@ def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
 
 
 def scatter_over_steps(own: Floats) -> Floats:
-    """Return the typical standard deviation of a worker's level over steps; up to half of these may be slow.
+    """Return the typical standard deviation of a worker's level over steps, half of which may be slow.
 
     own     : excess over peers, shape (p, k, s, d).
     returns : shape (k,).

@@ -56,7 +56,7 @@ def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowOps]:
 
 
 def _of_usual_steps(times_s: Sequence[Floats]) -> Floats:
-    """Return the loads that define what is usual on a stage: all, or those of a few far faster steps. [s]
+    """Return the load times that define what is usual on a stage: all, or only those of far faster steps. [s]
 
     times_s : a stage's loads in each block, shape (op, step, dp). [s]
     """

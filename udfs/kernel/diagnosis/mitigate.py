@@ -29,7 +29,7 @@ OF_ALL_CAUSES: Final[Causes] = frozenset(cause.FIXABLE)
 
 
 class Mitigated(NamedTuple):
-    """Results of a job's mitigations; None for those without an answer, or for other causes.
+    """Results of a job's mitigations; None for a mitigation that was not replayed or has no answer.
 
     as_it_is_s      : mean replayed step time without any mitigation. [s]
     over_dp_ranks_s : the same if whole microbatches are balanced over dp ranks. [s]
@@ -82,7 +82,7 @@ def mitigate(
 
 
 def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
-    """Return whether balanced data save time, and data make microbatches heavy rather than slow workers.
+    """Return whether balanced data save time, and data rather than slow workers make microbatches heavy.
 
     With one stage, the speed of workers is known only if there are enough steps with even microbatches.
     """

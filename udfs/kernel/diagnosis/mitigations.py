@@ -89,7 +89,7 @@ def layers_between_stages(replays: Replays, layers: Ints, memory: float = np.inf
 
 
 def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int, memory: float) -> Iterator[Ints]:
-    """Yield the splits of layers to replay: the present one, the most even one, and some that are near it.
+    """Yield splits of layers to replay: the present one, the most even one, and some near the most even.
 
     by_chunk_s : time of each chunk, shape (chunk of the model, direction). [s]
     """
@@ -155,7 +155,7 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
 
 
 def _orders(factors: Factors, weight: Floats) -> list[Ints]:
-    """Return an assignment of microbatches for each of ORDERS weights that differ by measurement errors.
+    """Return assignments of microbatches for ORDERS versions of their weights with measurement errors.
 
     weight : shape (direction, microbatch, step, dp_rank).
     """
@@ -171,7 +171,7 @@ def _orders(factors: Factors, weight: Floats) -> list[Ints]:
 
 
 def _moved(factors: Factors, source: Ints, slowness: Floats) -> Tensor:
-    """Return the work of uneven steps with microbatches moved between dp ranks. [s]
+    """Return the work of steps with unequal microbatches after these are moved between dp ranks. [s]
 
     source   : as returned by `assigned`.
     slowness : as returned by slowness_in_weights.

@@ -1,4 +1,4 @@
-"""Add waits to the graph that the what-if model leaves out (model, section 2).
+"""Add waits to the graph: waits that the what-if model leaves out (model, section 2).
 
 Transfers that a worker issues as one call start together and return together, so that their recorded duration
 is that of the slowest member. In the model each member waits for its own peer only, and a late peer of one
@@ -69,7 +69,7 @@ def find_calls(graph: OpGraph, start_s: Floats, end_s: Floats, transfer_s: Float
 
 
 def call_graph(graph: OpGraph, calls: Calls) -> OpGraph:
-    """Return a graph in which a call's ops wait for the same ops, and whatever waits for one waits for all.
+    """Return a graph in which the ops of a call wait for the same ops, and are only waited for together.
 
     The graph is returned unchanged if these waits would form a cycle.
     """
@@ -118,7 +118,7 @@ def since_gathers(graph: OpGraph, start_s: Floats, end_s: Floats) -> Floats:
 
 @once_per_graph
 def waiting_for_gathers(graph: OpGraph) -> OpGraph | None:
-    """Return a graph in which the ops in `last_gathers` wait for their gathers; None if this is a cycle."""
+    """Return a graph in which the ops in `last_gathers` wait for these gathers; None if it has a cycle."""
     last = last_gathers(graph)
     waits_for = list(graph.waits_for)
     for op, gather in last.items():

@@ -31,14 +31,14 @@ other waits of a step do not change with the work."""
 
 
 class Exchanged(NamedTuple):
-    """A host that is replaced by a healthy one; step_s : mean replayed step time after that. [s]"""
+    """A host, and the mean replayed step time (step_s) after a healthy host has replaced it. [s]"""
 
     host: int
     step_s: float
 
 
 class Removed(NamedTuple):
-    """A replica that is removed.
+    """A replica that is removed, with the step time after its removal.
 
     replicas    : number of replicas now.
     step_s      : mean replayed step time without it, for fewer samples. [s]

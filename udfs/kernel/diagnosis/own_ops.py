@@ -137,7 +137,7 @@ def without_own(blocks: Sequence[BlockTimes], apart: Sequence[OwnTimes]) -> list
 
 
 def late_entries(blocks: Sequence[BlockTimes], layout: Layout, own: OwnOps) -> list[KeptDelays]:
-    """Return for each block the late entries into collectives, with their delays beyond the usual one."""
+    """Return each block's late entries into collectives, and by how much they exceed the usual delay."""
     found = []
     for block in blocks:
         is_late = np.isin(block.entry_types, list(own.late_s))
@@ -182,7 +182,7 @@ def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
 
 
 def _slow(times_s: Floats, hosts: Ints, least_s: float) -> tuple[Floats, Floats, Floats]:
-    """Return three kinds of excess in ops of one type, each of shape (p, s, d).
+    """Return how slow workers, single long ops, and steps as a whole are, in ops of one type; each (p, s, d).
 
     times_s : shape (p, s, d). [s]
     least_s : smallest excess that matters. [s]
@@ -212,7 +212,7 @@ def _slow(times_s: Floats, hosts: Ints, least_s: float) -> tuple[Floats, Floats,
 
 
 def _late(late_s: Floats, actual_s: float) -> Floats:
-    """Return the delay of significantly late entries beyond the usual one, else 0; shape (p, s, d). [s]"""
+    """Return by how much significantly late entries exceed the usual delay, else 0; shape (p, s, d). [s]"""
     least_s, steps = LEAST_ENTRY * actual_s, late_s.shape[1]
     # A stage's usual delay is a low quantile over steps, or the mean of the earliest if clearly smaller.
     by_step_s = medians_along(late_s, 2, low=True)

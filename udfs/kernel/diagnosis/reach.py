@@ -74,7 +74,7 @@ def grouped(slow: Sequence[Series], hosts: Ints, racks: Ints | None = None) -> l
 
 
 def _groups(own: Sequence[Series], places: Mapping[int, Ints]) -> Iterator[tuple[int, int, list[Series]]]:
-    """Yield (reach, number, slow workers) of places with most workers slow in the same steps.
+    """Yield (reach, number, slow workers) of hosts, racks ... with most workers slow in the same steps.
 
     places : reach -> number of each worker's host, rack, stage or replica, (stage, dp_rank); -1 if unknown.
     """

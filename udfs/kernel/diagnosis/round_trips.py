@@ -24,7 +24,7 @@ KIND: Final[Kind] = (ot.FORWARD_RECV, ALL, ALL)
 def sure_share(
     blocks: Sequence[BlockTimes], slow: Sequence[SlowOps], before_s: Mapping[int, float] = NO_DAYS
 ) -> float:
-    """Return the share of the slow receives' excess that the round trips of their links have too.
+    """Return the share of the slow receives' excess that also appears in the round trips of their links.
 
     slow     : slow transfers of each block.
     before_s : usual time of an op type on earlier days. [s]
@@ -74,7 +74,10 @@ def _both_ways(graph: OpGraph) -> list[tuple[Ints, Ints]]:
 
 
 def _whole(block: BlockTimes, recvs: Ints) -> Floats:
-    """Return the median of the receives that were recorded whole, or nan; shape (step, dp). [s]"""
+    """Return the median duration of receives whose whole transfer was recorded; nan without any. [s]
+
+    returns : shape (step, dp).
+    """
     ops = recvs.tolist()
     is_hidden = np.array([block.is_cut[op] for op in ops])
     for row, op in enumerate(ops):

@@ -1,4 +1,4 @@
-"""Compute the saving by each cause's fix alone and by all fixes, and each cause's part of the latter."""
+"""Compute the saving by each fix alone and by all fixes, and divide the saving by all among the causes."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations

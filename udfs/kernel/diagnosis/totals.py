@@ -67,7 +67,7 @@ def totals(times_s: Tensor, doubtful: Mask) -> Floats:
 
 
 def _by_others(clean_s: Floats, mean_s: Floats, unclean_s: Floats, doubt: Mask, total_s: Floats) -> Floats:
-    """Return totals of microbatches with doubt, from their places without doubt; inf if there are none. [s]
+    """Estimate totals of microbatches with doubtful times from their other times; inf without any. [s]
 
     clean_s, unclean_s : times of microbatches without and with doubt, shape (place, microbatch). [s]
     mean_s, total_s    : of the clean ones, means by place and totals by microbatch. [s]

@@ -143,7 +143,7 @@ def _congestion(
 
 
 def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -> Floats:
-    """Return for each kind and step the lower median of its telling transfers, or nan; (kind, step). [s]"""
+    """Return for each kind and step the lower median of its transfers of known length; (kind, step). [s]"""
     found = np.full((len(kinds), steps), np.nan)
     alike: dict[int, list[int]] = {}
     for row, kind in enumerate(kinds):

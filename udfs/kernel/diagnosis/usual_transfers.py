@@ -154,7 +154,7 @@ def limits_of(
 
 
 def _band(values: Floats, median_s: Floats | None = None) -> Band:
-    """Return the band of usual times around the low quantile, and its median.
+    """Return the band of times that count as usual, around a low quantile, with the median of the band.
 
     median_s : median transfer of each step, nan without one. If the low quantile is far above the time in
                quiet steps, because the kind became slow, only transfers as fast as in these steps count. [s]
@@ -186,7 +186,7 @@ def _band(values: Floats, median_s: Floats | None = None) -> Band:
 
 
 def _is_narrow(values: Floats, band: Band) -> bool:
-    """Return whether half of the values are so close together that LEAST_FACTOR exceeds exp(MADS * MAD)."""
+    """Return whether over half of the values are within a factor of LEAST_FACTOR ** (1 / MADS) of usual."""
     width = LEAST_FACTOR ** (1 / MADS)
     first_s, last_s = max(band.usual_s / width, band.first_s), min(band.usual_s * width, band.last_s)
     return bool(2 * np.count_nonzero((values >= first_s) & (values <= last_s)) > values.size)

@@ -1,4 +1,4 @@
-"""Divide log compute times into levels of workers by step, weights of microbatches within a step, and noise.
+"""Divide log compute times into a level per worker and step, weights of microbatches, and noise.
 
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step in the order of time, dp rank. All values are
 logs of times.
@@ -119,7 +119,7 @@ def levels_and_variation(logs: Tensor) -> Variation:
 
 
 def _by_light(apart: Floats, beside: Tensor, is_restless: Mask) -> Floats:
-    """Return levels that in restless steps come from a worker's light microbatches, shape (p, k, s, d).
+    """Return levels, taken from each worker's short microbatches in steps with many long ones, (p, k, s, d).
 
     If about half of a worker's ops are long in a step, chance decides whether their median is a long op. A
     slow worker lengthens its light microbatches too, so their lower quartile shows its level.
@@ -139,7 +139,7 @@ def _by_light(apart: Floats, beside: Tensor, is_restless: Mask) -> Floats:
 
 
 def _single(level: Floats, chunk: Tensor) -> Variation:
-    """Return the variation if a level is one op: differences that stages share are data, others are noise."""
+    """Return the variation if each worker has one op a step: data if stages share it, otherwise noise."""
     p, k, s, d = level.shape
     weight, calm = np.zeros((1, k, 1, 1, s, d)), np.ones((k, s))
     if s < LEAST_STEPS:
@@ -221,7 +221,7 @@ def _weight(varied: Tensor) -> Tensor:
 
 
 def _scatter(varied: Tensor, *, has_long: bool = False) -> tuple[Floats, Floats]:
-    """Return the noise of single ops, and the factors by which restless steps are noisier.
+    """Return the noise of single ops, and the factors by which some steps are noisier than the median step.
 
     The noise is computed from differences between two places that have the same microbatch. These differences
     do not contain the effect of data, and their median does not depend on rare long ops.

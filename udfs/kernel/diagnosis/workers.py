@@ -116,7 +116,7 @@ def _usual(found: Variation, hosts: Ints, fitted: Mask | None) -> Usual:
 
 
 def _without_long_ops(common: Floats, error: Floats) -> Floats:
-    """Return the log excess of steps in which both directions are slow, for levels of one op; shape (k, s).
+    """Return the log excess of steps in which both directions are slow, if a level is one op; shape (k, s).
 
     A slow step lengthens both directions. If intermittent slow steps of one direction are mostly not slow in
     the other, they are long ops, and the smaller of both excesses is returned for them.
@@ -166,7 +166,7 @@ def _beside_data(beyond: Floats, found: Variation) -> tuple[Floats, Floats, Mask
 
 
 def _is_luck(shared: Floats, limit: Floats, light: Floats) -> Mask:
-    """Return whether its data may explain why a dp rank exceeds its peers; bool, shape (s, d).
+    """Return whether a dp rank's data may explain why it is slower than its peers; bool, shape (s, d).
 
     shared : log excess that all stages of a rank have; limit : of the chance effect; both (k, s, d).
     light  : as returned by `_light`.
@@ -210,7 +210,7 @@ def _shared(beyond: Floats, found: Variation) -> Floats:
 
 
 def _within(found: Variation) -> Floats | None:
-    """Return the standard error of a dp rank's level in a step, by the middle half of its microbatches; (d,).
+    """Return the standard error of a dp rank's level in a step, from the middle half of microbatches; (d,).
 
     None if microbatches are few.
     """

@@ -26,7 +26,7 @@ MOST_HIDDEN: Final = 0.02
 
 
 class Works(NamedTuple):
-    """Compute durations on usual workers without pauses, and with balanced data, stages, or both. [s]"""
+    """Durations of computes on usual workers without pauses, and with balanced data, stages, or both. [s]"""
 
     as_is: Tensor
     data: Tensor
@@ -59,7 +59,7 @@ def works(factors: Factors) -> Works:
 
 
 def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
-    """Return the work of uneven steps, balanced over microbatches, and also over stages and chunks. [s]
+    """Return the work of steps with unequal microbatches, balanced over these, and over stages too. [s]
 
     slowness : as returned by slowness_in_weights.
     """
@@ -76,7 +76,7 @@ def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
 
 
 def left_beside(factors: Factors, own_s: Tensor, given_s: Tensor) -> Tensor:
-    """Return noise factors for computes that are given other work.
+    """Return the noise factors of computes after their work has changed; noise in seconds stays the same.
 
     A compute keeps its residual in seconds. It is divided by the larger of the old and the new work, because
     the residual of a light microbatch may be a large multiple of its own work.
@@ -108,7 +108,10 @@ def in_steps(factors: Factors, steps: Ints) -> Factors:
 
 
 def lasting_of_slow(factors: Factors) -> Floats:
-    """Return residual factors over all steps for dp ranks with a slow worker, else 1; (p, k, 1, 1, 1, d)."""
+    """Return for dp ranks with a slow worker what the factors leave unexplained over all steps; else 1.
+
+    returns : shape (p, k, 1, 1, 1, d).
+    """
     has_slow = (factors.worker != 1.0).any(axis=(0, 1, 2, 3, 4))
     return np.where(has_slow, _lasting(factors), 1.0)
 
@@ -136,7 +139,7 @@ def slowness_in_weights(factors: Factors) -> Floats:
 
 
 def are_workers_known(factors: Factors) -> bool:
-    """Return whether the speed of each worker is known from other stages, or from enough even steps."""
+    """Return whether the speed of each worker is known from other stages, or from steps with even data."""
     stages, kinds, chunks, microbatches, steps, _ = factors.noise.shape
     even = steps - weighed_steps(factors.data.weight).size
     computes = kinds * chunks * microbatches * even
@@ -163,7 +166,7 @@ def _with_mean(times_s: Tensor, axes: tuple[int, ...], mean_s: Tensor) -> Tensor
 
 
 def error_of_weights(left: Tensor) -> Floats:
-    """Return factors with the scatter of the errors of microbatch weights, from two halves of the residuals.
+    """Estimate the errors of microbatch weights, as factors, from two halves of the residuals.
 
     Fitted weights contain a part of the noise. After data are balanced, that noise must be put back, because
     a step ends with its slowest worker.
@@ -199,7 +202,7 @@ def hide_pauses(factors: Factors) -> bool:
 
 
 def _hidden_share(places: int, struck: float) -> float:
-    """Return the chance that a microbatch with a pause in one place pauses in over half of all places.
+    """Return the chance that over half of a microbatch's computes pause, given that one of them pauses.
 
     struck : share of computes that pause; places are taken to pause independently of each other.
     """
@@ -217,7 +220,7 @@ def _hidden_share(places: int, struck: float) -> float:
 
 
 def are_told_apart(factors: Factors) -> bool:
-    """Return whether heavy data and slow workers can be separated, by other stages and microbatches.
+    """Return whether other stages and microbatches allow to separate heavy data from slow workers.
 
     They cannot if most stages of a dp rank, or all workers of a stage, are slow.
     """

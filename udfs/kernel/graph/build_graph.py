@@ -104,7 +104,7 @@ def _in_order(
 def _visit(
     root: int, sources: list[tuple[int, ...]], node_of: list[int], state: bytearray, order: list[int]
 ) -> list[int]:
-    """Append to `order` all that `root` waits for and then `root`, depth first; return a cycle if one exists.
+    """Append to `order` all nodes that `root` waits for and then `root`, depth first; return any cycle.
 
     state : per node 0 (not seen), 1 (under way) or 2 (in the order).
     """

@@ -201,7 +201,7 @@ def _promising(sample: Sample, nonblocking: float) -> list[StepBlock]:
 
 
 def _may_be_seen(sample: Sample) -> bool:
-    """Return whether a middle step shows waits, because a look at all steps would take far longer."""
+    """Return whether a middle step shows waits; a look at all steps would take far longer."""
     at = len(sample.steps) // 2
     plain = sample.lay_out(Blocking(), sample.steps[at : at + 1])
     types = types_that_may(plain)

@@ -36,7 +36,10 @@ CallTimes: TypeAlias = tuple[OpGraph, Floats, Mapping[int, Unknown]]
 
 
 class _Call(NamedTuple):
-    """Members of one call; masks of those ready last, and of ties between these; bool, (member, step, dp)."""
+    """Members of one call, and masks of those ready last and of those ready last together with others.
+
+    is_last, is_tied : bool, shape (member, step, dp).
+    """
 
     members: list[int]
     is_last: Mask

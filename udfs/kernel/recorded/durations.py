@@ -26,7 +26,7 @@ SENDS: Final = (ot.FORWARD_SEND, ot.BACKWARD_SEND)
 def put_transfers(
     graph: OpGraph, start_s: Floats, end_s: Floats, duration_s: Floats, clock: Ints | None = None
 ) -> tuple[int, int]:
-    """In place, replace durations of ops that wait for each other by their transfer times.
+    """In place, set ops that wait for each other to their transfer times, instead of recorded durations.
 
     A send that ends long before its recv begins was buffered if both ran on one clock. Its transfer time
     stays negative, so that nothing waits for the recv in a replay either.

@@ -75,7 +75,7 @@ def _parts(op_type: int, blocks: Sequence[StepBlock]) -> list[_Part]:
 
 
 def _are_early(parts: Sequence[_Part], clock: Callable[[StepBlock], Ints]) -> bool:
-    """Return whether enough sends end before their recv begins, even without the step with most of these."""
+    """Return whether enough sends end before their recv begins, even without the step with most of them."""
     early: list[Mask] = []
     for part in parts:
         block, sends, recvs = part

@@ -260,7 +260,7 @@ class _Reading(NamedTuple):
         return Block(steps, graph, duration_s, microbatch, diagnosed, unknown)
 
     def gaps(self, clocks: Clocks | None) -> Floats:
-        """Return the longest idle times before computes in all steps, shaped as from `longest_gaps`."""
+        """Return the longest idle time before a compute, by worker and step, as `longest_gaps` does. [s]"""
         steps, layout = self.rows.number_of_steps, self.layout
         found = np.zeros((2, layout.pp_size, steps, layout.dp_size))
         for first, end in self.spans:

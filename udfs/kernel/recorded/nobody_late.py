@@ -26,7 +26,7 @@ MOST_WAITING: Final = 0.4
 
 
 def waits(graph: OpGraph, start_s: Floats, end_s: Floats, stages: int) -> Floats:
-    """Return how long all workers of a stage scatter gradients after its last compute, or gather parameters.
+    """Return how long each stage as a whole waits in reduce-scatters after its computes, and in all-gathers.
 
     start_s, end_s : float64, shape (op, step, dp_rank). [s]
     returns        : float64, shape (2, stage, step): scattering, gathering. [s]

@@ -41,7 +41,9 @@ class Places(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Parts of a program except its counts; int or bool, shape (entry, row), or (entry, 1) if all rows agree.
+    """All fields of a stage's program but its op counts; (entry, row), or (entry, 1) if rows agree.
+
+    Arrays are int or bool.
 
     chunks : model chunks of the ops that have one.
     no_ops : for every op, whether it is a transfer that never moved data.
@@ -59,7 +61,7 @@ class Parts(NamedTuple):
     is_beside: Mask
 
     def program(self, counts: tuple[int, ...], row: int) -> StageProgram:
-        """Build the program of one row."""
+        """Build the program (the ops and their order) of one row."""
         compute_order, dp_order, of_ops, loaded_for, in_turn, no_ops, *_ = (
             part[:, min(row, part.shape[1] - 1)].tolist() for part in self
         )
@@ -159,7 +161,7 @@ class RowClass(NamedTuple):
 
 
 class LaidRows(NamedTuple):
-    """Rows of one stage with equal op counts, for any choice of the transfers that block.
+    """Rows of one stage with equal op counts, before it is chosen which transfers block.
 
     rows, times, microbatch, compute_ns : as in RowClass, of all these rows.
     parts  : of their programs without blocking.

@@ -175,7 +175,7 @@ class _DenseRows(NamedTuple):
         return dense
 
     def with_parts(self, times: Times, compute_ns: Floats) -> LaidRows:
-        """Add the parts of the rows' programs to the rows."""
+        """Return the rows with the fields of their programs, such as the order of computes and the chunks."""
         places = Places.of(self.counts)
         microbatch = self._common(self.recorded.microbatch, places.computes)
         chunks = self._common(self.recorded.chunk, places.has_chunk)

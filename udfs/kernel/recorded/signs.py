@@ -83,7 +83,7 @@ def _overlap(
 def begin_at_once(
     plain: Sequence[StepBlock], blocking: Sequence[StepBlock], least: int = LEAST_POSTPONED
 ) -> bool:
-    """Return whether ops begin when waits for blocking transfers end, whatever the step time shows.
+    """Return whether enough ops begin just when a wait for a blocking transfer ends.
 
     Only postponed ops count: those that could have begun earlier, by more than clock noise, if their worker
     had not waited. If the worker waited, these ops begin when the wait ends; otherwise they begin at any

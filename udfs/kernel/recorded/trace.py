@@ -65,7 +65,7 @@ MOST_CACHED_OPS: Final = 4096
 
 
 class Laid(NamedTuple):
-    """Rows of all stages, for any choice of the transfers that block.
+    """Rows of all stages, before it is chosen which transfers block.
 
     stages : per stage, its rows, grouped by op counts.
     """

@@ -107,7 +107,10 @@ class WorkerTurns:
         return _by_turn(ordered, is_joined, is_beside)
 
     def _joined(self, ordered: Ints, starts_s: Floats, ends_s: Floats) -> tuple[Mask, Mask]:
-        """Return masks of transfers that follow a transfer, and of those in one call with it; (op, row)."""
+        """Return masks: of transfers after a transfer, and of transfers in one call with the one before.
+
+        returns : shape (op, row).
+        """
         is_transfer = ordered >= self.first[ot.TRANSFERS[0]]
         are_transfers = is_transfer[1:] & is_transfer[:-1]
         is_joined = np.zeros(starts_s.shape, dtype=bool)
@@ -155,7 +158,7 @@ class WorkerTurns:
 
 
 def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
-    """Sort ops within each turn in one way for all rows, whichever of them started first.
+    """Put ops that may run at the same time in the same order in all rows, whichever started first.
 
     ops, is_joined, is_beside : by start, shape (op, row), or (op, 1) where all rows agree.
     """

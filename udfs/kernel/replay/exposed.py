@@ -36,7 +36,7 @@ def has(scenario: Kind, kind: Kind) -> bool:
 
 
 def scenarios_of(graph: OpGraph) -> list[Kind]:
-    """Return a graph's communication scenarios: all of it, each type group, each stage; empty without any."""
+    """Return the communication that each scenario leaves out: all, one type group, or one stage."""
     kinds = {
         (TYPE_GROUP[op_type], stage)
         for op_type, stage in zip(graph.op_types, graph.stages, strict=True)
@@ -63,7 +63,7 @@ class _Sums(NamedTuple):
 
 
 def spent(graph: OpGraph, duration_s: Floats, shortest_s: Floats) -> tuple[Floats, Floats]:
-    """Return the longest time of any worker in each scenario's ops, and in those run one by one. [s]
+    """Return how long the busiest worker runs each scenario's ops: all of them, and those in series. [s]
 
     duration_s : float64, shape (op, step, dp_rank); recorded durations, in a rendezvous transfer times. [s]
     shortest_s : float64, shape (op,); the shortest duration of each op. [s]

@@ -58,14 +58,14 @@ class Parts(NamedTuple):
 
 
 def times_by_key(blocks: Sequence[Block], dp_size: int, match: Match) -> Times:
-    """Collect the durations of all ops by the key of the op; dp_size : number of the run's dp ranks."""
+    """Collect the durations of all ops by key: those attributes of an op that `match` compares."""
     keys, duration_s, order = _in_order(blocks, dp_size, match)
     found, first = np.unique(keys[order], return_index=True)
     return Times(found, np.append(first, len(order)), duration_s[order])
 
 
 def with_other_times(blocks: Sequence[Block], dp_size: int, match: Match, other: Times) -> list[Floats]:
-    """Return durations as in the other run, by rank within the durations of a key; (op, step, dp). [s]
+    """Return each op's duration in the other run: that of the equally ranked op with the same key. [s]
 
     Ops whose key the other run lacks keep their own durations.
     """

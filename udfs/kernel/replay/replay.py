@@ -36,7 +36,7 @@ class Durations(NamedTuple):
 
 
 class Rows:
-    """Rows, one per scenario, on their way through the graph; lane = (step, dp_rank).
+    """State of a replay of several scenarios, one per row; lane = (step, dp_rank).
 
     An end is kept only while other ops wait for it. Row 0 has lanes from the first op on. Other rows get
     lanes at the node at which they begin to differ; until then their ends are those of row 0, or `alike`.
@@ -144,7 +144,7 @@ class Rows:
         return self.latest
 
     def _end_step(self, op: int, end_s: Floats) -> None:
-        """Make the step last to the end of an op, if that is later than its end so far."""
+        """Extend the step to the end of this op, if the step ended earlier so far."""
         np.maximum(self.active_s, end_s, out=self.active_s)
         if self.alike is not None:
             waiting_s = self.latest_s[self.filled :]

@@ -134,7 +134,7 @@ def rows_with_lanes(firsts: Sequence[int], nodes: int) -> tuple[int, ...]:
 
 
 def _first_nodes(graph: OpGraph) -> tuple[dict[int, int], dict[int, int], int]:
-    """Return the first node of each type group, of each stage, and at which dp ranks meet after other ops."""
+    """Return the first node of each type group, of each stage, and at which dp ranks meet after an op."""
     first_of_type: dict[int, int] = {}
     first_of_stage: dict[int, int] = {}
     first_meeting, op_types, stages = len(graph.nodes), graph.op_types, graph.stages

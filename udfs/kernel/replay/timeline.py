@@ -124,6 +124,6 @@ def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
 
 
 def _last_of(times_s: Floats, places: list[Place]) -> Place:
-    """Return the first of the places whose time is the latest."""
+    """Return the place (op, lane) with the latest time; of equal times, the first place."""
     ops, lanes = zip(*places, strict=True)
     return places[int(times_s[list(ops), list(lanes)].argmax())]

@@ -1,4 +1,4 @@
-"""Offsets, drifts and jumps of clocks that are made by hand are found, and nothing else is taken for one."""
+"""The course of a clock's error, such as offset, drift and jumps, is found in series made by hand."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_offset_and_drift() -> None:
 
 
 def test_sudden_steps() -> None:
-    """Two jumps of a clock, by -50 ms and +3 ms, are found beside a drift of 10 ppm."""
+    """Two jumps of a clock, by -50 ms and +3 ms, are found although the clock also drifts by 10 ppm."""
     true_s = 10e-6 * TIME_S - 0.05 * (np.arange(30) >= 12) + 0.003 * (np.arange(30) >= 20)
     found = course(np.array([true_s, 0.0 * TIME_S]) + NOISE_S, TIME_S)
     assert np.argwhere(found.is_leap).tolist() == [[0, 11], [0, 19]]
@@ -59,7 +59,7 @@ def test_a_clock_set_after_the_first_step_of_a_burst_is_not_taken_for_a_drift() 
 
 
 def test_one_clock_that_is_set_makes_no_other_drift() -> None:
-    """A jump of one of six clocks does not give the other five a drift or a jump."""
+    """A jump of one of six clocks does not make the other five seem to drift or jump."""
     time_s = 0.5 * np.arange(12.0)
     own_s = np.zeros((6, 12))
     own_s[2, 6:] = -0.05

@@ -1,4 +1,4 @@
-"""Clock offsets follow from differences between pairs of clocks, even if a difference is wrong or missing."""
+"""Clock offsets are computed from differences between pairs of clocks, of which some are wrong or missing."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ CLOCKS_S = np.array([0.0, 0.01, -0.02, 0.03])
 
 
 def ties(*pairs: tuple[int, int], noise_s: float = 1e-5, off_s: dict[int, float] | None = None) -> Ties:
-    """Make differences between clocks; the numbers 4 and 5 stand for the true times of collectives."""
+    """Return differences between pairs of clocks; numbers 4 and 5 are collectives, whose times are true."""
     true_s = np.concatenate([CLOCKS_S, [0.0, 0.0]])
     one, other = np.array(pairs).T
     apart_s = (true_s[other] - true_s[one])[:, None] + noise_s * np.random.default_rng(1).standard_normal(
@@ -25,7 +25,7 @@ def ties(*pairs: tuple[int, int], noise_s: float = 1e-5, off_s: dict[int, float]
 
 
 def test_clocks_along_a_pipeline() -> None:
-    """Clocks at the ends of a chain are estimated from differences between neighbours only."""
+    """Clocks at the ends of a chain are compared through the differences between neighbours."""
     found = join(ties((0, 1), (1, 2), (2, 3)), 4, TIME_S)
     assert found.ahead_s.mean(axis=1) == pytest.approx(CLOCKS_S - CLOCKS_S.mean(), abs=1e-5)
     assert found.part.tolist() == [0, 0, 0, 0]
@@ -38,7 +38,7 @@ def test_members_of_a_collective_meet_at_its_true_time() -> None:
 
 
 def test_a_tie_that_the_others_contradict_is_doubted() -> None:
-    """A difference that contradicts all others gets little weight in the estimate."""
+    """A difference that contradicts all others gets little weight in the estimated offsets."""
     pairs = ((0, 1), (1, 2), (2, 3), *((hub, clock) for hub in (4, 5) for clock in range(4)))
     found = join(ties(*pairs, off_s={1: 0.005}), 4, TIME_S)
     assert found.ahead_s.mean(axis=1) == pytest.approx(CLOCKS_S - CLOCKS_S.mean(), abs=5e-5)
@@ -51,7 +51,7 @@ def test_parts_that_nothing_joins() -> None:
 
 
 def test_steps_that_lack_a_tie() -> None:
-    """If a difference is missing in a step, only clocks that nothing else connects are unknown there."""
+    """If a difference is missing in a step, clocks are unknown there only if nothing else connects them."""
     some = ties((0, 1), (1, 2), (2, 3))
     some.apart_s[1, :4] = np.nan
     found = join(some, 4, TIME_S)
@@ -62,7 +62,7 @@ def test_steps_that_lack_a_tie() -> None:
 
 @pytest.mark.parametrize("step", [0, 5, STEPS - 1])
 def test_a_step_in_which_ties_disagree_shows_no_clock(step: int) -> None:
-    """If the differences of a clock disagree in a step, only this clock's offset is unknown in this step."""
+    """If the differences of one clock disagree in a step, only that clock's offset is unknown in the step."""
     some = ties((0, 1), (1, 2), (2, 3), *((4, clock) for clock in range(4)))
     some.apart_s[6, step] += 0.005
     found = join(some, 4, TIME_S)

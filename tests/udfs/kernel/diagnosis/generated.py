@@ -1,4 +1,4 @@
-"""Generated jobs with a known truth and with their diagnosis, for several tests of the diagnosis."""
+"""Generated jobs with their diagnosis and with the truth, for several tests of the diagnosis."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,9 +26,9 @@ WORKLOAD: Final = Workload(forward_s=0.05, launch_s=5e-6, noise=0.005)
 class Diagnosed:
     """The diagnosis of a generated job, and the truth.
 
-    rows   : of job_causes, by cause.
-    true   : truth by cause, share of T_actual.
-    struck : workers that the mechanisms slowed, as (dp_rank, pp_rank).
+    rows   : rows of job_causes, by cause.
+    true   : true saving by cause, as a share of T_actual.
+    struck : workers that were slowed, as (dp_rank, pp_rank).
     """
 
     rows: Rows
@@ -37,16 +37,16 @@ class Diagnosed:
 
     @property
     def labels(self) -> list[str]:
-        """Causes that the diagnosis names (`is_cause`), and the unexplained part if that is named."""
+        """Return the causes that the diagnosis names (`is_cause`), including "unexplained" if it is named."""
         return [name for name, row in self.rows.items() if row["is_cause"]]
 
     @property
     def flags(self) -> dict[str, str]:
-        """Flags by cause, of those rows of job_causes that have a flag."""
+        """Return the flags of those rows of job_causes that have a flag, by cause."""
         return flags_of(self.rows)
 
     def workers(self, cause: str) -> set[tuple[int | None, int | None]]:
-        """Culprits of a cause as (dp_rank, pp_rank), with the workers of hosts listed individually."""
+        """Return the culprits of a cause as (dp_rank, pp_rank); a host's workers are listed one by one."""
         return {
             (each["dp_rank"], each["pp_rank"])
             for culprit in self.rows[cause]["culprits"]
@@ -70,7 +70,7 @@ def diagnosed(
 
 
 def causes_of(rank_steps: pa.Table, manifest: dict[str, Any], ops_together: int = OPS_TOGETHER) -> Rows:
-    """Return the rows of job_causes by cause, after checking that each cause has one row."""
+    """Return the rows of job_causes by cause; each cause must have one row."""
     table = simulate_job(rank_steps, manifest, SimulationSettings(ops_together=ops_together))[JOB_CAUSES]
     rows = {row["cause"]: row for row in table.to_pylist(maps_as_pydicts="strict")}
     assert tuple(rows) == tuple(each for each in CAUSES if each in rows)
@@ -79,5 +79,5 @@ def causes_of(rank_steps: pa.Table, manifest: dict[str, Any], ops_together: int 
 
 
 def flags_of(rows: Rows) -> dict[str, str]:
-    """Return the flags by cause, of those rows of job_causes that have a flag."""
+    """Return the flags of those rows of job_causes that have a flag, by cause."""
     return {name: row["flag_reason"] for name, row in rows.items() if row["flag_reason"] is not None}

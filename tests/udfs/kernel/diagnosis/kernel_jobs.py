@@ -1,4 +1,4 @@
-"""Generated jobs as the kernel's functions take them."""
+"""Generated jobs in the form in which the kernel's functions take them."""
 
 from typing import NamedTuple
 
@@ -18,17 +18,17 @@ from udfs.simulate.rank_rows import ReplayedRows, replayed_rows
 
 
 class Job(NamedTuple):
-    """Replayed rows and the layout of a job."""
+    """A job as its replayed rows and its layout."""
 
     rows: ReplayedRows
     layout: Layout
 
     def analysed(self) -> WhatIf:
-        """Return everything that the kernel finds for the job."""
+        """Return all that the kernel computes for the job."""
         return analyse(self.rows, self.layout, How())
 
     def blocks(self) -> list[BlockTimes]:
-        """Return the job's blocks of steps, as the diagnosis takes them."""
+        """Return the job's blocks of steps in the form in which the diagnosis takes them."""
         recorded = read(self.rows, self.layout, OPS_TOGETHER, diagnosed=True)
         return [block.diagnosed for block in recorded.blocks if block.diagnosed is not None]
 
@@ -39,11 +39,11 @@ def job_of(job: GeneratedJob) -> Job:
 
 
 def found_in(blocks: list[BlockTimes], layout: Layout, hosts: Ints | None = None) -> Found:
-    """Return what the diagnosis measures in the job before it replays any fix."""
+    """Return what the diagnosis measures in a job before it replays any fix."""
     known = np.full((layout.pp_size, layout.dp_size), -1) if hosts is None else hosts
     return Found.of(diagnosis.Job(layout, known, 1.0, 1.0, {}), blocks)
 
 
 def mean_step_s(found: Found, fixed: Fixed) -> float:
-    """Mean replayed step time with some causes fixed. [s]"""
+    """Mean replayed step time of a job in which the causes in `fixed` are fixed. [s]"""
     return Replays(found).mean_s(fixed)

@@ -1,7 +1,7 @@
-"""Transfers that a worker issues in one call are recognised, on a graph of four ops drawn by hand.
+"""Transfers that a worker issues in one call are recognised, on a hand-made graph of four ops.
 
-forward-compute 0, backward-compute 1, forward-send 2, backward-recv 3: the send waits for the forward, the
-backward for the recv; send and recv are issued together.
+The ops are forward-compute 0, backward-compute 1, forward-send 2 and backward-recv 3. The send waits for the
+forward, the backward waits for the recv, and send and recv are issued in one call.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ DRAWN: Final = graph_of(((), (RECV,), (FORWARD,), ()), (FORWARD, SEND, RECV, BAC
 
 
 def times(lanes: int) -> tuple[Floats, Floats, Floats]:
-    """Times of a forward, then of a call of a send and a recv from 1 to 3 s, and then of a backward."""
+    """Return start, end and transfer time of a forward, a send and a recv in one call, and a backward. [s]"""
     start = np.array([0.0, 3.0, 1.0, 1.0])
     end = np.array([1.0, 4.0, 3.0, 3.0])
     transfer = np.array([1.0, 1.0, 0.5, 2.0])
@@ -45,7 +45,7 @@ def test_transfers_that_start_and_end_together_are_a_call() -> None:
 
 
 def test_whose_peer_came_last_is_free_for_the_others() -> None:
-    """Of the ops in a call, only the one whose peer arrived last shows how long its transfer took."""
+    """In a call, only the op whose peer arrived last shows how long its transfer took."""
     calls = find_calls(DRAWN, *times(2))
     assert {op: free.all() for op, free in calls.is_free.items()} == {SEND: False, RECV: True}
     assert {op: free.any() for op, free in calls.is_free.items()} == {SEND: False, RECV: True}
@@ -92,6 +92,6 @@ def test_without_calls_the_graph_stays() -> None:
 
 
 def test_a_call_that_would_wait_for_itself_changes_nothing() -> None:
-    """Joining transfers into a call changes nothing if the call would then wait for its own end."""
+    """Joining transfers to a call changes nothing if an op of the call would then wait for the call's end."""
     crossed = graph_of(((), (RECV,), (BACKWARD,), ()), (FORWARD, RECV, BACKWARD, SEND))
     assert call_graph(crossed, TOGETHER) is crossed

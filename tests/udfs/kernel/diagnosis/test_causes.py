@@ -1,4 +1,4 @@
-"""For one planted fault at a time, the diagnosis names its cause, and not the causes that resemble it."""
+"""For one planted fault at a time, the diagnosis names the fault's cause, and no cause that resembles it."""
 
 from dataclasses import replace
 from typing import Final
@@ -19,7 +19,7 @@ from jobs.synthetic.shape import JobShape
 from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, diagnosed
 
 NEAR: Final = 0.005
-"""Tolerance as a part of the true saving; twice that may be claimed for an absent cause, as a share of T."""
+"""Largest error, relative to the true saving; absent causes may claim twice this as a share of T_actual."""
 
 UNEVEN_DATA: Final = PackedSequences(token_limit=32768, median_tokens=2000, spread=1.2)
 SHAPES: Final = {"usual": USUAL, "virtual": VIRTUAL, "overlapped": OVERLAPPED}
@@ -44,7 +44,7 @@ def shapes(name: str) -> pytest.MarkDecorator:
 
 
 def assert_alone(shape: JobShape, mechanism: Mechanism) -> None:
-    """Assert that only this cause is named, that its saving is right, and that no healthy worker is named."""
+    """Assert that only the mechanism's cause is named and saves time, with the right saving."""
     found = diagnosed(shape, mechanism)
     cause = mechanism.cause or ""
     assert found.labels == [cause]
@@ -104,7 +104,7 @@ def test_more_layers_are_found_where_they_are(shape: JobShape, layers: tuple[int
 @shapes("shape")
 @pytest.mark.parametrize("congestion", NETWORK.values(), ids=NETWORK.keys())
 def test_congestion_in_most_of_the_steps_is_found(shape: JobShape, congestion: CongestedNetwork) -> None:
-    """Congestion in 16 of 20 steps is found, although even the fastest quarter of the transfers is slow."""
+    """Congestion in 16 of 20 steps is found, although only a fifth of the steps show usual transfer times."""
     longer = replace(shape, steps=20)
     assert_alone(longer, congestion)
     assert len(diagnosed(longer, congestion).workers("communication")) > shape.dp_size
@@ -112,7 +112,7 @@ def test_congestion_in_most_of_the_steps_is_found(shape: JobShape, congestion: C
 
 @pytest.mark.parametrize("host", ["node-0000", "node-0001"])
 def test_a_sick_host_of_two_whole_stages_is_no_stage_imbalance(host: str) -> None:
-    """If a sick host contains exactly two stages, its workers are named as slow, not the stages as heavy."""
+    """If a slow host holds exactly two stages, its workers are named as slow, not the stages as heavy."""
     sick = SickHost(host, 1.4)
     assert_alone(USUAL, sick)
     found = diagnosed(USUAL, sick)
@@ -127,13 +127,13 @@ def test_a_sick_host_of_two_whole_stages_is_no_stage_imbalance(host: str) -> Non
     ids=["pause", "data", "worker", "stage"],
 )
 def test_a_late_peer_in_a_call_is_no_slow_transfer(shape: JobShape, mechanism: Mechanism) -> None:
-    """If a peer comes late to a call, no transfer of the call counts as slow, although all take long."""
+    """If a peer comes late to a call, all its transfers last long, but none of them counts as slow."""
     assert_alone(replace(shape, batched=True), mechanism)
 
 
 @shapes("shape")
 def test_a_loss_layer_with_uneven_data_is_no_slow_worker(shape: JobShape) -> None:
-    """If data are uneven, the worker with the loss layer is not named as slow, though it seems slow."""
+    """With uneven data, the loss layer's stage is named as heavy, and no worker of the stage as slow."""
     found = diagnosed(shape, LossLayer(0.05, 0.08), UNEVEN_DATA)
     assert found.labels == ["stage_imbalance", "data_imbalance"]
     assert found.rows["slow_worker"]["time_saved_fraction"] == pytest.approx(0.0, abs=NEAR)

@@ -55,7 +55,7 @@ def test_what_rises_to_the_end_grows_from_where_it_leaves_the_usual(first: int) 
     assert found.kind == GROWS
     begins = int(np.flatnonzero(found.is_slow)[0])
     assert abs(begins - (first + 1)) <= 1
-    assert found.is_slow[begins:].all(), "what grows does not stop"
+    assert found.is_slow[begins:].all(), "slowness that grows does not end"
 
 
 def test_what_falls_from_the_start_does_not_grow() -> None:
@@ -63,7 +63,7 @@ def test_what_falls_from_the_start_does_not_grow() -> None:
 
 
 def test_a_level_with_a_trend_within_its_error_is_a_level() -> None:
-    """A series whose trend is smaller than the trend's error is a constant level, not growth."""
+    """A series whose trend is smaller than the trend's standard error counts as constant, not as growing."""
     assert course_of(np.linspace(SLOW, 1.1 * SLOW, STEPS), ERROR).kind == ALWAYS
 
 
@@ -73,7 +73,7 @@ def test_over_few_steps_nothing_grows() -> None:
 
 
 def test_the_level_is_that_of_slow_steps_not_of_the_worst() -> None:
-    """One step that is five times as slow as the other slow steps does not hide these."""
+    """The level of slow steps is found even if one of them is five times as slow as the others."""
     series = slow_in(*range(8, 20))
     series[15] = 0.8
     found = course_of(series, ERROR)

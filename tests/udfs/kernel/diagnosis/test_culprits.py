@@ -1,4 +1,4 @@
-"""For lost times that are written by hand, the right culprits are named, with the right losses."""
+"""For lost times made by hand, the right culprits are named, each with its own loss."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def test_a_culprit_has_the_time_lost_in_a_step_that_struck_it_not_in_a_mean_step
 
 
 def test_a_heavy_stage_is_heavy_in_the_steps_that_show_it() -> None:
-    """If the first 3 of 11 steps have other microbatches, the other 8 keep their own step numbers."""
+    """If 3 of 11 steps have other numbers of microbatches, the stage is heavy in steps 3 to 10."""
     shape, heavy = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=8), [LossLayer(0.1, 0.1)]
     first = generate_job(replace(shape, microbatches=6, steps=3), heavy, seed=1)
     later = generate_job(shape, heavy, seed=1, identity=LATER)

@@ -1,4 +1,4 @@
-"""Factors of compute durations reproduce the durations, and equal the factors that generated these."""
+"""Factors fitted to compute durations reproduce the durations, and equal the factors that generated them."""
 
 from typing import Final
 
@@ -15,13 +15,13 @@ from udfs.kernel.diagnosis.workers import Workers
 from udfs.kernel.diagnosis.works import works
 
 SHAPE: Final = (3, 2, 1, 6, 10, 4)
-"""(stage, direction, chunk, microbatch, step, dp_rank)."""
+"""Axes are (stage, direction, chunk, microbatch, step, dp_rank)."""
 UNKNOWN_HOSTS: Final = np.full((3, 4), -1)
 EXACT: Final = 1e-12
 
 
 def drawn(seed: int = 3) -> tuple[Tensor, Floats]:
-    """Durations of stages with work 1, 1 and 1.2 and of backwards twice as long; and microbatch weights."""
+    """Draw durations with stage factors 1, 1 and 1.2 and backwards twice as long; and microbatch weights."""
     weight = np.exp(0.3 * np.random.default_rng(seed).standard_normal(SHAPE[3:]))
     base_s = np.array([1.0, 1.0, 1.2])[:, None] * np.array([1.0, 2.0])
     return base_s[:, :, None, None, None, None] * weight, weight
@@ -47,7 +47,7 @@ def test_factors_multiplied_give_the_times_back(name: str | int) -> None:
 
 @pytest.mark.parametrize("direction", [0, 1])
 def test_one_long_compute_is_a_pause_in_either_direction(direction: int) -> None:
-    """A single long compute, forward or backward, counts as a pause, of exactly the time that it exceeds."""
+    """A single long compute, forward or backward, is a pause of exactly its excess over the usual time."""
     times_s, _ = drawn()
     wanted_s = np.zeros(SHAPE)
     wanted_s[2, direction, 0, 3, 5, 1] = 4.0
@@ -57,7 +57,7 @@ def test_one_long_compute_is_a_pause_in_either_direction(direction: int) -> None
 
 
 def test_what_all_stages_and_directions_have_of_single_microbatches_of_one_step_is_no_pause() -> None:
-    """If a microbatch is long on all stages in one step, the reason is its data, not a pause."""
+    """A microbatch that is long on all stages in one step counts as heavy data, not as pauses."""
     times_s = np.exp(0.02 * np.random.default_rng(3).standard_normal((3, 2, 1, 1, 10, 4)))
     times_s[..., 5, :] *= [1.0, 3.0, 1.1, 1.5]
     assert decompose(times_s, UNKNOWN_HOSTS).pause_s is None
@@ -85,7 +85,7 @@ def test_without_long_computes_there_is_no_array_of_pauses() -> None:
 
 
 def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
-    """Computes with uneven stages, uneven data, and noise."""
+    """Return fitted factors of computes with uneven stages, uneven data and noise."""
     rng = np.random.default_rng(5)
     work_s, weight = drawn()
     workers = Workers(
@@ -105,7 +105,7 @@ def uneven(*, is_real: bool, noise: float = 0.05) -> Factors:
 
 @pytest.mark.parametrize("is_real", [True, False])
 def test_fixes_keep_the_sum_of_the_work(is_real: bool) -> None:
-    """Balancing data or stages moves work between them without a change of the total work."""
+    """A fix that evens out data, or stages, keeps the total work."""
     factors = uneven(is_real=is_real)
     before = factors.work_s.copy(), factors.noise.copy()
     as_is_s, data_s, stage_s, both_s = works(factors)
@@ -132,7 +132,7 @@ def test_balanced_work_is_alike_within_a_step_and_spread_work_on_all_stages() ->
 
 
 def test_a_doubtful_time_is_what_the_others_say_beside_the_constant_of_its_stage() -> None:
-    """A doubtful compute is estimated from its microbatch on other stages, and its stage's constant time."""
+    """A doubtful compute is estimated from its microbatch on other stages and its own stage's constant."""
     times_s, _ = drawn()
     times_s[2] += 1.0
     long_s, doubtful = times_s.copy(), np.zeros(times_s.shape, dtype=bool)

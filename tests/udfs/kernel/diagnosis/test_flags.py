@@ -1,4 +1,4 @@
-"""Every flag is set on a job that must have it, and not on a similar job that must not."""
+"""Every flag is set on a job that must have it, and not set on a similar job that must not have it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from udfs.kernel.diagnosis.savings import Savings
 
 
 class Job(NamedTuple):
-    """Parameters of a job to generate."""
+    """Arguments with which a job is generated."""
 
     shape: JobShape = USUAL
     mechanisms: Sequence[Mechanism] = ()
@@ -33,7 +33,7 @@ class Job(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A job that must have a flag, the flagged causes, and a similar job without the flag."""
+    """A job that must have a flag, the causes that get it, and a similar job without the flag."""
 
     flagged: Job
     causes: Sequence[int]
@@ -41,12 +41,12 @@ class Case(NamedTuple):
 
 
 ALL_CAUSES: Final = [code for code, name in enumerate(CAUSES) if name not in LOGGED_CAUSES]
-"""A log that records nothing beyond the usual."""
+"""All causes that any log can show, without those that need special records such as data-loads."""
 ONE_STAGE: Final = JobShape(dp_size=4, microbatches=3, steps=12)
 COLLECTIVES: Final = frozenset(
     {"params-all-gather", "grads-reduce-scatter", "embedding-grads-all-reduce", "optimizer-clip-main-grad"}
 )
-"""Without these collectives nothing joins the clocks of replicas on several hosts."""
+"""Without these collectives, nothing relates the clocks of replicas on different hosts to each other."""
 QUICK_COLLECTIVES: Final = replace(WORKLOAD, usual_s={**WORKLOAD.usual_s, **dict.fromkeys(COLLECTIVES, 1e-5)})
 ONE_REPLICA: Final = replace(USUAL, dp_size=1)
 SLOW: Final = [WeakGpu(0, 1, 1.3)]
@@ -57,11 +57,11 @@ NINE_SLOW: Final = [
     WeakGpu((stage + place) % 4, stage, 1.3, 0.3)
     for place, stage in [*((place, stage) for place in range(2) for stage in range(4)), (2, 0)]
 ]
-"""Nine of sixteen workers, each slow at different moments."""
+"""Nine of sixteen workers, which are slow in different steps."""
 EVERY_HOST: Final = [SickHost(f"node-000{host}", 1.4, window=Window(6)) for host in range(2)]
 TWO_TYPES: Final = {"H100": (1.0, 1.0), "A100": (1.4, 1.4)}
 FOUR_OF_EIGHT: Final = {f"node-{number:04d}": "H100" if number % 2 else "A100" for number in range(8)}
-"""Each stage on two hosts, one of each type."""
+"""Each stage has hosts of both types."""
 
 CASES: Final = {
     cause.FEW_STEPS: Case(Job(replace(USUAL, steps=3)), ALL_CAUSES, Job(replace(USUAL, steps=4))),
@@ -143,14 +143,14 @@ def test_a_replay_may_miss_the_record_by_as_much_either_way(replayed: float, is_
 def test_what_is_attributed_to_causes_that_do_not_hold_has_no_name_either(
     hidden: float, is_flagged: bool
 ) -> None:
-    """Loss of causes that are not named counts as unexplained: if it is 0.05 of 0.13, a flag says so."""
+    """Attributed loss of unnamed causes counts as unexplained; 0.05 of 0.13 is enough for a flag."""
     job = job_of(generate_job(USUAL, [], 1))
     nothing = dict.fromkeys(cause.FIXABLE, 0.0)
     attributed = nothing | {cause.SLOW_WORKER: 0.08, cause.STAGE_IMBALANCE: hidden}
     savings = Savings(nothing | {cause.SLOW_WORKER: 0.08}, attributed, 0.08 + hidden, 1.0)
     flags = flags_of(found_in(job.blocks(), job.layout), savings, {cause.SLOW_WORKER}, 0.0, 0)
     assert (flags[cause.UNEXPLAINED] == cause.MOSTLY_UNEXPLAINED) is is_flagged
-    assert flags.count(cause.NO_FLAG) == cause.COUNT - is_flagged, "causes that hold are as right as ever"
+    assert flags.count(cause.NO_FLAG) == cause.COUNT - is_flagged, "no other cause gets a flag"
 
 
 def test_every_flag_has_its_case() -> None:
@@ -165,7 +165,7 @@ def test_a_flagged_worker_or_stage_keeps_the_best_estimate_and_both_candidates()
 
 
 def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_worker() -> None:
-    """If a stage has one worker and is slower than layers explain, the worker is named, with a flag."""
+    """If a stage of one worker is slower than layers explain, the worker is named as slow, with a flag."""
     found = diagnosed(ONE_REPLICA, WeakGpu(0, 1, 1.7))
     assert found.labels == ["slow_worker"]
     assert found.workers("slow_worker") == found.struck
@@ -176,7 +176,7 @@ def test_a_stage_of_one_worker_slower_than_layers_explain_is_taken_for_that_work
 
 
 def test_clocks_that_are_apart_are_no_slow_transfers_and_no_late_data() -> None:
-    """Clocks that differ by 20 ms give no flag and no cause, because the simulator corrects them."""
+    """Clocks that differ by 20 ms cause no flag and no named cause, because the simulator corrects them."""
     found = diagnosed(USUAL, ClockSkew(0.02))
     assert "clock_skew" not in found.flags.values()
     assert found.labels == []
@@ -189,7 +189,7 @@ def test_five_slow_workers_of_sixteen_are_all_named() -> None:
 
 
 def test_what_all_workers_lose_together_is_lost_and_has_no_name() -> None:
-    """If all workers, on both hosts, are slow from step 6 on, the loss counts as unexplained."""
+    """If all workers, on both hosts, are slow from step 6 on, their loss counts as unexplained."""
     found = CASES[cause.MOSTLY_UNEXPLAINED].flagged.diagnosed()
     assert found.labels == ["unexplained"]
     lost = found.rows["unexplained"]["lost_fraction"]
@@ -197,14 +197,14 @@ def test_what_all_workers_lose_together_is_lost_and_has_no_name() -> None:
 
 
 def test_microbatches_that_are_long_on_some_stages_alone_are_no_loss_without_a_name() -> None:
-    """Microbatches that take long on only some stages count as noise of the job, not as unexplained loss."""
+    """Microbatches that are long on only some stages count as noise, not as unexplained loss."""
     found = diagnosed(USUAL, ExpertImbalance(0.3))
     assert found.labels == []
     assert found.rows["unexplained"]["time_saved_fraction"] < 0.025
 
 
 def test_clocks_may_explain_slow_transfers_where_stages_differ_in_computes() -> None:
-    """Clocks may explain slow transfers even if stages differ in their computes and give no compute times."""
+    """Wrong clocks may explain slow transfers even if no times of computes are available."""
     job = job_of(generate_job(USUAL, [], seed=1))
     found = found_in(job.blocks(), job.layout)._replace(computes=None, factors=None, rest=None)
     found = found._replace(job=found.job._replace(skew_s=0.01))

@@ -1,6 +1,6 @@
-"""Late first computes are found, whether parameters are gathered before or during the computes.
+"""Late first computes are found, whether parameters are gathered before the computes or during them.
 
-Two replicas of two chunks, whose parameters are gathered from 0 to 0.1 s and from 0.1 to 0.2.
+The jobs have two replicas of two chunks, whose parameters are gathered from 0 to 0.1 s and from 0.1 to 0.2 s.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ FIRST, SECOND, BACK = ("forward-compute", 0), ("forward-compute", 1), ("backward
 COMPUTES: Final = (FIRST, SECOND, BACK, ("backward-compute", 0))
 WITH_LOADS: Final = (("data-load", 0), FIRST, ("data-load", 1), *COMPUTES[1:])
 LENGTH_S: Final = {"data-load": 0.5, "grads-reduce-scatter": 1.0}
-"""Of the ops that follow each other without a break; others take two seconds."""
+"""Durations of the ops that follow each other without a break; other ops take two seconds. [s]"""
 
 
 def step_of(begins_s: float, in_turn: Sequence[tuple[str, int]], second_s: float) -> Ops:
-    """Return two gathers, and ops in turn from `begins_s` on; the second gather takes `second_s`."""
+    """Return two gathers, then the ops `in_turn` from `begins_s` on; the second gather takes `second_s`."""
     ops: Ops = [("params-all-gather", 0, 0.1, -1, 0), ("params-all-gather", 0.1, second_s, -1, 1)]
     for name, chunk in (*in_turn, ("grads-reduce-scatter", 1), ("grads-reduce-scatter", 0)):
         ops.append((name, begins_s, LENGTH_S.get(name, 2.0), 0, chunk))
@@ -35,7 +35,7 @@ def causes(
     in_turn: Sequence[tuple[str, int]] = COMPUTES,
     seconds_s: Sequence[float] = (0.1,) * 10,
 ) -> Rows:
-    """Return the causes of a job of ten steps, given when each replica begins its ops after the gathers."""
+    """Return the causes of a job of ten steps; `begins_s` has the start of computes by step and replica."""
     lines = [
         line(step, dp_rank, 0, step_of(now_s, in_turn, second_s))
         for step, (of_step_s, second_s) in enumerate(zip(begins_s, seconds_s, strict=True))
@@ -45,9 +45,9 @@ def causes(
 
 
 def assert_saves(rows: Rows, saved_s: float, fixed_s: float, cause: str = "launch_delay") -> None:
-    """Assert that the whole loss belongs to one cause, by default to late starts.
+    """Assert that one cause, by default launch_delay, is named and has the whole loss.
 
-    saved_s, fixed_s : of the mean step what it takes, and the rest. [s]
+    saved_s, fixed_s : loss in the mean step, and the mean step without the loss. [s]
     """
     saved = saved_s / (saved_s + fixed_s)
     assert rows[cause]["time_saved_fraction"] == pytest.approx(saved)
@@ -81,7 +81,7 @@ def test_a_slow_gather_of_another_chunk_is_slow_communication() -> None:
 
 
 def test_a_gather_that_waits_for_the_compute_cannot_come_before_it() -> None:
-    """A gather that waits for a forward-compute does not count as one that the forward has to wait for."""
+    """If a gather waits for a forward-compute, the forward-compute does not wait for that gather."""
     counts = tuple({ot.FORWARD_COMPUTE: 1, ot.PARAMS_ALL_GATHER: 2}.get(each, 0) for each in range(ot.COUNT))
     cell = Cell(0, ALL_DP_RANKS, StageProgram(counts, (), (), (-1,) * 3, ()))
     types, waits_for = (ot.FORWARD_COMPUTE, *[ot.PARAMS_ALL_GATHER] * 2), ((1,), (), (0,))

@@ -1,4 +1,4 @@
-"""Slowness of GPU types is separated from that of workers: a type explains what all of its workers share."""
+"""The slowness of a GPU type is what all workers of the type share; the rest belongs to single workers."""
 
 from dataclasses import replace
 from typing import Final
@@ -14,18 +14,19 @@ from udfs.kernel.diagnosis.factors import decompose
 from udfs.kernel.diagnosis.gpu_types import type_factors
 
 NEAR: Final = 0.005
-"""Share of T_actual by which a saving may miss the truth."""
+"""Largest error of a saving, as a share of T_actual."""
 
 FACTORS: Final = {"H100": (1.0, 1.0), "A100": (1.5, 1.4), "L40S": (2.0, 2.2)}
 SHAPES: Final = {
     name: replace(shape, tp_size=8)
     for name, shape in {"usual": USUAL, "virtual": VIRTUAL, "overlapped": OVERLAPPED}.items()
 }
-"""A host for each worker: rank 8 (stage x dp_size + dp_rank) on."""
+"""Layouts in which each worker has its own host; worker (stage, dp_rank) has host stage * dp_size +
+dp_rank."""
 
 
 def types_of(shape: JobShape, *slower: tuple[int, int], name: str = "A100") -> dict[str, str]:
-    """GPU types of hosts, where the given workers (dp_rank, pp_rank) have another type than H100."""
+    """Return each host's GPU type: `name` for the given workers (dp_rank, pp_rank), else H100."""
     return {
         f"node-{number:04d}": name if cell in slower else "H100" for number, cell in enumerate(shape.cells)
     }
@@ -112,13 +113,13 @@ def test_one_heavier_stage_on_another_type_stays_a_stage() -> None:
 
 
 def computes(worker_type: np.ndarray, factors: list[float], stages: list[float]) -> np.ndarray:
-    """Median computes of both directions, equal in all steps; shape (p, k, c, s, d)."""
+    """Return median computes of both directions, equal in all steps; shape (p, k, c, s, d) of the model."""
     base_s = np.array(stages)[:, None] * np.append(factors, 1.0)[worker_type]
     return np.broadcast_to(base_s[:, None, None, None], (len(stages), 2, 1, 12, worker_type.shape[1])).copy()
 
 
 def test_types_are_compared_through_a_third() -> None:
-    """Two GPU types without a common stage are compared through a third type."""
+    """Two GPU types without a common stage are compared through a third that shares stages with both."""
     worker_type = np.array([[0, 0, 1], [1, 2, 2], [2, 2, -1]])
     found = type_factors(computes(worker_type, [1.5, 1.0, 3.0], [1.0, 5.0, 2.0]), worker_type)
     assert np.exp(found.measured) == pytest.approx(np.array([[1.5, 1.5], [1.0, 1.0], [3.0, 3.0]]))

@@ -1,4 +1,4 @@
-"""Intervals contain a day's true saving as often as stated, and their half widths have the right parts."""
+"""Intervals contain the true saving of a day as often as stated, and their half widths add up as computed."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ STEPS: Final = 300
 
 
 def held(logged: Ints, saved: Floats, actual_s: Floats) -> float:
-    """Return the share of days whose interval contains the truth; saved, actual_s : shape (day, step)."""
+    """Return the share of days whose interval contains the truth; saved, actual_s have shape (day, step)."""
     inside = []
     for of_day, took_s in zip(saved, actual_s, strict=True):
         own_s = took_s[logged]
@@ -24,7 +24,7 @@ def held(logged: Ints, saved: Floats, actual_s: Floats) -> float:
 
 
 def drawn(rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Draw the time that a fix saves in random steps of 10 s: 1 s in a third of the steps, else 0."""
+    """Draw steps of 10 s, of which a fix saves 1 s in a random third; return (saved, actual). [s]"""
     saved = np.where(rng.random((DAYS, STEPS)) < 1 / 3, 1.0, 0.0) * rng.lognormal(0, 0.3, (DAYS, STEPS))
     return saved, 10.0 + saved + rng.normal(0, 0.2, (DAYS, STEPS))
 
@@ -51,7 +51,7 @@ def test_few_steps_are_enough_where_all_lose_about_as_much(logged: list[int]) ->
 
 
 def test_what_begins_within_a_day_is_known_better_from_even_steps() -> None:
-    """If a loss begins within a day, evenly spaced steps give narrower intervals than random steps."""
+    """If a loss begins within a day, evenly spaced logged steps give narrower intervals than random ones."""
     rng = np.random.default_rng(2)
     saved = np.where(np.arange(STEPS) >= 150, 2.0, 0.0) * np.ones((1, 1)) + rng.normal(0, 0.05, (1, STEPS))
     actual_s = 10.0 + saved

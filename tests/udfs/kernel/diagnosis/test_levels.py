@@ -1,4 +1,4 @@
-"""Levels of workers relative to their peers in the same step are exact, for arrays that are made by hand."""
+"""Levels of workers relative to their peers in the same step are exact, for arrays made by hand."""
 
 from typing import Final
 
@@ -18,11 +18,11 @@ from udfs.kernel.diagnosis.levels import (
 
 STAGES, KINDS, STEPS, DP_RANKS = 3, 2, 12, 4
 BASE: Final = np.log(np.array([[1.0, 2.0], [1.0, 2.0], [1.5, 2.5]]))
-"""Times by stage and direction; the last stage has more work."""
+"""Logarithms of compute times by stage and direction; the last stage has more work."""
 ERROR: Final = np.full(KINDS, 0.001)
 EVEN: Final = np.ones(STEPS, dtype=bool)
 ALONE: Final = np.arange(STAGES * DP_RANKS).reshape(STAGES, DP_RANKS)
-"""A host for each worker."""
+"""Numbers of hosts, one for each worker."""
 IN_TIME: Final = np.arange(STEPS)
 NO_SPREAD: Final = np.zeros(KINDS)
 
@@ -47,7 +47,7 @@ def test_half_of_the_dp_ranks_of_a_stage_may_be_slow(level: Floats) -> None:
 
 @pytest.mark.parametrize("slow_host", [0, 1])
 def test_of_two_hosts_with_half_of_a_stage_each_either_may_be_the_slow_one(slow_host: int) -> None:
-    """If two hosts have half of a stage each, either may be the slow one, whichever number it has."""
+    """If each of two hosts has half of a stage, the slow one is found, whichever number it has."""
     hosts = np.repeat([[0, 1]], 4, axis=1)
     level = np.broadcast_to(BASE[:1, :, None, None], (1, KINDS, STEPS, 8)).copy()
     is_slow = hosts[0] == slow_host
@@ -84,7 +84,7 @@ def test_a_stage_slow_in_all_steps_is_heavy(level: Floats) -> None:
 
 
 def test_most_workers_of_a_stage_on_one_slow_host_are_compared_with_the_others(level: Floats) -> None:
-    """If a slow host has three of a stage's four workers, the fourth alone shows the usual level."""
+    """If a slow host has three of a stage's four workers, the fourth worker shows the usual level."""
     hosts = ALONE.copy()
     hosts[1, :3] = 99
     level[1, :, :, :3] += 0.4
@@ -118,7 +118,7 @@ def test_how_much_is_slow(steps: list[int], size: float, is_slow: bool) -> None:
 def test_what_is_within_five_errors_is_not_slow() -> None:
     own = np.zeros((1, 1, STEPS, 2))
     own[0, 0, :, 1] = 0.05
-    errors = {0.03: True, 0.04: False}  # of one step; of the mean over 12 a third and less: 0.0087, 0.0115
+    errors = {0.03: True, 0.04: False}  # error of one step; of the mean of 12 steps: 0.0087, 0.0115
     for error, is_slow in errors.items():
         found = slow_series(own, Doubt(np.full((1, STEPS), error), np.zeros(1)))
         assert bool(found.any()) is is_slow
@@ -135,7 +135,7 @@ def test_a_steady_level_leaves_steps_their_noise_and_one_that_changes_is_taken_w
 
 
 def test_a_level_that_rises_is_taken_as_it_is_though_its_noise_is_not_known_well() -> None:
-    """Slowness that grows is measured in full, even if a single peer leaves the noise uncertain."""
+    """Growing slowness is measured in full, even if a single peer leaves the noise uncertain."""
     own = np.zeros((1, 1, 12, 2))
     own[0, 0, :, 1] = np.linspace(0.3, 0.6, 12) + 0.02 * np.random.default_rng(1).standard_normal(12)
     found = slow_series(own, Doubt(np.full((1, 12), 0.09), np.array([0.03])))
@@ -153,7 +153,7 @@ def test_a_change_adds_nothing_to_the_scatter_over_steps() -> None:
 
 @pytest.mark.parametrize("slow", [0, 4, 12])
 def test_healthy_workers_may_differ_by_several_of_their_spreads(slow: int) -> None:
-    """The spread of healthy workers is measured right even if up to half of the 32 workers are slow."""
+    """The limit for healthy workers is 3 to 12 times their spread, even if 12 of 32 workers are slow."""
     rng = np.random.default_rng(3)
     own = np.repeat(0.005 * rng.standard_normal((4, 1, 1, 8)), STEPS, axis=2)
     own.reshape(4, STEPS, 8)[:, :, : slow // 4] += 0.2
@@ -167,7 +167,7 @@ def test_too_few_workers_do_not_say_what_is_healthy() -> None:
 
 
 def test_few_healthy_workers_are_never_far_apart() -> None:
-    """With few workers, a limit on the spread of healthy ones lets slow ones stand out."""
+    """If workers are few, the limit on differences between healthy ones has an upper bound."""
     own = np.zeros((1, KINDS, STEPS, 4)) + np.array([0.0, 0.0, 0.02, 0.04])
     assert apart_when_healthy(own).tolist() == [MOST_APART_OF_FEW] * KINDS
 
@@ -182,7 +182,7 @@ def test_of_a_slow_worker_the_other_direction_need_not_be_beyond_healthy_ones() 
 
 
 def test_what_one_stage_does_not_have_is_not_common(level: Floats) -> None:
-    """If two of three stages are slow in half of the steps, the third one shows that not all are slow."""
+    """If two of three stages are slow in half of the steps, the third shows that not all workers are slow."""
     level[:2, :, ::2] += 0.4
     usual = usual_levels(level, ERROR, ALONE, EVEN, EVEN, ERROR)
     assert not usual.common.any()
@@ -197,7 +197,7 @@ def test_workers_as_quiet_as_ever_say_what_is_usual_where_most_are_slow(level: F
     level[0, :, 3:6, :3] += 0.3
     usual = usual_levels(level, ERROR, ALONE[:stages], EVEN, EVEN, ERROR)
     np.testing.assert_allclose(usual.level, np.broadcast_to(BASE[:stages, :, None], usual.level.shape))
-    # One that is always faster than the others is not a measure of them.
+    # A worker that is always faster than the others does not show their usual level.
     level = level + np.array([0.0, 0.0, 0.0, -0.5])
     level[0, :, 8:10] += 0.3
     again = usual_levels(level, ERROR, ALONE[:stages], EVEN, EVEN, ERROR)
@@ -206,7 +206,7 @@ def test_workers_as_quiet_as_ever_say_what_is_usual_where_most_are_slow(level: F
 
 @pytest.mark.parametrize("stages", [1, 3])
 def test_what_grows_is_measured_from_before_it_grew(level: Floats, stages: int) -> None:
-    """Growing slowness is measured against the steps before the growth, even if these are few."""
+    """Growing slowness is measured against the steps before it began, even if these are few."""
     level = level[:stages]
     grown = 0.08 * np.clip((IN_TIME - 1) / (STEPS - 2), 0.0, 1.0)
     level[0] += grown[:, None]
@@ -230,4 +230,4 @@ def test_what_is_known_counts_however_little_the_other_steps_say() -> None:
     np.testing.assert_allclose(found, own)
     assert not slow_series(own, Doubt(error, NO_SPREAD)).any()
     own[0, :, 3, 1] = 0.04
-    assert not slow_series(own, Doubt(error, NO_SPREAD, known=own > 0.0)).any(), "but is too little"
+    assert not slow_series(own, Doubt(error, NO_SPREAD, known=own > 0.0)).any(), "known, but too little"

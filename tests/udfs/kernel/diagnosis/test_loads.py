@@ -1,4 +1,4 @@
-"""Fixing slow data-loads saves what it should, and leaves late starts that have other causes."""
+"""Fixing slow data-loads saves the true saving, and does not remove late starts that have other causes."""
 
 from dataclasses import replace
 from typing import Final
@@ -17,7 +17,7 @@ from udfs.kernel import op_type as ot
 from udfs.kernel.diagnosis.loads import slow_loads
 
 NEAR: Final = 0.005
-"""Share of T_actual by which a saving may miss the truth."""
+"""Largest error of a saving, as a share of T_actual."""
 
 LOADING: Final = replace(USUAL, loads_data=True)
 SHAPES: Final = {
@@ -67,7 +67,6 @@ def test_loads_that_are_not_recorded_are_late_starts() -> None:
 
 @pytest.mark.parametrize("name", ["data_loads", "data_loads_of_a_virtual_pipeline"])
 def test_the_fix_leaves_slow_loads_their_usual_time_and_others_as_they_are(name: str) -> None:
-    """Fixing slow data-loads gives them their usual time and leaves all other loads unchanged."""
     steady = Workload(noise=0.0)
     job = job_of(generate_job(LAYOUTS[name], [SlowReads(1.0, 0.3)], seed=7, workload=steady))
     blocks, usual_s = job.blocks(), USUAL_S["data-load"]
@@ -83,7 +82,7 @@ def test_the_fix_leaves_slow_loads_their_usual_time_and_others_as_they_are(name:
 
 
 def test_stages_are_measured_by_their_own_usual_load() -> None:
-    """Loads of a stage are compared with that stage's own usual load, even if it is 50 times as long."""
+    """Loads of a stage are compared with the usual load of the same stage, even if it is 50 times as long."""
     job = job_of(generate_job(LOADING, [], seed=3))
     heavy = []
     for block in job.blocks():

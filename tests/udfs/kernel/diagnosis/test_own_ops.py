@@ -1,4 +1,4 @@
-"""Slow optimizers, clips, garbage collections and late entries are found in a healthy job changed by hand."""
+"""Slow optimizers, clips and garbage collections, and late entries into collectives, are found."""
 
 from dataclasses import replace
 from typing import Final
@@ -30,7 +30,7 @@ def job() -> Job:
 
 
 def block_with(job: Job, op_type: int, factor: Floats) -> BlockTimes:
-    """Return a block whose ops of one type take 0.1 s times a factor, shape (stage, step, dp_rank)."""
+    """Return a block in which ops of one type take 0.1 s times `factor`, shape (stage, step, dp_rank)."""
     (block,) = job.blocks()
     duration_s = block.duration_s.copy()
     for op, (of_op, stage) in enumerate(zip(block.graph.op_types, block.graph.stages, strict=True)):
@@ -47,7 +47,7 @@ def own(job: Job, block: BlockTimes) -> OwnOps:
 
 
 def test_a_worker_that_alone_collects_garbage_loses_what_that_takes(job: Job) -> None:
-    """If only one worker collects garbage, it loses all of that time, though the usual time is almost 0."""
+    """If only one worker collects garbage, it loses all of that time, because the usual time is near 0."""
     factor = np.full((2, 10, 4), 1e-5)
     factor[1, :, 2] = 2.0
     found = own(job, block_with(job, ot.GC, factor))
@@ -110,7 +110,7 @@ def test_parts_of_an_op_give_its_time_back_and_its_usual_time_without_them(job: 
 
 
 def test_a_worker_that_enters_a_collective_late(job: Job) -> None:
-    """A worker is named that enters a collective 0.08 s late in every step from the fifth on."""
+    """A worker that enters a collective 0.08 s late in the last five of ten steps is found."""
     block = block_with(job, ot.OPTIMIZER, np.ones((2, 10, 4)))
     place = next(row for row, op in enumerate(block.entries.ops.tolist()) if block.graph.stages[op] == 1)
     delay_s = block.entries.delay_s.copy()
@@ -127,7 +127,7 @@ def test_a_worker_that_enters_a_collective_late(job: Job) -> None:
 
 
 def late_in(steps: int, late_s: Floats) -> tuple[Job, BlockTimes, int]:
-    """Return a job whose last stage enters one collective late in each step, and the collective's op type."""
+    """Return a job whose last stage enters one collective late in each step; its block; the op type."""
     job = job_of(generate_job(replace(SHAPE, steps=steps), [], seed=1))
     block = block_with(job, ot.OPTIMIZER, np.ones((2, steps, 4)))
     place = next(row for row, op in enumerate(block.entries.ops.tolist()) if block.graph.stages[op] == 1)
@@ -145,14 +145,14 @@ def test_a_quiet_end_shows_what_is_late_in_most_steps() -> None:
 
 
 def test_of_lateness_that_scatters_the_lowest_is_not_usual() -> None:
-    """If lateness scatters from 0 to 0.06 s, its 30 % quantile counts as usual, not the lowest sixth."""
+    """If lateness varies evenly from 0 to 0.06 s, the 30 % quantile is usual, not the lowest sixth."""
     job, block, op_type = late_in(20, np.random.default_rng(2).permutation(np.linspace(0.0, 0.06, 20)))
     found = own_ops([block], job.layout, np.full((2, 4), -1), STEP_S)
     assert found.late_s[op_type].max() == pytest.approx(0.06 - 0.018, abs=0.001)
 
 
 def test_ops_that_take_next_to_nothing_are_left_alone(job: Job) -> None:
-    """An optimizer that loses 0.1 s of a step of 10 s is too short to count as slow."""
+    """An optimizer that loses 0.01 s in steps of 10 s loses too little to count as slow."""
     factor = np.full((2, 10, 4), 0.1)
     factor[1, :, 2] = 0.2
     block = block_with(job, ot.OPTIMIZER, factor)
@@ -165,7 +165,7 @@ def test_ops_that_take_next_to_nothing_are_left_alone(job: Job) -> None:
 
 
 def test_who_waits_for_the_receiver_of_its_last_send_is_not_late_by_itself() -> None:
-    """A worker whose last send waits for a slow receiver is not named as late."""
+    """If a worker's last send waits for a slow receiver, only the receiver is named, as slow."""
     job = pipeline_of(2, frozenset({"backward-send", "backward-recv"}), dp=3)
     times = times_of(job)
     times.compute[:, 0, :, :, 1] *= 2.5
@@ -180,7 +180,7 @@ def test_who_waits_for_the_receiver_of_its_last_send_is_not_late_by_itself() -> 
 def test_a_chunk_that_hardly_takes_time_hides_no_slow_worker_and_a_gather_behind_a_compute_is_not_late() -> (
     None
 ):
-    """A tiny chunk, FSDP's root, hides no slow worker, and a gather after a compute is not late."""
+    """A tiny chunk (FSDP's root) hides no slow worker, and a gather after a compute is not late."""
     rng = np.random.default_rng(1)
     lines = []
     for step in range(10):

@@ -1,4 +1,4 @@
-"""Some properties hold for every diagnosis, whatever the layout and fault of the job."""
+"""Properties that every diagnosis has, whatever the layout and the faults of the job."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -23,7 +23,7 @@ from udfs.what_if import SimulationSettings, simulate_job
 SAME: Final = 1e-9
 WHOLE: Final = 10**12
 EVERY_STEP: Final = 1
-"""Ops together."""
+"""Ops per block; so few that every step is a block."""
 FRACTIONS: Final = ("time_saved_fraction", "attributed_fraction")
 
 thorough = settings(
@@ -36,7 +36,7 @@ def fractions(found: Rows) -> dict[tuple[str, str], float]:
 
 
 def culprits(found: Rows) -> dict[str, list[tuple[Any, ...]]]:
-    """Culprits of each cause, ordered by rank, because rounding may decide which of two comes first."""
+    """Return the culprits of each cause in order of ranks, because rounding may exchange neighbours."""
     keys = ("pp_rank", "dp_rank", "share_of_steps", "pattern")
     return {
         name: sorted(
@@ -73,9 +73,9 @@ def assert_same_by_blocks(job: GeneratedJob) -> None:
 @thorough
 @given(seed=st.integers(0, 2**20))
 def test_blocks_of_steps_change_nothing(seed: int) -> None:
-    """If a job is divided into blocks of steps, its diagnosis stays the same, for random layouts.
+    """Dividing a job into blocks of steps does not change its diagnosis.
 
-    Those whose clocks contradict who waits for whom are refused before anything is diagnosed.
+    Random jobs whose clocks contradict the order of ops are refused, with and without blocks.
     """
     job = random_job(seed)
     try:
@@ -89,7 +89,7 @@ def test_blocks_of_steps_change_nothing(seed: int) -> None:
 def test_blocks_of_steps_change_nothing_where_clocks_seem_a_millisecond_apart_in_some_steps(
     seed: int,
 ) -> None:
-    """A job in blocks of steps has the same flags, even if clocks seem a millisecond apart in some steps."""
+    """Dividing a job into blocks does not change its flags, even if clocks seem 1 ms apart in some steps."""
     job = recorded_job(Simulation(replace(sample_job(seed, most_ops=8000), lost_ranks=())))
     assert_same_by_blocks(job)
 
@@ -100,7 +100,7 @@ def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
 
 
 def slower(rank_steps: pa.Table, factor: int) -> pa.Table:
-    """Return rows in which everything takes `factor` times as long."""
+    """Return the rows with all times multiplied by `factor`."""
     t0_us = rank_steps["t0_us"].combine_chunks()
     first_us = pc.min(t0_us)
     since_us = pc.multiply(pc.subtract(t0_us, first_us), factor)
@@ -122,7 +122,7 @@ def test_a_job_a_thousand_times_slower_has_the_same_causes(shape: JobShape, seed
 
 
 def relabelled(rank_steps: pa.Table, order: list[int]) -> pa.Table:
-    """Rename dp rank d to order[d]; ranks and hosts keep their names."""
+    """Return the rows with dp rank d renamed to order[d]; global ranks and hosts stay the same."""
     return with_column(rank_steps, "dp_rank", pa.array(np.array(order)[rank_steps["dp_rank"].to_numpy()]))
 
 

@@ -1,4 +1,4 @@
-"""Slow workers are grouped into culprits, for three stages and four dp ranks on two hosts."""
+"""Slow workers are grouped into culprits; the workers are three stages of four dp ranks on two hosts."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ from udfs.kernel.diagnosis.reach import Series, grouped
 
 STEPS: Final = 10
 POSITIONS: Final = np.arange(5, 15)
-"""Steps among the job's: the first five have no computes."""
+"""Indices, within the job, of the steps of the series; the first five steps of the job have no computes."""
 HOSTS: Final = np.array([[0, 0, 1, 1]] * 3)
 UNKNOWN: Final = np.full((3, 4), -1)
 
 
 def slow(stage: int, dp_rank: int, share: float = 0.5, first: int = 0, direction: int = BOTH) -> Series:
-    """A worker whose ops, 2 s in each step, take longer by a share from some step on."""
+    """Return a worker whose ops, 2 s in each step, take longer by the share `share` from step `first` on."""
     series = np.where(np.arange(STEPS) >= first, share, 0.0)
     return Series(stage, dp_rank, direction, series, POSITIONS, 0.01, 2.0)
 
@@ -42,7 +42,7 @@ def test_a_host_is_one_culprit_with_its_workers() -> None:
 
 @pytest.mark.parametrize(("number", "is_host"), [(3, False), (4, True), (5, True)])
 def test_a_host_is_slow_if_most_of_its_workers_are(number: int, is_host: bool) -> None:
-    """If most workers of a host are slow (here six, over all stages), the host is one culprit."""
+    """If most workers of a host are slow, here six on all stages, the host is one culprit."""
     chosen = [(0, 0), (1, 1), (2, 0), (0, 1), (1, 0)][:number]
     reaches = {each.reach for each in grouped([slow(*worker) for worker in chosen], HOSTS)}
     assert (reaches == {HOST}) is is_host
@@ -83,7 +83,7 @@ def test_directions_are_grouped_apart() -> None:
 
 
 def test_a_worker_slower_than_its_host_is_named_beside_it_by_what_it_is_slower() -> None:
-    """On a host 1.2 times as slow, a worker 1.8 times as slow is named beside it, as 1.5 times as slow."""
+    """On a host that is 1.2 times as slow, a worker 1.8 times as slow is named as 1.5 times as slow."""
     chosen = [slow(*worker, share=0.2) for worker in HOST_0[:-1]] + [slow(*HOST_0[-1], share=0.8)]
     host, worker = sorted(grouped(chosen, HOSTS), key=lambda each: -len(each.workers))
     assert host.reach == HOST

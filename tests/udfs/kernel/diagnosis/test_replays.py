@@ -1,4 +1,4 @@
-"""Replaying many scenarios together equals replaying each alone, and without a fix the replay gives T."""
+"""Replaying many scenarios together equals replaying each alone, and a replay without any fix gives T."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ NOTHING: Final[frozenset[int]] = frozenset()
 
 
 def scenarios(block: BlockTimes, seed: int) -> tuple[Floats, list[Floats], Floats, dict[int, Floats]]:
-    """Random durations and delays for `replay` and `replay_rows`, some of them equal in all scenarios."""
+    """Draw durations and delays of several scenarios, some of them equal in all, for both forms of replay."""
     rng = np.random.default_rng(seed)
     size, (steps, lanes) = block.graph.size, block.duration_s.shape[1:]
     duration_s = rng.random((size, SCENARIOS, steps, lanes))
@@ -49,7 +49,7 @@ def test_scenarios_together_are_scenarios_alone_to_the_last_bit(name: str) -> No
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "batched" not in name])
 def test_a_job_with_nothing_fixed_takes_its_simulated_time(name: str) -> None:
-    """With no cause fixed and no batched transfers, the diagnosis's replay takes the simulated time T."""
+    """With no cause fixed and no transfers in one call, the diagnosis' replay takes the simulated time T."""
     job = job_of(named_job(name))
     nothing = np.empty(0, dtype=np.int64)
     blocks = [

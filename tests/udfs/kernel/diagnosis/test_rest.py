@@ -1,4 +1,4 @@
-"""Slow computes that no cause explains are found, in compute times for which the answer is known."""
+"""Slow computes that no cause explains are found, in compute times made by hand."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ IN_TIME: Final = np.arange(12)
 
 
 def times(seed: int = 1) -> Tensor:
-    """Forwards of 1 s and backwards of 2 s, with noise of 0.3 %. [s]"""
+    """Draw forwards of 1 s and backwards of 2 s with noise of 0.3 %. [s]"""
     base_s = np.array([1.0, 2.0])[:, None, None, None, None]
     healthy_s: Tensor = base_s * np.exp(0.003 * np.random.default_rng(seed).standard_normal(SHAPE))
     return healthy_s
@@ -40,7 +40,7 @@ def test_peers_of_a_faster_worker_lose_nothing() -> None:
 
 
 def test_one_step_in_which_all_workers_are_slow() -> None:
-    """Steps in which all workers are slow count if there are two, or if a single one is far above chance."""
+    """Steps in which all workers are slow count as loss if there are two, or if one is far above chance."""
     slow_s = times()
     slow_s[..., 7:9, :] *= 1.4
     found = rest(slow_s)
@@ -50,7 +50,7 @@ def test_one_step_in_which_all_workers_are_slow() -> None:
 
 
 def test_what_all_workers_share_by_chance_is_no_loss() -> None:
-    """Whole steps that scatter randomly by 1 % lose nothing, although the quietest steps are faster."""
+    """If whole steps vary randomly by 1 %, nothing counts as lost, although the fastest steps are faster."""
     rng = np.random.default_rng(2)
     shared_s = [times(seed) * np.exp(0.01 * rng.standard_normal((12, 1))) for seed in range(8)]
     lost = [0.0 if found is None else float(found.mean()) for found in map(rest, shared_s)]
@@ -84,7 +84,7 @@ def test_what_a_known_cause_has_is_not_lost_twice() -> None:
 
 
 def test_one_microbatch_of_one_stage_that_is_always_long() -> None:
-    """A microbatch that takes long on only one stage is unexplained, because heavy data take long on all."""
+    """A microbatch that is always long on one stage only is unexplained; heavy data would be long on all."""
     slow_s = times()
     slow_s[1, :, 0, 2] *= 1.12
     found = rest(slow_s)

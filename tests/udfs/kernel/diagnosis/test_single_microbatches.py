@@ -1,4 +1,4 @@
-"""With one microbatch per step, slow replicas are separated from heavy microbatches."""
+"""With one microbatch per step, slow replicas are distinguished from heavy microbatches."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ FORWARD, BACKWARD = 0, 1
 
 
 def logs(weight: Floats, stages: int = 2, seed: int = 1) -> Tensor:
-    """Log times of healthy forwards and backwards; data : log weights, shape (step, dp_rank)."""
+    """Draw logarithms of healthy compute times; `weight` has log weights of data, shape (step, dp_rank)."""
     noise = NOISE * np.random.default_rng(seed).standard_normal((stages, 2, 1, 1, *weight.shape))
     return np.asarray(noise + weight)
 
@@ -27,7 +27,7 @@ def workers_of(of: Tensor) -> Workers:
 
 
 def heavy(at: dict[int, Ints], dp_ranks: int) -> Floats:
-    """Log weights of microbatches that are heavy in some steps, shape (step, dp_rank)."""
+    """Return log weights of microbatches that are heavy in the given steps, shape (step, dp_rank)."""
     weight = np.zeros((STEPS, dp_ranks))
     for dp_rank, steps in at.items():
         weight[steps, dp_rank] = HEAVY
@@ -37,7 +37,7 @@ def heavy(at: dict[int, Ints], dp_ranks: int) -> Floats:
 @pytest.mark.parametrize("spread", [0.1, 0.4])
 @pytest.mark.parametrize("stages", [1, 4])
 def test_of_two_replicas_that_are_slower_in_turn_data_differ(stages: int, spread: float) -> None:
-    """If each of two replicas is the slower one in turn, step by step, their data differ."""
+    """If two replicas are the slower one in turn, step by step, their data are uneven and neither is slow."""
     for seed in range(6):
         weight = spread * np.random.default_rng(seed).standard_normal((STEPS, 2))
         workers = workers_of(logs(weight, stages, seed))

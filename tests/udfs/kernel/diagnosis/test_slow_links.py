@@ -1,6 +1,7 @@
-"""A slow link's cost is close to that in a simulation with known truth, even if most transfers cross it.
+"""The reported cost of slow links is close to the truth of the simulation, even if most transfers are slow.
 
-Each case was missed or a sixth too low while what is usual was measured over all transfers of a type.
+Each case was missed, or its cost was a sixth too low, as long as the usual time of a transfer was measured
+over all transfers of its type.
 """
 
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ def job_of(pp: int, blocking: frozenset[str], dp: int = 1, *, is_eager: bool = F
 
 
 def times_of(job: Job, slow: Sequence[Link] = (), slow_s: float = SLOW_S) -> Times:
-    """Times with a scatter of 1 %, with and without slow links but otherwise from the same draws."""
+    """Return times with 1 % noise; links in `slow` are slower, and all other draws are the same."""
     rng = np.random.default_rng(1)
 
     def noisy(mean_s: float, *shape: int) -> Floats:
@@ -65,7 +66,7 @@ def times_of(job: Job, slow: Sequence[Link] = (), slow_s: float = SLOW_S) -> Tim
 def communication_of(
     job: Job, slow: Sequence[Link], slow_s: float = SLOW_S, *, one_host: bool = True
 ) -> tuple[dict[str, Any], float, dict[str, float]]:
-    """Return the row of cause communication, the true cost of the links, and all savings."""
+    """Return the row of cause communication, the links' true cost as a share of the step, and all savings."""
     recorded = simulated_job(job, times_of(job, slow, slow_s), one_host=one_host)
     healthy_s = simulated_job(job, times_of(job)).step_s
     found = simulate_job(recorded.rank_steps, recorded.manifest)["job_causes"].to_pylist()
@@ -84,7 +85,7 @@ def communication_of(
 def test_a_slow_direction_of_one_boundary_saves_what_it_costs(
     pp: int, first: int, direction: int, blocking: frozenset[str]
 ) -> None:
-    """A slow direction of a link is measured against the other direction, or against quiet steps."""
+    """A link that is slow in one direction is compared with the other direction, or with earlier steps."""
     link = Link(direction, direction, slice(first, STEPS))
     row, true, saved = communication_of(job_of(pp, blocking), [link])
     assert true > 0.03
@@ -98,7 +99,7 @@ def test_a_slow_direction_of_one_boundary_saves_what_it_costs(
 
 
 def test_a_direction_that_takes_twice_as_long_always_is_no_fault() -> None:
-    """If a direction always takes twice as long, it is no fault, because gradients may be larger."""
+    """A direction that always takes twice as long is no fault, because gradients may be larger."""
     job = job_of(2, EVERY)
     times = times_of(job)
     transfer = times.transfer * np.array([1.0, 2.0]).reshape(2, 1, 1, 1, 1)
@@ -109,7 +110,7 @@ def test_a_direction_that_takes_twice_as_long_always_is_no_fault() -> None:
 
 
 def test_a_link_that_is_slow_there_and_back_has_both_directions() -> None:
-    """A link that is slow in both directions is named with both, and its loss covers both."""
+    """A link that is slow in both directions is named with both, and the reported saving covers both."""
     row, true, _ = communication_of(job_of(4, EVERY, 2), [Link(FORWARD, 1), Link(BACKWARD, 2)])
     assert row["time_saved_fraction"] == pytest.approx(true, abs=0.005)
     ends = {(each["pp_rank"], each["dp_rank"], each["direction"]) for each in row["culprits"]}
@@ -117,7 +118,7 @@ def test_a_link_that_is_slow_there_and_back_has_both_directions() -> None:
 
 
 def test_both_directions_that_are_slow_from_a_step_on_are_measured_by_the_steps_before() -> None:
-    """If transfers of two stages become slow both ways, they are measured against the earlier steps."""
+    """A link that becomes slow in both directions is compared with the earlier steps."""
     slow = [Link(direction, direction, slice(2, STEPS)) for direction in (FORWARD, BACKWARD)]
     row, true, _ = communication_of(job_of(2, EVERY), slow)
     assert row["time_saved_fraction"] == pytest.approx(true, abs=0.005)
@@ -126,7 +127,7 @@ def test_both_directions_that_are_slow_from_a_step_on_are_measured_by_the_steps_
 @pytest.mark.parametrize("direction", [FORWARD, BACKWARD], ids=NAMES)
 @pytest.mark.parametrize(("pp", "first"), [(3, 0), (3, 6), (4, 6)])
 def test_a_link_is_slow_by_any_clock_where_its_round_trip_is(pp: int, first: int, direction: int) -> None:
-    """If its round trips are slow, a link is named slow whatever the clocks show."""
+    """A link with slow round trips is named, with the flag clock_skew, although clocks may be wrong."""
     link = Link(direction, direction, slice(first, STEPS))
     row, true, _ = communication_of(job_of(pp, EVERY, 2, is_eager=True), [link], 3 * SLOW_S, one_host=False)
     assert true > 0.03
@@ -144,7 +145,7 @@ def ahead(rows: pa.Table, stage: int, by_s: float) -> pa.Table:
 
 
 def test_a_clock_alone_is_no_slow_link() -> None:
-    """A wrong clock alone gives no slow link, even with the largest clock error that stays uncorrected."""
+    """The largest clock error that is not corrected does not make any link seem slow."""
     job = job_of(3, EVERY, is_eager=True)
     times = times_of(job)
     recorded = simulated_job(job, times._replace(transfer=times.transfer * 20), one_host=False)
@@ -154,10 +155,10 @@ def test_a_clock_alone_is_no_slow_link() -> None:
 
 
 def test_of_two_stages_a_link_that_was_always_slow_one_way_is_the_log_of_a_clock() -> None:
-    """Between two stages, a link that is always slow in one direction gives the same log as a wrong clock.
+    """With two stages, a link that is always slow one way gives the same log as a wrong clock.
 
-    Of the second nothing can be mended, so that nothing is named. Where its sends end with their transfers,
-    ends say which it is.
+    No cause is named, because a wrong clock costs no time. With sends that end together with their
+    transfers, the logs would differ.
     """
     job, half_s = job_of(2, EVERY, is_eager=True), 1.5 * SLOW_S
     times = times_of(job)

@@ -1,4 +1,4 @@
-"""Savings are right: of each fix alone, of all fixes together, and of each cause's share in all fixes."""
+"""Savings of each fix alone, of all fixes together, and each cause's part of the latter are right."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -59,7 +59,7 @@ def test_savings_are_differences_of_step_times_over_that_of_the_record(name: str
 
 @pytest.mark.parametrize("shape", [USUAL, VIRTUAL, OVERLAPPED, JobShape(steps=4), JobShape(pp_size=2)])
 def test_all_fixes_of_a_job_in_which_all_is_alike_save_nothing(shape: JobShape) -> None:
-    """In a job whose ops are all alike, no fix saves more than the log's rounding to 0.1 us."""
+    """If all ops of a type take equally long, no fix saves more than the rounding of logs to 0.1 us."""
     diagnosis = diagnosis_of(job_of(generate_job(shape, [], 1, workload=STEADY)).analysed())
     assert diagnosis.all_fixes_fraction == pytest.approx(0.0, abs=1e-6)
     assert [each.time_saved_fraction for each in diagnosis.causes] == pytest.approx(
@@ -74,7 +74,7 @@ def test_all_fixes_of_a_healthy_job_save_next_to_nothing(shape: JobShape) -> Non
 
 
 GLOVES: Final = {frozenset({0, 1}): 1.0, frozenset({0, 2}): 1.0, frozenset({0, 1, 2}): 1.0}
-"""Player 0 has a left glove, 1 and 2 a right one each; a pair is worth 1."""
+"""A game in which player 0 has a left glove, players 1 and 2 have a right one each, and a pair is worth 1."""
 UNEVEN: Final = {
     frozenset({0}): 1.0, frozenset({1}): 2.0, frozenset({2}): 0.0,
     frozenset({0, 1}): 6.0, frozenset({0, 2}): 4.0, frozenset({1, 2}): 2.0, frozenset({0, 1, 2}): 12.0,
@@ -85,8 +85,8 @@ UNEVEN: Final = {
     ("worth", "wanted"),
     [
         (GLOVES, [4 / 6, 1 / 6, 1 / 6]),
-        # By orders 012: 1 + 5 + 6, 021: 1 + 8 + 3, 102: 4 + 2 + 6,
-        #           120: 10 + 2 + 0, 201: 4 + 8 + 0, 210: 10 + 2 + 0.
+        # Contributions of players 0, 1 and 2 by order of arrival: 012: 1 + 5 + 6, 021: 1 + 8 + 3, 102: 4 + 2
+        # + 6, 120: 10 + 2 + 0, 201: 4 + 8 + 0, 210: 10 + 2 + 0.
         (UNEVEN, [30 / 6, 27 / 6, 15 / 6]),
     ],
     ids=["gloves", "uneven"],
@@ -105,7 +105,7 @@ def test_no_culprit_without_an_effect() -> None:
 
 
 def test_a_fix_that_costs_time_alone_and_helps_beside_another_shares_what_both_save() -> None:
-    """A fix that costs time alone, but lets another fix save more, gets its share of what both save."""
+    """A fix that costs time alone, but makes another fix save more, gets a part of the joint saving."""
     pair = frozenset({cause.SLOW_WORKER, cause.COMMUNICATION})
     worth_s = {
         pair: 3.0,
@@ -115,7 +115,7 @@ def test_a_fix_that_costs_time_alone_and_helps_beside_another_shares_what_both_s
     }
 
     def times_s(fixes: Sequence[Fixed]) -> dict[Fixed, Floats]:
-        """The mean time of two steps and the time of each, of which only the second gets shorter by a fix."""
+        """Return, by set of fixes, the mean time of two steps and each time; fixes shorten the second."""
         return {fixed: 10.0 - worth_s[fixed & pair] * np.array([1.0, 0.0, 2.0]) for fixed in fixes}
 
     found = savings_of(times_s, 10.0)
@@ -127,7 +127,7 @@ def test_a_fix_that_costs_time_alone_and_helps_beside_another_shares_what_both_s
 
 
 def test_causes_that_hide_each_other_have_equal_parts_of_what_both_save() -> None:
-    """If either of two causes hides the other, they have equal shares of what fixing both saves."""
+    """If either of two causes alone hides the other, each gets half of what fixing both saves."""
 
     def times_s(fixes: Sequence[Fixed]) -> dict[Fixed, Floats]:
         return {

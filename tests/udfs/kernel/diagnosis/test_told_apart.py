@@ -1,4 +1,4 @@
-"""For jobs of any number of stages, pauses hide how heavy microbatches are if they are too frequent."""
+"""If pauses are too frequent, they hide how heavy microbatches are, whatever the number of stages."""
 
 from math import comb
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from udfs.kernel.diagnosis.works import MOST_HIDDEN, hide_pauses
 
 
 def factors(stages: int, struck: int) -> Factors:
-    """Factors of 100 microbatches with uneven data on each stage, some of which pause."""
+    """Return factors of 100 microbatches with uneven data, of which `struck` have a pause on each stage."""
     pause_s = np.zeros((stages, 1, 1, 100, 1, 1))
     pause_s[:, :, :, :struck] = 0.1
     data = SimpleNamespace(is_real=True)
@@ -30,6 +30,6 @@ def test_pauses_hide_weights_where_chance_lets_most_stages_pause_at_once(stages:
 
 
 @pytest.mark.parametrize(("struck", "hides"), [(40, False), (60, True)])
-def test_a_thousand_stages_are_no_error(struck: int, hides: bool) -> None:  # a case's answer
-    """Jobs of 1,200 stages are handled, though the ways to choose half of these exceed a float."""
+def test_a_thousand_stages_are_no_error(struck: int, hides: bool) -> None:
+    """A job of 1,200 stages raises no error, though the ways to choose half of them exceed a float."""
     assert hide_pauses(factors(1_200, struck)) == hides

@@ -1,4 +1,4 @@
-"""Slow transfers and congested steps are found in transfer times that are written by hand."""
+"""Slow transfers and congested steps are found in transfer times made by hand."""
 
 from typing import Final
 
@@ -18,14 +18,14 @@ from udfs.kernel.graph.graph import OpGraph
 
 USUAL_S: Final = 0.002
 LONG_S: Final = 0.04
-"""Kinds of pipeline transfers, and of gathers and scatters of replicas."""
+"""USUAL_S and LONG_S: usual times of pipeline transfers, and of gathers and scatters. [s]"""
 SHAPE: Final = JobShape(dp_size=3, pp_size=2, microbatches=4, steps=6, noop_transfers="all")
 COLLECTIVES: Final = (ot.PARAMS_ALL_GATHER, ot.GRADS_REDUCE_SCATTER)
 
 
 @pytest.fixture
 def block() -> BlockTimes:
-    """A block whose transfers take their usual time, collectives longer, and other ops 1 s."""
+    """A block with usual times: USUAL_S for transfers, LONG_S for gathers and scatters, 1 s for other ops."""
     (found,) = job_of(generate_job(SHAPE, [], seed=1)).blocks()
     duration_s = np.full(found.duration_s.shape, 1.0)
     for op in meeting(found.graph):
@@ -42,7 +42,7 @@ def ops_of(graph: OpGraph, op_type: int, stage: int) -> list[int]:
 
 
 def fixed(blocks: list[BlockTimes]) -> list[Floats]:
-    """Durations of each block with its slow transfers fixed. [s]"""
+    """Return the durations of each block after its slow transfers are set to their usual times. [s]"""
     found = []
     for block, slow in zip(blocks, slow_transfers(blocks), strict=True):
         assert np.array_equal(slow.as_is_s, block.duration_s[slow.ops])
@@ -98,7 +98,7 @@ def test_a_stage_has_a_usual_collective_up_to_three_times_its_types(
 
 @pytest.mark.parametrize("congested", [[3], [1, 2, 3, 4, 5], [0, 1, 3, 5]])
 def test_congestion_is_taken_off_all_transfers_of_its_steps(block: BlockTimes, congested: list[int]) -> None:
-    """In congested steps, all pipeline transfers are shortened by the congestion, but not collectives."""
+    """In congested steps, the congestion is removed from pipeline transfers, but not from collectives."""
     wanted = block.duration_s.copy()
     for op in meeting(block.graph):
         if block.graph.op_types[op] in ot.TRANSFERS:
@@ -133,7 +133,7 @@ KINDS: Final = np.array([[1.0], [2.0], [5.0]])
     ],
 )
 def test_steps_in_which_all_kinds_are_slower(factors: list[float], found: list[float] | None) -> None:
-    """Steps slow in all kinds of transfer are found; a single fast step must be far below the slow ones."""
+    """Steps in which all kinds of transfers are slow are found; a single fast step must be far faster."""
     wanted = factors if found is None else found
     assert step_factors(KINDS * factors).tolist() == pytest.approx(wanted, rel=1e-12)
 
@@ -145,7 +145,7 @@ def test_few_kinds_must_be_slower_than_many() -> None:
 
 
 def test_a_kind_that_a_step_lacks_is_ignored() -> None:
-    """If a step has data of only one kind of transfer, the kinds without data do not outvote it."""
+    """Kinds of transfers without data in a step have no vote on whether that step is congested."""
     calm = [np.nan, 1.0, 1.0, 1.0]
     assert step_factors(np.array([[1.0, 1.0, 4.0, 1.0], calm, calm])).tolist() == pytest.approx([1, 1, 4, 1])
 

@@ -1,4 +1,4 @@
-"""Slow workers, replicas and stages are separated from uneven data, in times with a known answer."""
+"""Slow workers, replicas and stages are distinguished from uneven data, in compute times made by hand."""
 
 import warnings
 from typing import Final
@@ -12,7 +12,7 @@ from udfs.kernel.diagnosis.lasting import lasting_levels
 from udfs.kernel.diagnosis.workers import slow_workers
 
 SHAPE: Final = (4, 2, 1, 8, 12, 4)
-"""(stage, direction, chunk, microbatch, step, dp_rank)."""
+"""Axes are (stage, direction, chunk, microbatch, step, dp_rank)."""
 UNKNOWN: Final = np.full((4, 4), -1)
 IN_TIME: Final = np.arange(12)
 NOISE: Final = 0.003
@@ -23,7 +23,7 @@ PEER: Final = np.array([0])
 
 @pytest.fixture
 def logs() -> Tensor:
-    """Logarithms of healthy forwards of 1 s and backwards of 2 s, with noise of 0.3 %."""
+    """Draw logarithms of forwards of 1 s and backwards of 2 s with noise of 0.3 %."""
     base = np.log(np.array([1.0, 2.0]))[:, None, None, None, None]
     healthy: Tensor = base + NOISE * np.random.default_rng(4).standard_normal(SHAPE)
     return healthy
@@ -41,7 +41,7 @@ def cells(logs: Tensor) -> Floats:
 
 def test_healthy_workers_are_not_slow(logs: Tensor) -> None:
     assert not cells(logs).any()
-    assert not cells(logs + weights()).any(), "nor where data differ"
+    assert not cells(logs + weights()).any(), "uneven data make no worker slow"
 
 
 @pytest.mark.parametrize("direction", [FORWARD, BACKWARD])
@@ -59,7 +59,7 @@ def test_one_direction_of_one_worker_from_a_step_on(
 
 
 def test_data_that_are_longer_in_a_replica_in_a_step_are_no_slow_replica(logs: Tensor) -> None:
-    """If a replica has heavy data in one step, it is not slow, though all its stages take longer."""
+    """A replica with heavy data in one step does not count as slow, though all its stages take longer."""
     weight = weights()
     weight[:, 7, 1] += 0.1
     workers, usual, found = slow_workers(logs + weight, UNKNOWN)
@@ -72,7 +72,7 @@ def test_data_that_are_longer_in_a_replica_in_a_step_are_no_slow_replica(logs: T
 def test_in_steps_in_which_every_second_op_is_long_a_worker_is_slow_if_its_light_ops_are(
     logs: Tensor, microbatches: int
 ) -> None:
-    """If every second op of a step is long, a worker is slow only if its short ops are slow as well."""
+    """If half of the ops of some steps are long, a worker is slow only if its other ops are slow too."""
     bursts = logs[:, :, :, :microbatches].copy()
     rng = np.random.default_rng(8)
     bursts[..., 7:, :] += 0.5 * (rng.random(bursts[..., 7:, :].shape) < 0.5)
@@ -130,7 +130,7 @@ def test_single_microbatches_show_slow_workers_too(logs: Tensor, slow: int) -> N
 
 
 def test_a_replica_slow_from_a_step_on_is_slow_since_then_beside_uneven_data(logs: Tensor) -> None:
-    """A replica that is slow from step 4 on is found, though uneven data hide it in each single step."""
+    """A replica that is slow from step 4 on is found, though in each single step it may be uneven data."""
     logs = logs + weights() / 2
     logs[..., 4:, 3] += 0.25
     found = cells(logs).mean(axis=(0, 1))
@@ -160,7 +160,7 @@ def test_what_lasts_is_known_since_when_though_each_step_may_be_luck(slow: range
 
 
 def test_data_of_few_heavy_microbatches_hide_no_dp_rank_that_is_slow_in_every_step() -> None:
-    """A dp rank that is always slow is found beside few heavy microbatches, unless its level scatters."""
+    """Beside few heavy microbatches, a dp rank is found that is slow by the same amount in every step."""
     noise = np.random.default_rng(3).normal(0.0, 1.0, (25, 4))
     luck, may_be_luck = np.full((25, 4), 0.26), np.ones((25, 4), dtype=bool)
     for scatter, is_slow in ((0.05, True), (0.26, False)):
@@ -173,7 +173,7 @@ def test_data_of_few_heavy_microbatches_hide_no_dp_rank_that_is_slow_in_every_st
 
 @pytest.mark.parametrize(("level", "is_slow"), [(0.2, False), (0.5, True)])
 def test_data_that_are_uneven_from_a_step_on_give_luck_from_there(level: float, is_slow: bool) -> None:
-    """If data are uneven only from some step on, differences count as chance only from that step on."""
+    """If data are uneven only from some step on, chance explains slowness only from that step on."""
     shared, luck, may_be_luck = np.zeros((50, 4)), np.zeros((50, 4)), np.ones((50, 4), dtype=bool)
     shared[36:, 1], luck[36:] = level, 0.26
     found = lasting_levels(shared, may_be_luck, luck, np.array([0, 3]), is_one_stage=True)
@@ -181,7 +181,7 @@ def test_data_that_are_uneven_from_a_step_on_give_luck_from_there(level: float, 
 
 
 def test_of_two_dp_ranks_the_luck_of_either_counts() -> None:
-    """With two dp ranks, a slow one must exceed what the data of both explain by chance."""
+    """Of two dp ranks, the slow one must exceed what the data of both explain by chance."""
     luck, may_be_luck = np.full((10, 2), 0.3), np.ones((10, 2), dtype=bool)
     for level, is_slow in ((0.55, False), (0.65, True)):
         found = lasting_levels(np.tile([0.0, level], (10, 1)), may_be_luck, luck, PEER, is_one_stage=True)
@@ -189,7 +189,7 @@ def test_of_two_dp_ranks_the_luck_of_either_counts() -> None:
 
 
 def test_a_replica_slow_in_steps_of_even_data_is_slow_in_the_others_too(logs: Tensor) -> None:
-    """A replica that is slow in steps of even data counts as slow in steps of uneven data as well."""
+    """A replica that is slow in steps of even data counts as slow in steps of uneven data too."""
     weight = weights()
     weight[:, :9] = 0.0
     logs = logs + weight
@@ -202,22 +202,22 @@ def test_a_replica_slow_in_steps_of_even_data_is_slow_in_the_others_too(logs: Te
 
 
 def test_pauses_in_most_steps_of_single_microbatches_are_no_noise(logs: Tensor) -> None:
-    """If most steps with a single microbatch have a pause, the pauses are not mistaken for noise."""
+    """If most steps of single microbatches have a pause, the pauses do not count as noise."""
     single = logs[:1, :, :, :1].copy()
     rng = np.random.default_rng(2)
     is_long = rng.random((12, 4)) < 0.4
     single[0, FORWARD, 0, 0] += np.where(is_long, rng.uniform(1.0, 2.0, (12, 4)), 0.0)
-    assert is_long.sum(axis=1).max() == 3, "in some step most workers pause"
+    assert is_long.sum(axis=1).max() == 3, "in some steps most workers pause"
     workers = slow_workers(single, UNKNOWN[:1])[0]
     assert workers.error.max() < 4 * NOISE
-    assert workers.common.max() < NEAR, "such a step is not slow, as one of its workers is not"
+    assert workers.common.max() < NEAR, "a step is not slow if one of its workers is not"
 
 
 @pytest.mark.parametrize("direction", [FORWARD, BACKWARD])
 def test_of_one_worker_what_comes_and_goes_in_one_direction_is_no_slow_step(
     logs: Tensor, direction: int
 ) -> None:
-    """If a worker is alone and has one op per direction, a step is slow only if both ops are."""
+    """If a job has one worker with two ops per step, a step is slow only if both ops are long."""
     alone, is_long = logs[:1, :, :, :1, :, :1].copy(), np.isin(IN_TIME, [1, 2, 5, 7, 10])
     alone[0, direction, 0, 0, is_long] += 0.6
     with warnings.catch_warnings():
@@ -235,12 +235,12 @@ def test_a_worker_slow_in_one_step_of_few_is_slow_beside_uneven_data(logs: Tenso
     few[..., 3, 2] += 0.7
     found = slow_workers(few, UNKNOWN[:1])[0].cells()
     np.testing.assert_allclose(found[0, :, 3, 2], 0.7, atol=0.2)
-    assert np.count_nonzero(found) == 2, "both directions of a worker in a step"
+    assert np.count_nonzero(found) == 2, "both directions of one worker in one step"
 
 
 @pytest.mark.parametrize("slow", [0, 1, 2])
 def test_of_three_replicas_the_one_that_is_always_slow_is_slow_beside_data_of_long_tail(slow: int) -> None:
-    """If one of three replicas is always slow, it is found beside data of which few are very heavy."""
+    """One of three replicas that is always slow is found although a few microbatches are very light."""
     rng = np.random.default_rng(8)
     weight = 0.2 * rng.standard_normal((12, 36, 3)) - np.where(rng.random((12, 36, 3)) < 0.1, 2.0, 0.0)
     three = NOISE * rng.standard_normal((1, 2, 1, 12, 36, 3)) + weight
@@ -253,16 +253,18 @@ def test_of_three_replicas_the_one_that_is_always_slow_is_slow_beside_data_of_lo
 
 
 def test_most_heavy_microbatches_of_a_step_in_one_replica_are_data(logs: Tensor) -> None:
-    """If 6 of 8 microbatches of a replica take far longer in one step, the data are heavy."""
+    """If 6 of 8 microbatches of a replica are long in one step, data are heavy; if all are, it is slow."""
     logs = logs + weights() / 10
     logs[:, :, :, :6, 7, 2] += 1.0
     assert not cells(logs).any()
     logs[:, :, :, 6:, 7, 2] += 1.0
-    assert np.argwhere(cells(logs)[0, 0]).tolist() == [[7, 2]], "slow, if no microbatch is usual"
+    assert np.argwhere(cells(logs)[0, 0]).tolist() == [[7, 2]], (
+        "the worker is slow if all its microbatches are long"
+    )
 
 
 def test_half_of_the_replicas_that_are_always_slow_are_slow_beside_data_of_few_microbatches() -> None:
-    """If four of eight replicas are always slow, they are found although microbatches are few and uneven."""
+    """Four of eight replicas that are always slow are found although the few microbatches are uneven."""
     rng = np.random.default_rng(2)
     few = 0.4 * rng.standard_normal((4, 30, 8)) + NOISE * rng.standard_normal((1, 2, 1, 4, 30, 8))
     unknown = np.full((1, 8), -1)

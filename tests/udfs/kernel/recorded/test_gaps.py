@@ -1,4 +1,4 @@
-"""A gap between two ops, which replays leave out, is reported if it makes steps longer than their replay."""
+"""Gaps between ops, which replays leave out, are reported if they lengthen steps beyond their replay."""
 
 import numpy as np
 import pytest
@@ -13,9 +13,10 @@ STEPS = 12
 
 
 def said(pause_s: float, struck: dict[int, list[int]], first: bool = False) -> tuple[str, str | None]:
-    """Return status and detail of two replicas with pauses before their backwards or forwards.
+    """Simulate two replicas that pause in some steps; return the status and its detail.
 
-    struck : steps in which a dp rank pauses, before its backward, or before its forward if that is asked for
+    struck : by dp rank, the steps in which the rank pauses before its backward
+    first  : whether the pause is also before the forward
     """
     rows = []
     for step in range(STEPS):
@@ -53,7 +54,7 @@ def test_others_that_pause_are_counted() -> None:
 
 @pytest.mark.parametrize(("pause_s", "first"), [(0.1, False), (0.0, False), (1.0, True)])
 def test_nothing_is_said_of_less_and_of_late_starts_that_are_a_cause(pause_s: float, first: bool) -> None:
-    """Gaps under 2 % of the step are not reported, nor late starts, because these are a cause themselves."""
+    """Gaps under 2 % of the step are not reported, nor are late starts, which have their own cause."""
     _, detail = said(pause_s, {1: [3, 7]}, first)
     assert "no op runs" not in (detail or "")
 

@@ -1,4 +1,4 @@
-"""Steps in which all workers wait and none is late are flagged, because the waits may hide a slow rank."""
+"""Steps in which every worker waits although none is late are flagged, because a slow rank may hide there."""
 
 from typing import Any
 
@@ -17,10 +17,10 @@ STEPS = 12
 def found(
     scatter_s: list[float], late_s: float = 0.0, gather_s: float = 0.1
 ) -> dict[str, list[dict[str, Any]]]:
-    """Simulate steps of two replicas: gather, 1 s forward, 1 s backward, and a reduce-scatter.
+    """Simulate two replicas whose steps are a gather, 1 s forward, 1 s backward, and a reduce-scatter.
 
-    scatter_s : how long it takes in each step from when the later of both begins
-    late_s : how much later than the other replica 1 comes to it, as it computes for longer
+    scatter_s : duration of the reduce-scatter in each step, from when the later replica begins it
+    late_s : additional time of replica 1's backward
     """
     rows = []
     for step, scattered_s in enumerate(scatter_s):
@@ -43,7 +43,7 @@ def flags(tables: dict[str, list[dict[str, Any]]]) -> dict[str, str | None]:
 
 
 def test_a_rank_that_hides_in_its_reduce_scatter_is_flagged() -> None:
-    """A reduce-scatter that takes 0.9 s longer than the gather may hide a slow rank, and gets a flag."""
+    """If a reduce-scatter takes 0.9 s longer than a gather, a flag says that a slow rank may hide there."""
     tables = found([1.0] * STEPS)
     (job,) = tables[JOB_SLOWDOWN]
     assert (job["slowdown"], job["nobody_late_steps"]) == (pytest.approx(1.0), STEPS)
@@ -65,7 +65,7 @@ def test_single_steps_are_counted_and_flag_no_cause() -> None:
 
 
 def test_scatters_that_take_less_in_other_steps_show_a_slow_network() -> None:
-    """If reduce-scatters are shorter in other steps, the network is slow, and communication is named."""
+    """If reduce-scatters are shorter in other steps, communication is named for the long ones."""
     tables = found([0.2] * 5 + [1.5] * (STEPS - 5))
     assert tables[JOB_SLOWDOWN][0]["nobody_late_steps"] == STEPS - 5
     (named,) = (row for row in tables[JOB_CAUSES] if row["is_cause"])
@@ -74,11 +74,13 @@ def test_scatters_that_take_less_in_other_steps_show_a_slow_network() -> None:
 
 
 def test_stages_are_compared_where_nothing_is_gathered() -> None:
-    """Without gathers, stages are compared: here the second waits ten times as long as the first."""
+    """Without gathers, the waits of stages are compared: the second stage waits ten times as long."""
     waits_s = np.zeros((2, 2, 3))
     waits_s[0] = [[0.1] * 3, [1.0] * 3]
     assert nobody_late(waits_s, np.full(3, 4.0)).tolist() == [True] * 3
-    assert nobody_late(waits_s / 10, np.full(3, 4.0)).tolist() == [False] * 3, "too little of the step"
+    assert nobody_late(waits_s / 10, np.full(3, 4.0)).tolist() == [False] * 3, (
+        "waits that are a small share of the step do not count"
+    )
 
 
 def test_alone_only_a_large_share_of_the_step_counts() -> None:

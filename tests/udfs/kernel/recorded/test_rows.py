@@ -1,4 +1,4 @@
-"""Rows laid out in dense arrays equal rows sorted one by one, and transfers that moved no data are found."""
+"""Dense arrays of ops equal rows that are sorted one by one, and transfers without data are recognised."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ Row = list[Op]
 
 
 def stage_of(rows: list[Row], before: int = 0) -> StageRows:
-    """Return rows of a stage, after `before` ops of another stage, without duplicate computes."""
+    """Return the rows of a stage that follows `before` ops of another stage, without repeated computes."""
     ops = [op for row in rows for op in row]
     first_op = np.cumsum([before] + [len(row) for row in rows])
     other = Op(ot.GC, -1.0, -1.0)
@@ -47,14 +47,14 @@ def classify(rows: StageRows) -> list[RowClass]:
 
 
 def compute_order(row: Row) -> tuple[int, ...]:
-    """Return computes numbered by (type, start, place in the line), in the order of (start, place)."""
+    """Number the computes by (type, start, place in the line), and list the numbers by (start, place)."""
     places = sorted(range(len(row)), key=lambda place: (row[place].op_type, row[place].start_us))
     computes = [place for place in places if row[place].op_type in ot.COMPUTE]
     return tuple(places.index(p) for p in sorted(computes, key=lambda p: (row[p].start_us, p)))
 
 
 def assert_each_row_sorted(rows: list[Row], before: int = 0) -> None:
-    """Assert that rows with equal op counts share a class, with ops sorted by (type, start, place)."""
+    """Assert that rows with equal op counts are in one class, with ops sorted by (type, start, place)."""
     classes = classify(stage_of(rows, before))
     assert sorted(np.concatenate([found.rows for found in classes]).tolist()) == list(range(len(rows)))
     for found in classes:
@@ -89,7 +89,7 @@ def test_equally_long_rows(rows: list[Row], before: int) -> None:
     [("AAB ABB", 2), ("AAB BAA ABB", 2), ("AAB AAA ABB", 3), ("AABB ABBB AAAB", 3), ("ABBC AABC ABCC", 3)],
 )
 def test_counts_that_differ_at_equal_length(lines: str, classes: int) -> None:
-    """If rows have equally many ops but other types of ops, they are in different classes."""
+    """Rows with equally many ops, but other numbers of ops by type, are in different classes."""
     types = {"A": ot.FORWARD_COMPUTE, "B": ot.OPTIMIZER, "C": ot.GC}
     rows = [[Op(types[each], float(at), 10.0 + at) for at, each in enumerate(row)] for row in lines.split()]
     assert_each_row_sorted(rows)
@@ -104,7 +104,7 @@ def test_rows_of_any_length(rows: list[Row], before: int) -> None:
 
 @pytest.mark.parametrize("name", ["usual", "noop_transfers_without_virtual_pipeline", "virtual_pipeline"])
 def test_rows_of_one_program_are_one_class(name: str) -> None:
-    """If all rows record the same transfers without data, all rows stay in one class."""
+    """Rows that all record the same transfers without data are in one class."""
     job = named_job(name)
     for rows in replayed_rows(job.rank_steps, read_layout(job.manifest)).stages():
         (only,) = classify(rows)
@@ -112,11 +112,11 @@ def test_rows_of_one_program_are_one_class(name: str) -> None:
 
 
 COMPUTE_S = (1.0, 2.0)
-"""Both lanes compute forward from 1 to 3 s; a transfer takes 0.2 s by default."""
+"""Start and end of the computes of both lanes; a transfer takes 0.2 s by default. [s]"""
 
 
 def flags(op_type: int, starts_s: list[list[float]], duration_s: float = 0.2) -> Mask:
-    """Return masks of the transfers that count as no-ops beside a forward-compute; starts_s by (op, lane)."""
+    """Return which transfers of a row with a forward-compute are no-ops; starts_s has axes (op, lane)."""
     counts = tuple({ot.FORWARD_COMPUTE: 1, op_type: len(starts_s)}.get(t, 0) for t in range(ot.COUNT))
     lanes = len(starts_s[0])
     compute_start_s, compute_s = COMPUTE_S
@@ -126,7 +126,6 @@ def flags(op_type: int, starts_s: list[list[float]], duration_s: float = 0.2) ->
 
 
 def test_a_recv_is_a_no_op_where_it_starts_after_the_last_compute_has_started() -> None:
-    """A recv counts as a no-op if it starts after the last compute has started."""
     found = flags(ot.FORWARD_RECV, [[0.1, 0.1], [0.2, 1.5], [2.0, 2.0]])
     assert found.tolist() == [[False, False], [False, True], [True, True]]
 
@@ -136,7 +135,6 @@ def test_the_search_goes_on_while_a_recv_is_late_in_any_lane() -> None:
 
 
 def test_a_send_is_a_no_op_where_it_ends_before_the_first_compute_has_ended() -> None:
-    """A send counts as a no-op if it ends before the first compute has ended."""
     found = flags(ot.FORWARD_SEND, [[0.1, 0.1], [2.7, 2.9], [3.0, 2.95]])
     assert found.tolist() == [[True, True], [True, False], [False, False]]
 

@@ -1,4 +1,4 @@
-"""Whether transfers may block their worker is visible in recorded times alone."""
+"""Recorded times alone show whether the transfers of a type may block their workers."""
 
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ def recorded() -> StepBlock:
 
 
 def overlapping(block: StepBlock, op_type: int) -> tuple[int, int]:
-    """Count the transfers of a type, and those that overlap other work of their worker, one by one."""
+    """Count the transfers of a type, and those of them that overlap other work of the same worker."""
     found = number = 0
     for first, end in pairwise(block.graph.first_op):
         kinds = block.graph.op_types
@@ -48,7 +48,7 @@ def overlapping(block: StepBlock, op_type: int) -> tuple[int, int]:
 @pytest.mark.parametrize("stage", range(USUAL.pp_size))
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_transfers_of_whatever_worker_count(stage: int, share: float) -> None:
-    """Transfers are counted for every worker that ran them, and those of zero duration overlap nothing."""
+    """Transfers of every worker that ran them are counted; transfers of zero duration overlap nothing."""
     block = recorded()
     is_transfer = np.isin(block.graph.op_types, ot.TRANSFERS)
     block.duration_s[is_transfer] = 0.0

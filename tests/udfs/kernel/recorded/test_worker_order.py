@@ -1,4 +1,4 @@
-"""Transfers that a worker waits for together have one place in its order, whichever of them starts first."""
+"""Transfers of one call have one place in their worker's order of ops, whichever of them starts first."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from udfs.kernel.recorded.worker_order import WorkerOrder, WorkerTurns
 
 FORWARD, BACKWARD, RECV = 0, 1, 2
 SENDS = (3, 4)
-"""Ops of a row: a compute of each direction, a receive, two sends."""
+"""Places of the two sends in a row; the other ops are a compute of each direction and a receive."""
 
 COUNTS = tuple(
     {ot.FORWARD_COMPUTE: 1, ot.BACKWARD_COMPUTE: 1, ot.FORWARD_RECV: 1, ot.BACKWARD_SEND: 2}.get(each, 0)
@@ -18,7 +18,7 @@ TYPES = (ot.FORWARD_RECV, ot.BACKWARD_SEND)
 
 
 def turns(send_s: list[list[float]], lasts_s: float, *, is_no_op: bool = False) -> WorkerTurns:
-    """Rows of a worker with two sends between a forward and a backward, which start at the given times."""
+    """Return the order of a worker that runs a forward, two sends that start at `send_s`, and a backward."""
     sends = np.array(send_s).T
     rows = sends.shape[1]
     start_s = np.concatenate([np.full((3, rows), [[1.0], [3.0], [0.0]]), sends])
@@ -60,7 +60,7 @@ def test_transfers_that_start_and_end_together_are_a_call() -> None:
 
 
 def test_transfers_that_start_together_and_end_apart_are_no_call() -> None:
-    """Transfers that start within a clock tick but end at different times are not one call."""
+    """Transfers that start within the resolution of clocks, but end apart, are not one call."""
     found = turns([[1.6, 1.6 + 1e-8]] * 3, 0.2)
     found.duration_s[4] = 0.1
     assert found.order(TYPES).turns(0) == ((RECV,), (FORWARD,), SENDS, (BACKWARD,))
@@ -92,7 +92,7 @@ def test_columns_in_an_order_of_their_own() -> None:
 
 
 def test_ops_that_start_together_stand_in_the_order_of_their_ends_then_of_the_log() -> None:
-    """Ops that start together are ordered by their ends, and then as in the log."""
+    """Ops that start together are ordered by their ends, and then by their places in the log."""
     of_both = turns([[3.0, 3.0], [3.0, 3.0]], 0.5)
     of_both.duration_s[3] = 0.0
     assert of_both.order(TYPES).ops[:, 0].tolist().index(3) < 3
@@ -105,7 +105,7 @@ def test_ops_that_start_together_stand_in_the_order_of_their_ends_then_of_the_lo
 def test_one_order_of_all_rows_is_that_of_each() -> None:
     rng = np.random.default_rng(3)
     for rows in (1, 2, 40):
-        for values in (3, 1000):  # ties, or hardly any
+        for values in (3, 1000):  # few values give many ties, many values hardly any
             first, then = rng.integers(0, values, (2, 6, rows)).astype(float)
             place = np.broadcast_to(np.arange(6)[:, None], first.shape)
             alike = (np.repeat(each[:, :1], rows, axis=1) for each in (first, then))

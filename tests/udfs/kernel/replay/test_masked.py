@@ -1,4 +1,4 @@
-"""Custom scenarios of the kernel give the results of replaying each step alone, op by op."""
+"""Custom scenarios of the kernel give the same step times as replaying each step alone, op by op."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def trace_of(job: GeneratedJob) -> Trace:
 
 
 def recorded_of(job: GeneratedJob) -> Recorded:
-    """Read a job as if no transfer blocked its worker, so that its graph equals that of `trace_of`."""
+    """Read a job as if no transfer blocked its worker, which gives the same graph as `trace_of`."""
     layout = read_layout(job.manifest | {"blocking_transfers": []})
     return read(replayed_rows(job.rank_steps, layout), layout, OPS_TOGETHER, diagnosed=False)
 
@@ -36,7 +36,7 @@ def masks_of(trace: Trace, share: float, seed: int = 0) -> list[Mask]:
 
 
 def by_hand(trace: Trace, masks: list[Mask], factor: float | None) -> dict[int, float]:
-    """Return step times by replaying each step alone, with the duration of each op chosen by itself."""
+    """Return step times from a separate replay of each step, with durations chosen op by op."""
     found = [replayed_durations(block) for block in trace.blocks]
     graphs = [block.graph for block in trace.blocks]
     ideal_s = ideal_durations(list(zip(graphs, found, strict=True)))

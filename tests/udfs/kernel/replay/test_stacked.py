@@ -1,4 +1,4 @@
-"""Replaying all scenarios together equals replaying each alone; all launch delays give recorded times."""
+"""Replaying all scenarios together equals replaying each alone; with launch delays it gives T_actual."""
 
 from pathlib import Path
 
@@ -75,7 +75,7 @@ def test_the_fast_replay_is_the_one_that_is_read_bit_for_bit(shape: JobShape) ->
 
 
 def test_an_op_may_end_before_what_it_waited_for_where_its_ideal_is_negative() -> None:
-    """Stacked and single replays agree even if a negative ideal lets an op end before its inputs end."""
+    """Stacked and single replays agree even if a negative ideal lets an op end before its inputs."""
     trace, _, manifest = trace_of(SHAPES["both"])
     (block,) = trace.blocks
     is_noise = np.array(block.graph.op_types) >= op_type.OPTIMIZER_CLIP_MAIN_GRAD
@@ -104,7 +104,7 @@ def test_the_latest_of_dp_ranks_may_be_any_of_them(dp_ranks: int) -> None:
 
 @pytest.mark.parametrize("values", [1, 600])
 def test_stacks_of_few_scenarios_are_stacks_of_all(values: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaying scenarios in small stacks, as little memory requires, gives the results of one stack."""
+    """Replaying scenarios in several small stacks, which need less memory, gives the results of one stack."""
     job = named_job("disagreeing")
     whole = simulate_job(job.rank_steps, job.manifest)
     monkeypatch.setattr(masked, "STACKED_VALUES", values)

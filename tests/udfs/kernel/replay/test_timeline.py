@@ -1,4 +1,4 @@
-"""A timeline contains the times of the replay, and the chain of ops that determines when a step ends."""
+"""A timeline has the times of the replay, and the chain of ops that determines the end of a step."""
 
 import numpy as np
 import pytest
