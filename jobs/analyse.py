@@ -100,7 +100,7 @@ def main(args: Arguments) -> int:
 
 
 def _for_programs(found: Analysis, page: Path | None) -> Result:
-    """Return one row of job_slowdown's columns, causes, rejects and the page's path, for `--format json`."""
+    """Return a run for `--format json`: job_slowdown's columns, causes, rejects, and the page's path."""
     (row,) = found.results[JOB_SLOWDOWN].to_pylist(maps_as_pydicts="strict")
     causes = [
         {name: value for name, value in each.items() if name not in UNIT_KEY} for each in found.tables.causes

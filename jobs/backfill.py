@@ -72,7 +72,7 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
 
 
 def _estimate(seconds_of: Sequence[tuple[str, float | None]]) -> str:
-    """Return the end of the plan's sentence: the sum of these seconds, and phases without a known time."""
+    """Return a clause on a plan's expected time: the sum of these seconds, and the phases without a time."""
     known = [seconds for _, seconds in seconds_of if seconds is not None]
     if not known:
         return "; no run was measured here yet, so the time is not known" if seconds_of else ""
@@ -188,7 +188,7 @@ def warn_not_complete(settings: Settings, log_dates: list[date], phases: list[st
 
 
 def _reads(settings: Settings, args: Arguments) -> str | None:
-    """Return why there is nothing to do in a new warehouse; None if there may be work.
+    """Return why a backfill into a new warehouse would do nothing; None if it may do something.
 
     Raises SettingsError or NoLandingError if an input named by the arguments does not exist.
     """

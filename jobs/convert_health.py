@@ -100,7 +100,7 @@ def _content(path: Path) -> bytes:
 
 
 def converted(content: bytes, source: str, given: Given, most: int) -> list[Record]:
-    """Return the events in a tool's output.
+    """Convert a tool's output to health/1 events. Raises SourceError for invalid or too long output.
 
     source : name of the tool, a key of SOURCES
     most : limit of events; more than these, like invalid output, raise SourceError

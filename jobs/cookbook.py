@@ -61,7 +61,7 @@ def page(answers: Sequence[tuple[SqlFile, Result]], head: str = _HEAD) -> str:
 
 
 def _recipes(reader: Reader) -> tuple[Sequence[SqlFile], str]:
-    """Return recipes and the page's head; without the demo's jobs, both name a job of this warehouse."""
+    """Return recipes and the page's head; if the demo's jobs are missing, both name another job instead."""
     own = reader.rows(_OWN).to_pylist()
     if not own or set(_DEMO_JOBS) & set(job_ids(reader)):
         return RECIPES, _HEAD

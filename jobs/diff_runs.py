@@ -49,7 +49,7 @@ class SlowerError(PlainError):
 
 
 def run(a: Sources, b: Sources, confidence: float) -> tuple[Found, list[str]]:
-    """Compare two sides; return differences with an interval, and sentences on limits of the comparison."""
+    """Return the difference of two runs' step times, in parts, and sentences on limits of the comparison."""
     divided, why_not = by_ops(a, b)
     found = find(a.side, b.side, confidence, divided)
     return found, [*a.left_out, *b.left_out, *_notes(found, divided, why_not)]
@@ -69,7 +69,7 @@ def _notes(found: Found, divided: Divided | None, why_not: str) -> Iterator[str]
 
 
 def course(letter: str, side: Side) -> Iterator[str]:
-    """Yield a sentence on levels or drift of a side's step time over days or steps; none if it is steady."""
+    """Yield a sentence if a run's step time drifted or changed over its steps or days; otherwise nothing."""
     noise = side.noise()
     if noise is None or len(noise.levels) == 1:
         return
@@ -96,7 +96,7 @@ def says(found: Found) -> str:
 
 
 def page(found: Found, notes: Sequence[str], a: Sources, b: Sources) -> bytes:
-    """Return a comparison as HTML; it draws a usual step of each side if both sides can be replayed."""
+    """Return the comparison as HTML, with a step of each run drawn if both runs can be replayed."""
     steps: list[Step] = []
     try:
         read = [each.ops[-1]() for each in (a, b)] if found.a.is_replayed and found.b.is_replayed else []

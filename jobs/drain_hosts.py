@@ -69,7 +69,7 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
 
 
 def _of_another_day(reader: Reader, as_of: date | None) -> str:
-    """Return a note on the last day with data up to `as_of`; empty if that is `as_of`, or `as_of` is None."""
+    """Return a note on the last day with data if this day is before `as_of`; otherwise an empty text."""
     if as_of is None:
         return ""
     days = f"SELECT min(log_date) AS first, max(log_date) FILTER (WHERE log_date <= DATE'{as_of}') AS last"

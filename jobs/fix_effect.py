@@ -60,7 +60,7 @@ def run(reader: Reader, args: Arguments) -> list[Comparison]:
 
 
 def _window(args: Arguments) -> tuple[date, date]:
-    """Return the first and the last day of the window: args.days before the date, and as many from it on."""
+    """Return the window's first and last day: args.days before the date, and args.days from the date on."""
     return args.date - timedelta(days=args.days), args.date + timedelta(days=args.days - 1)
 
 
@@ -82,7 +82,7 @@ def _check(reader: Reader, args: Arguments, of_window: str) -> None:
 
 
 def _not_in_window(reader: Reader, args: Arguments) -> str:
-    """Return the error for a host without a row in the window: when it served, or the closest known name."""
+    """Return the error for a host without a row in the window: when the host served, or the closest name."""
     rows = reader.rows(
         "SELECT host, min(log_date) AS first, max(log_date) AS last, count(DISTINCT log_date) AS days "
         f"FROM {WORKER_SLOWDOWN} WHERE host IS NOT NULL GROUP BY host ORDER BY host"

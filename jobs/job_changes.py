@@ -73,7 +73,7 @@ def run(reader: Reader, args: Arguments) -> tuple[list[Change], Sequence[Point]]
 
 
 def news(reader: Reader, args: Arguments) -> Iterator[str]:
-    """Yield a sentence for each new or gone cause, latest day first; of new causes with their onset."""
+    """Yield a sentence for each new cause, with its first slow step if known, and each gone cause."""
     since = f"log_date >= DATE'{args.first or date.min}'"
     rows = reader.rows(f"SELECT * FROM cause_news WHERE {since} AND {_selected(args)}").to_pylist()
     last = sorted(rows, key=lambda row: row["log_date"], reverse=True)[:_MOST_NEWS]

@@ -83,7 +83,7 @@ def dry_run(settings: Settings, args: Arguments) -> None:
 
 
 def _own_tables(settings: Settings) -> list[Table]:
-    """Return the tables of this warehouse, without the tables that it reads from another."""
+    """Return the tables of this warehouse, without the tables that are read from another warehouse."""
     shared = words.INGESTED_TABLES if settings.paths.ingested is not None else ()
     return [table for name, table in TABLES.items() if name not in shared]
 

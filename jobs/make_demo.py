@@ -156,7 +156,7 @@ def make_landing(landing: Path, seed: int) -> list[date]:
 
 
 def check_own(landing: Path) -> None:
-    """Raise SettingsError for a folder with files of others, because the demo would delete them."""
+    """Raise SettingsError for a folder that the demo did not make: the demo would delete its files."""
     if landing.exists() and any(landing.iterdir()) and not (landing / MARKER).exists():
         raise SettingsError(f"{landing} is not empty and was not made by the demo; name another --landing")
 

@@ -41,7 +41,7 @@ def _heading(unit: Unit, answers: Answers) -> str:
 
 
 def _overlap(answers: Answers, factor: float | None) -> str:
-    """Return a line that compares the saving of all fixes with the sum of each alone; empty for one fix."""
+    """Return a line that compares the saving of all fixes with the sum of single ones; empty for one fix."""
     *single, together = answers.answers
     if not single:
         return ""
@@ -65,7 +65,7 @@ def _overlap(answers: Answers, factor: float | None) -> str:
 
 
 def _one_end(answers: Answers) -> str:
-    """Return a line that both ends of a transfer have to be fixed, if a fix names only one; else empty."""
+    """Return a line that says to fix both ends of a transfer, if a fix names only one; else empty."""
     named = {end for each in answers.answers for end in _TRANSFER.findall(each.scenario)}
     for direction, end in sorted(named):
         other = "recv" if end == "send" else "send"

@@ -53,7 +53,7 @@ def alert_failure(context: "Context") -> None:
 
 
 def alert_warnings(context: "Context") -> None:
-    """Post the changes, actions and warnings in the task's XCom, the summary of a night or a watch round."""
+    """Post the changes, actions and warnings in a task's XCom, which is the summary of its command."""
     task = context["task_instance"]
     summary = task.xcom_pull(task_ids=task.task_id)
     if not isinstance(summary, dict):

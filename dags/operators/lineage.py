@@ -21,7 +21,7 @@ _PLACES: Final = {"landing", *(f"warehouse/{name}" for name in TABLE_NAMES)}
 def lineage(
     inlets: Iterable[object], outlets: Iterable[object], place: Callable[[str], str]
 ) -> "OperatorLineage[Any, Any]":
-    """Return the datasets of a task's assets.
+    """Return a task's inlets and outlets, which are assets, as OpenLineage datasets.
 
     place : returns the path or URL of `landing` or `warehouse`
     """

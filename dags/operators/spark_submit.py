@@ -210,7 +210,7 @@ class SparkSubmitOperator(BashOperator):
         raise AirflowException(f"{self.task_id}: exit status {done.exit_code}: {done.output}")
 
     def _asked(self) -> dict[str, str]:
-        """Return what a run was asked to do: log date and arguments of the entry point."""
+        """Return the log date and the arguments with which a task runs its entry point."""
         asked = self.env or {}
         words = " ".join(asked["ARGUMENTS"].split())
         return {key: value for key, value in (("log_date", asked["LOG_DATE"]), ("asked", words)) if value}

@@ -49,7 +49,7 @@ _ROOM: Final = 400
 
 
 def reply(rows: Sequence[Mapping[str, Any]], *, first: int = 0, **about: object) -> str:
-    """Return a JSON object with facts `about` an answer and as many of its rows, from `first` on, as fit.
+    """Return `about` and the rows from number `first` on as JSON, as many rows as MOST_CHARACTERS allow.
 
     Null values are left out. A cut text ends with its full length, a cut list with the number of entries left
     out.
@@ -135,7 +135,7 @@ class Tools:
 
     @_tool
     def fix_first(self, first: int = 0) -> str:
-        """Return what to fix first: the fleet's causes, with the GPU-hours lost and those that a fix saves.
+        """Return what to fix first in the fleet: causes, with the GPU-hours lost and saved by their fixes.
 
         A slow link has two rows, one for the host at each end. Each row has half of the GPU-hours that
         mending the link saves, and names the host at the other end in link_hosts.
@@ -160,7 +160,7 @@ class Tools:
 
     @_tool
     def why_slow(self, job_id: str, run_id: str | None = None, log_date: date | None = None) -> str:
-        """Return why one job is slow: slowdown, causes, culprits, time saved by fixes, reasons for doubt.
+        """Return why a job is slow: slowdown, causes, slow workers, savings of fixes, uncertainties.
 
         run_id, log_date: without them, the job's run on its latest day. Fractions are of the recorded step
         time. The time lost to causes (lost_fraction) adds up over causes; the time that single fixes save

@@ -127,7 +127,10 @@ class _Follower:
 
     @never_raises
     def _will_gather_again(self, _chunk: int, _gradient: Any) -> None:
-        """End the previous compute; the time between a forward and its backward counts as forward."""
+        """When a unit's backward begins, end the previous compute: a forward or another unit's backward.
+
+        The time between a forward and its backward counts as forward.
+        """
         self._cut()
         if self._direction == "forward":
             self._direction = "backward"

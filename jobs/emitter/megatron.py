@@ -220,7 +220,7 @@ class RankLogTimers:
             self._starts["forward-compute"] = self.recorder.mark()
 
     def next_microbatch(self, model: Any) -> tuple[int, int]:
-        """Return the numbers of a model chunk and of its next microbatch; it runs microbatches in order."""
+        """Return numbers of a model chunk and its next microbatch; a chunk runs microbatches in order."""
         self._is_tied = is_tied(model)
         chunk = self._chunks.setdefault(id(model), len(self._chunks))
         microbatch = self._forwards.get(chunk, 0)
@@ -261,7 +261,7 @@ class RankLogTimers:
         self._place, self._is_tied = (-1, 0), False
 
     def _is_one_of_its_stream(self, op: str) -> bool:
-        """Return whether a timed transfer is recorded.
+        """Return whether to record a transfer when its timer stops, so that each compute has one transfer.
 
         The replay pairs the k-th transfer of a type with the k-th compute. A call that moved no data is
         therefore recorded if its compute has no transfer yet. A transfer with a pending request is recorded

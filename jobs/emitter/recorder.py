@@ -48,7 +48,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def never_raises(method: Call) -> Call:
-    """Decorate a method so that an exception in it ends the recording, not the training; it returns None."""
+    """Decorate a method so that its exceptions end the recording, not the training, and return None."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:

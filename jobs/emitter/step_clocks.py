@@ -40,7 +40,7 @@ class CudaClock:
         return event
 
     def arrived(self, lane: str, wait: Callable[[], object]) -> Mark:
-        """Return a mark of the end of `wait`, run on a stream where earlier computes do not delay it."""
+        """Call `wait` on its own CUDA stream, so that no compute delays it; return a mark of its end."""
         if lane not in self._lanes:
             self._lanes[lane] = self._cuda.Stream()
         with self._cuda.stream(self._lanes[lane]):
@@ -66,21 +66,21 @@ Pieces = Sequence[tuple[Mark, Mark]]
 
 
 class OpenStep:
-    """A step that is being recorded: its zero on the op clock and the host clock, and its timed ops.
+    """A step that is being recorded: its start by the clock of its ops and by the host's clock, and its ops.
 
     spans : op, start, end, microbatch, chunk, pieces
     loads : start and end by `time.perf_counter_ns`, microbatch, chunk
     """
 
     def __init__(self, number: int, clock: StepClock) -> None:
-        """Begin the step now, on a settled clock."""
+        """Begin the step now; the caller has called `clock.settle`, so that no earlier work is pending."""
         self.number = number
         self.t0_us, self.zero, self.host_ns = time.time_ns() // 1000, clock.mark(), time.perf_counter_ns()
         self.spans: list[tuple[str, Mark, Mark, int, int, Pieces]] = []
         self.loads: list[tuple[int, int, int, int]] = []
 
     def loaded(self, start_ns: int, end_ns: int, microbatch: int | None, chunk: int) -> None:
-        """Add a data load; without a microbatch it belongs to the chunk's next microbatch."""
+        """Add a data load; a load without a microbatch belongs to the chunk's next microbatch."""
         following = sum(load[3] == chunk for load in self.loads)
         self.loads.append((start_ns, end_ns, following if microbatch is None else microbatch, chunk))
 
@@ -90,7 +90,7 @@ class OpenStep:
         return any("compute" in span[0] for span in self.spans)
 
     def line(self, clock: StepClock) -> Step:
-        """Convert the marks of a settled clock to a step of the rank log."""
+        """Return the step with times in microseconds; call `clock.settle` before, so that marks have them."""
         line, between = Step(self.number, self.t0_us), clock.us_between
 
         def record(op: str, start_us: float, duration_us: float, microbatch: int, chunk: int) -> None:

@@ -94,7 +94,7 @@ def opened(settings: Settings) -> Database:
 def reader_of(
     settings: Settings, name: str, engine: str | None = None, *, in_order: bool = False
 ) -> Iterator[Reader]:
-    """Yield a reader of the warehouse in the settings. Raises QuestionError if it has no tables.
+    """Yield a reader of the warehouse in the settings. Raises QuestionError for a warehouse without tables.
 
     name : name of the command, which Spark shows
     engine : DUCKDB or SPARK; None: DuckDB
@@ -111,7 +111,7 @@ def reader_of(
 
 @contextmanager
 def tables_of(settings: Settings) -> Iterator[TableReader]:
-    """Yield a table reader for the planner. A missing warehouse counts as empty."""
+    """Yield a reader of tables for planning a backfill; a missing warehouse counts as empty."""
     with ExitStack() as stack:
         databases = map(Database, filter(None, (settings.paths.warehouse, settings.paths.ingested)))
         yield Tables(*(stack.enter_context(closing(DuckDbReader(each))) for each in databases))

@@ -65,7 +65,7 @@ def one_line(error: Exception) -> str:
 
 
 def refused_by(error: BaseException) -> list[dict[str, Any]] | None:
-    """Return the refusals in an error as the column `refusals` of pipeline_runs; None if it has none."""
+    """Return an error's refusals as the column `refusals` of pipeline_runs; None for other errors."""
     refusal = _refusal_in(error)
     if refusal is None:
         return None
@@ -128,7 +128,7 @@ def new_run(entry_point: str, arguments: str, log_date: date | None) -> dict[str
 def recorded_run(
     warehouse: Warehouse, entry_point: str, arguments: Sequence[str], log_date: date | None = None
 ) -> Iterator[dict[str, int]]:
-    """Write a row to pipeline_runs when the block starts, and complete it however the block ends.
+    """Write a row to pipeline_runs when the block starts, and complete the row however the block ends.
 
     Yields a dictionary for what the run counts: rows per published table, and under ROWS_IN the rows read.
     """
@@ -164,7 +164,7 @@ def recorded_run(
 
 
 def say_killed(warehouse: Warehouse) -> int:
-    """Set the outcome of runs without one, from their notes or to `killed`; return the number of killed runs.
+    """Fill missing outcomes in pipeline_runs, from run notes or as `killed`; return how many were killed.
 
     The caller must hold the warehouse's lock, so that no other writer is running.
     """

@@ -33,7 +33,7 @@ _LIVE: Final = "_live"
 
 @contextmanager
 def writing(settings: Settings, root: str, entry_point: str, *, wait: bool) -> Iterator[SparkSession]:
-    """Yield a Spark session to the only writer of a warehouse.
+    """Take a warehouse's write lock, undo unfinished work of a killed writer, and yield a Spark session.
 
     wait : wait until another writer has ended; if False, raise LockedError instead
     Raises NotWritableError for a warehouse that cannot be written.
@@ -74,7 +74,7 @@ def no_round(settings: Settings, entry_point: str, *, wait: bool = True) -> Iter
 
 @contextmanager
 def writing_alone(root: str, entry_point: str, *, wait: bool) -> Iterator[Warehouse]:
-    """Yield a warehouse without a Spark session to its only writer; otherwise like `writing`."""
+    """Take a warehouse's write lock and recover as `writing` does; yield the warehouse without a session."""
     check_writable(root)
     with _locked(root, this_process(entry_point), wait=wait):
         warehouse = Warehouse(cast("SparkSession", None), root)  # what callers do here needs no session

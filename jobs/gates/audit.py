@@ -77,12 +77,12 @@ def warnings(tables: Sequence[tuple[Table, pa.Table | FileRows]]) -> list[Check]
 
 
 def _differences(table: Table, rows: Rows) -> str:
-    """Return missing and wrong columns as text; empty for staged rows, whose columns are always right."""
+    """Return the missing and wrong columns of an Arrow table as text; empty for staged rows."""
     return "; ".join(table.differences(rows.schema)) if isinstance(rows, pa.Table) else ""
 
 
 def _expectations(table: Table, rows: Rows, extra: Sequence[Expectation]) -> list[Expectation]:
-    """Return the expectations to check, the key last; not those on lists that a writer has checked."""
+    """Return the expectations to check, the key's last; not those on list columns that a writer checked."""
     is_sound = isinstance(rows, StagedRows) and rows.in_files.are_sound
     declared = table.expectations_of_scalars() if is_sound else table.all_expectations()
     keys = Expectation(KEY_EXPECTATION, "", f"({', '.join(table.grain)}) is unique")

@@ -83,7 +83,7 @@ class Rule(NamedTuple):
 
     @property
     def check(self) -> Check:
-        """Convert to a check."""
+        """Return the rule's outcome as a Check."""
         days = self.rows[LOG_DATE].to_pylist() if LOG_DATE in self.rows.column_names else []
         return Check(self.table, self.name, self.rows.num_rows, self.meaning, known_days(days), self.severity)
 

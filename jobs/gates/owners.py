@@ -28,7 +28,7 @@ def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date,
 
 
 def _before_ingest(warehouse: Warehouse, log_dates: Sequence[date]) -> list[tuple[Published, list[date]]]:
-    """Return publications that came right before the last recent ingest of some days, with these days."""
+    """Return the publication right before each day's latest ingest, with its days; skip old ingests."""
     rows = warehouse.rows(TABLES[PUBLICATIONS]).sort_by("publication").to_pylist(maps_as_pydicts="strict")
     since = datetime.now(UTC) - _KEPT
     last: dict[date, int] = {}

@@ -71,7 +71,7 @@ class Page:
 
     @property
     def refusals(self) -> list[Check]:
-        """Return the checks of all tables that refuse rows."""
+        """Return the checks that failed and prevent publication, of all tables."""
         return [check for table in self.tables for check in table.checks if check.refuses]
 
     def outcome_of(self, check: Check) -> str:
@@ -107,7 +107,7 @@ class Page:
 def table_checks(
     rows: Mapping[str, int], rules: Sequence[Rule], broken: Sequence[Check]
 ) -> list[TableChecks]:
-    """Return the checks of a phase by table, followed by its rules by section.
+    """Return the checks of a phase, grouped by table, then its rules, grouped by section of the page.
 
     rows : number of rows of each table
     broken : checks of these tables that did not pass

@@ -31,7 +31,7 @@ _IF_ANALYSED: Final = f"CASE WHEN job.status = '{words.Status.ANALYSED}' THEN {{
 
 
 def _agree(found: str, wanted: str, tolerance: float) -> str:
-    """Return an SQL condition: both values are null, or equal relative to the larger of 1 and |wanted|."""
+    """Return an SQL condition: both values are null, or differ by at most tolerance * max(1, |wanted|)."""
     is_close = f"abs({found} - {wanted}) <= {tolerance!r} * greatest(1.0, abs({wanted}))"
     return f"(({found} IS NULL AND {wanted} IS NULL) OR coalesce({is_close}, false))"
 

@@ -24,7 +24,7 @@ _MOST_HOSTS: Final = 3
 
 
 class Slowed(NamedTuple):
-    """The run that a host slows most, and the run's largest cause; None if no cause holds in the run."""
+    """The run that a host slows most, and the run's largest cause; `cause` is None if none was found."""
 
     job_id: str
     run_id: str
@@ -32,7 +32,7 @@ class Slowed(NamedTuple):
 
 
 def largest_causes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[Unit, str]:
-    """Return the cause whose fix saves most time, for each unit of these days in which a cause holds."""
+    """Return, for each unit of these days with a cause, the cause whose fix saves most time."""
     causes = warehouse.rows(TABLES[JOB_CAUSES], log_dates)
     held = causes.filter(pc.and_(causes["is_cause"], pc.not_equal(causes["cause"], CAUSE_UNEXPLAINED)))
     held = held.select([*UNIT_KEY, "cause", "time_saved_fraction"]).sort_by("time_saved_fraction")
@@ -54,7 +54,7 @@ def slowed_by(warehouse: Warehouse, log_date: date, hosts: Sequence[str]) -> dic
 
 
 def slow_host_texts(log_date: date, risen: Sequence[Risen], slowed: Mapping[str, Slowed]) -> list[str]:
-    """Return one sentence for each job and cause that slow these hosts down, slowest host first.
+    """Return one sentence for each job that these hosts slow and the job's cause, slowest host first.
 
     risen : slowdowns of hosts, slowest host first
     """

@@ -79,7 +79,7 @@ def _place(result: ExpectationValidationResult) -> int:
 
 
 def _rule(suite: Suite, number: int, result: ExpectationValidationResult, rows: pa.Table) -> Rule:
-    """Return the outcome of an expectation.
+    """Return a result of Great Expectations as a Rule, with the rows that break the expectation.
 
     If an expectation about all rows together fails, the only row of its Rule has the observed value.
     """

@@ -144,7 +144,7 @@ class Suites:
             _process()  # its imports take seconds, while the phase computes its rows
 
     def rules(self, tables: Mapping[str, Rows]) -> list[Rule]:
-        """Judge the rows of a phase's tables.
+        """Check the rows of a phase's tables against the suites; return a Rule for each expectation.
 
         Raises SettingsError for an expectation that Great Expectations refuses, GateError for one that it
         cannot evaluate.

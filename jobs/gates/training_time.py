@@ -40,7 +40,7 @@ def training_time_texts(
 
 
 def _too_many_steps(row: Mapping[str, Any]) -> str:
-    """Return a sentence if the kept steps, at the recorded step time, exceed the unit's GPU-hours."""
+    """Return a sentence if a unit's counted steps would take more GPU-hours than the unit had; else empty."""
     steps, step_s, gpus = row["steps_kept"], row["actual_step_s"], row["world_size"]
     outages = row["outage_s"] * gpus / _HOUR_S - row["outage_gpu_hours"]
     wanted, there = steps * step_s * gpus / _HOUR_S, row["scheduled_gpu_hours"] + outages

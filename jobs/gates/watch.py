@@ -162,7 +162,7 @@ def risen_hosts(
     watch: WatchSettings,
     log_date: date,
 ) -> list[Risen]:
-    """Return hosts whose slowdown rose above their past, slowest first; empty with too few past days.
+    """Return hosts much slower than on past days, slowest first; empty with fewer days than `watch` needs.
 
     hosts : (host, day, largest slowdown of a worker on the host), by day
     """
@@ -214,7 +214,7 @@ def _of_coverage(
 
 
 def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]]:
-    """Warn of refused claims, of units that their own manifest excludes, and of lines of other days.
+    """Warn of refused claims, units that their manifest excludes, and log lines with times of other days.
 
     jobs, job_slowdown : rows of these tables
     """
@@ -242,7 +242,7 @@ def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]
 
 
 def _why(said: str | list[str] | int) -> str:
-    """Return as text: a status detail, refused claims, or a number of lines of other days."""
+    """Return a notice's reason as text: a status detail, refused claims, or a number of other days' lines."""
     if isinstance(said, int):
         return f"lines with times of other days: {said:,} (left out, unless all lines are)"
     return said if isinstance(said, str) else "; ".join(said)
@@ -259,7 +259,7 @@ def _of_rules(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, lis
 
 
 def _risen(values: Iterable[_Value], watch: WatchSettings, log_date: date) -> list[Risen]:
-    """Return the values of a day that rose above their past by more than `watch` allows, largest first."""
+    """Return a day's values that exceed their past median by more than `watch` allows, largest first."""
     now: dict[str, float] = {}
     past: dict[str, list[float]] = defaultdict(list)
     for name, day, value in values:

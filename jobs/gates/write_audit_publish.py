@@ -143,7 +143,7 @@ def _passed(warehouse: Warehouse, page: Page, broken: Sequence[_Broken]) -> Page
 
 
 def _released(warehouse: Warehouse, page: Page) -> set[str]:
-    """Return the names of refusals that were released by hand for all days of their rows."""
+    """Return the names of refusals that a person has released for all days of the refused rows."""
     runs = warehouse.rows(TABLES[PIPELINE_RUNS]).select(["log_date", "accepted"]).to_pylist()
     by_hand = {(run["log_date"], name) for run in runs for name in run["accepted"] or ()}
     found = set()

@@ -109,7 +109,7 @@ def recorded(
     units: Collection[Unit] | None = None,
     phase: str | None = None,
 ) -> dict[str, Recorded]:
-    """Read fingerprints by phase; those of ingest come from the warehouse that has the ingested tables.
+    """Read fingerprints by phase; those of ingest are in the warehouse that has the ingested tables.
 
     phase : only those of this phase; all if left out
     """

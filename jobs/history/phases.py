@@ -35,7 +35,7 @@ class Declared:
 
 
 def simulation(settings: Settings) -> SimulationSettings:
-    """Return the settings of the simulation."""
+    """Return the section `simulation` of the settings in the type that the simulation takes."""
     return SimulationSettings(**settings.simulation.model_dump())
 
 

@@ -43,7 +43,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Batch:
-    """Days that share a commit, and the units to do in each phase: in whole-day phases all of a day."""
+    """Days that share a commit, and the units to do in each phase, for some phases all units of a day."""
 
     log_dates: tuple[date, ...]
     units: Mapping[str, frozenset[Unit]]

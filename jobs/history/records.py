@@ -50,13 +50,13 @@ class Records:
 
     @cached_property
     def jobs(self) -> set[Unit]:
-        """Return the units in the table jobs, and one that stands for each day with rows of host_health."""
+        """Return the units in the table jobs, and one unit for each day with rows of host_health."""
         healthy = self._tables.rows(TABLES[HOST_HEALTH], self.log_dates)["log_date"].unique().to_pylist()
         units = set(keys_of(self._tables.rows(TABLES[JOBS], self.log_dates)))
         return units | set(map(Unit.of_day, healthy))
 
     def context(self, phase: str) -> dict[date, str]:
-        """Return, by day, a hash that stands for the rows of earlier days that a phase reads; {} if none."""
+        """Return, by day, a hash of earlier days' fingerprints; {} for a phase that reads no earlier days."""
         if not PHASES[phase].looks_back:
             return {}
         if phase not in self._contexts:
@@ -66,7 +66,7 @@ class Records:
         return self._contexts[phase]
 
     def due(self, phase: str, want: Wanted) -> set[date]:
-        """Return the days with a unit whose rows in a whole-day phase are missing, outdated or left over."""
+        """Return days with a unit whose rows in a whole-day phase are missing, outdated or without input."""
         before, done = self.done[phase_before(phase)], self.done[phase]
         units = before.keys() | done.keys()
         context = self.context(phase) if units else {}
@@ -93,7 +93,7 @@ class Records:
         return changed | {unit for unit in simulated if unit not in ingested and unit not in self.jobs}
 
     def built_on(self, phase: str) -> list[Fingerprint]:
-        """Return the fingerprints to record for a phase that reads what the preceding phase has recorded.
+        """Return the fingerprints to record for a phase: one for each fingerprint of the preceding phase.
 
         A unit without a fingerprint of the preceding phase gets none, and so is due again in the next run.
         """

@@ -85,7 +85,7 @@ class Outside(NamedTuple):
 
 @dataclass
 class UnitAccount:
-    """Account of one part of a unit; `job` is its row of jobs without the key, if it has a row.
+    """Account of one part of a unit; `job` is the unit's row of jobs without key columns, or None.
 
     gpu_types : host -> types that good lines state; empty once the row of jobs has them
     used : hosts and steps of the manifest that rows refer to
@@ -185,7 +185,7 @@ def join_parts(parts: Iterable[UnitAccount]) -> None:
 
 
 def whole_unit(unit: Unit, files: Sequence[LandedFile], bounds: Bounds) -> UnitPart:
-    """Return a unit as one part: manifests, logs, logs of arrivals, events, and files beyond `unit_files`.
+    """Return a unit as one part, with its files by kind; files beyond bounds.unit_files are in `surplus`.
 
     A day's health is a unit too: its files are in `logs`, and it has no row of jobs.
     """

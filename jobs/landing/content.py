@@ -58,7 +58,7 @@ class Content:
         self.is_whole = True
 
     def at_any_place(self, read: Callable[[BinaryIO, Bounds], _Found]) -> _Found:
-        """Call `read`, which may seek in the file, rewind the file, and return the result of `read`."""
+        """Call `read`, which may seek in the file; then rewind the file, and return the result of `read`."""
         found = read(self._file, self._bounds)
         self._file.seek(0)
         return found

@@ -97,7 +97,7 @@ def rank_logs(files: Sequence[LandedFile]) -> list[LandedFile]:
 
 
 class Where(NamedTuple):
-    """Paths and settings with which windows are read. steps : largest number of steps in a window"""
+    """Paths and settings to read windows, the latest steps of runs. steps : most steps in a window"""
 
     landing: str
     bounds: Bounds
@@ -106,7 +106,7 @@ class Where(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A run's last window: its row of live_slowdown, its causes, bytes read, and CPU time."""
+    """Results for the latest steps of a run: row of live_slowdown, causes, bytes read, and CPU time."""
 
     slowdown: Row
     causes: list[Row]
@@ -115,7 +115,7 @@ class Window(NamedTuple):
 
 
 def windows_of(spark: SparkSession, how: Where, parts: Sequence[UnitPart]) -> list[Window]:
-    """Read and simulate the window of each run, on executors."""
+    """Read and simulate the latest steps of each run, on executors."""
     context = spark.sparkContext
     together = ceil(len(parts) / (context.defaultParallelism * _TASKS_OF_A_CORE)) or 1
     tasks = [parts[first : first + together] for first in range(0, len(parts), together)]
@@ -141,7 +141,7 @@ def _window(how: Where, part: UnitPart) -> Window:
 
 
 def _ended(how: Where, ended: Ended) -> Window:
-    """Return a window that only states why the process that read or simulated it ended."""
+    """Return a Window that only states why the process that read or simulated the run ended."""
     rows = TABLES[RANK_STEPS].arrow_schema.empty_table()
     row = window_row(ended_unit({}, how.simulation, ended.why), rows) | {"rejects": 0}
     return Window(row, [], 0, 0.0)

@@ -1,4 +1,4 @@
-"""Choice of one valid row for each (rank, step), from the one file that may log the rank."""
+"""Choice of the one row to store for each (rank, step), when files repeat or contradict each other."""
 
 import hashlib
 from collections import ChainMap, Counter
@@ -32,11 +32,11 @@ class RankSteps:
         self.denied: ChainMap[_Key, str] = before.denied.new_child() if before else ChainMap()
 
     def another(self) -> "RankSteps":
-        """Return a child for files that may be truncated; the child's steps count only after `take`."""
+        """Return a child for files that may be truncated; its rank-steps count only after `take(child)`."""
         return RankSteps(self._part, self)
 
     def take(self, other: "RankSteps") -> None:
-        """Merge the rank-steps of a child."""
+        """Add the rank-steps of a child that `another` returned."""
         self.keys.maps[0].update(other.keys.maps[0])
         for key, files in other.repeats.items():
             self.repeats.setdefault(key, {}).update(files)

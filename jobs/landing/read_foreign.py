@@ -30,7 +30,7 @@ _MOST_BROKEN: Final = 20
 
 
 class _PartsError(Exception):
-    """Raised if reading a run's parts fails; `reject` is that of the file that was opened last."""
+    """Raised if reading a run's parts fails; `reject` describes the file that was opened last."""
 
     def __init__(self, reject: Reject) -> None:
         super().__init__(reject.detail)
@@ -47,7 +47,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(opener: UnitFiles, files: Sequence[LandedFile]) -> Recognised:
-    """Recognise files by their first bytes, and choose the run's format, one of LAST only without others."""
+    """Recognise files by their first bytes, and choose the run's format, preferably one not in LAST."""
     formats: dict[LandedFile, Format | None] = {}
     unknown: dict[LandedFile, str] = {}
     evidence, others = [], []
@@ -135,7 +135,7 @@ class ForeignUnit:
         return manifest | {"left_out": left_out_of(left_out)}
 
     def _run(self, manifest: Row, chosen: Format, files: list[LandedFile]) -> Row:
-        """Read these files, and again without each one that is truncated; return the row of jobs."""
+        """Read the run, and again without any file that turns out to be truncated; return its row of jobs."""
         most, named = len(files), ""
         while True:
             try:
@@ -234,7 +234,7 @@ def _no_surprise() -> Iterator[None]:
 def job_of(
     run: ForeignRun, given: Mapping[str, Any], job_id: str, run_id: str, workers: int = Bounds().workers
 ) -> Row:
-    """Return a run's row of jobs from the user's manifest, and from the files for fields that it lacks.
+    """Return a run's row of jobs from the user's manifest, and from the files for fields missing there.
 
     vpp_size is always that of the files, because their chunks need not be those of a virtual pipeline.
     """

@@ -121,7 +121,7 @@ def digests(landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
 
 
 def tasks_of(units: Mapping[Unit, Sequence[LandedFile]], least: int, bounds: Bounds) -> list[list[UnitPart]]:
-    """Pack units into tasks of about equal bytes, neighbours together; at least `least` tasks if possible.
+    """Pack units, in order, into tasks of about equal bytes; make at least `least` tasks if possible.
 
     A large unit is split into tasks of its own, by files.
     """
@@ -188,7 +188,7 @@ def _alone(where: Where, part: UnitPart) -> LandedUnits:
 
 
 def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
-    """Return the parts of split units that have a (rank, step) of an earlier part, with these in `taken`.
+    """Return parts that repeat a (rank, step) of an earlier part of their unit, with these keys in `taken`.
 
     Files of one unit usually have different ranks; if not, the first row by file and line is stored.
     """
@@ -204,7 +204,7 @@ def _overlaps(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]
 
 
 def _suspected(parts: Mapping[int, UnitPart], accounts: Mapping[int, UnitAccount]) -> dict[int, UnitPart]:
-    """Return the parts of split units whose rows later parts repeat, with these digests in `suspected`."""
+    """Return parts whose rows a later part of their unit repeats, with those digests in `suspected`."""
     said: dict[Unit, Repeats] = {}
     for place, part in parts.items():
         repeated = {key: files for key, files in accounts[place].repeats.items() if key in part.taken}

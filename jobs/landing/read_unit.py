@@ -159,7 +159,7 @@ def _read_events(rows: UnitRows) -> None:
 
 
 def _trace(files: UnitFiles, file: LandedFile, known: Fields) -> Iterator[Block]:
-    """Read a trace from its footer; then read all of the file again for the digest."""
+    """Read a Parquet trace by its footer; then read the whole file again for the digest."""
     with files.content(file) as content:
         yield Block(1, (), *content.at_any_place(lambda opened, bounds: read_trace(opened, known, bounds)))
         for _ in content.pieces():

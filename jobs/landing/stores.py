@@ -82,7 +82,7 @@ class Store:
         return bool(self._found(f"{self._root}/{name}").type == fs.FileType.File)
 
     def folders(self, name: str = "") -> list[str]:
-        """Return names of folders directly below the root or a folder in it; empty if that does not exist."""
+        """Return the names of folders directly below the root or `name`; empty if that folder is missing."""
         selector = fs.FileSelector(f"{self._root}/{name}".rstrip("/"), allow_not_found=True)
         found = self._found(selector)
         return sorted(each.base_name for each in found if each.type == fs.FileType.Directory)
@@ -112,7 +112,7 @@ class Store:
 
 
 class _Folder(Store):
-    """A folder on this machine.
+    """Store that reads a landing from a folder on this machine.
 
     Links that stay inside are followed, except links to a folder above themselves and all but the first of
     several links to one folder, because a few such links would make the listing endless.

@@ -135,14 +135,14 @@ class UnitRows:
         self.add_file(file, len(rows), rejects)
 
     def add_file(self, file: LandedFile, rows: int, rejects: Sequence[Reject]) -> None:
-        """Account for a file without ops, whose lines are each a row or a reject, and add its rejects."""
+        """Add the account of a file without ops, whose lines are each a row or a reject, and its rejects."""
         self._buffer.add(file.source_file, NO_ROWS, rejects)
         lines, digest = rows + len(rejects), self.files.digest(file)
         self.account.files.append(FileAccount(file, digest, lines, rows, len(rejects)))
 
     @property
     def repeats(self) -> Repeats:
-        """Return digests of the rows whose (rank, step) an earlier file has, by the later files."""
+        """Return digests of rows whose (rank, step) is also in an earlier file, by (rank, step) and file."""
         return self._steps.repeats
 
     def drop(self) -> None:

@@ -1,4 +1,4 @@
-"""Reduction of a manifest to what rows use: GPU types of their hosts, iterations of their steps.
+"""Reduction of a manifest to hosts and steps that occur in rows: GPU types of hosts, iterations of steps.
 
 A manifest of 1 MB may name 30,000 hosts or steps, and every unit of a day has a manifest. The table jobs
 stores only hosts and steps that rows refer to, so that the memory of a night depends on its rows and not on
@@ -50,7 +50,7 @@ def usable(job: Mapping[str, Any], parts: Sequence[Used]) -> dict[str, Any]:
 
 
 def _types(stated: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
-    """Return the GPU types of these hosts, and one more host of each other type: mixed jobs stay mixed."""
+    """Return the types of these hosts, plus one host per other type, so that a mixed job remains mixed."""
     found = {host: name for host, name in stated.items() if host in hosts}
     known = set(found.values())
     left = MOST_TYPES

@@ -61,7 +61,7 @@ def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> d
 
 
 def tables_of_wholes(warehouse: Warehouse, log_dates: Sequence[date], parts: pa.Table) -> dict[str, pa.Table]:
-    """Return the role tables of runs that are parts of a whole; {} without parts and without stored rows.
+    """Return the role tables of these days; {} if no run states `part_of` and no earlier rows are stored.
 
     parts : units whose manifests state `part_of`
     """

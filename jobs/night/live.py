@@ -43,7 +43,7 @@ _MOST_CULPRITS: Final = 3
 
 @dataclass
 class RoundDone:
-    """Result of a round: its warnings, its cost, and the numbers of runs read and of runs in progress.
+    """Result of one round of `watch`: its warnings, its cost, and the numbers of runs read and in progress.
 
     gpu_hours : GPU-hours of the runs in `read`, since each was last read
     """
@@ -72,7 +72,7 @@ class RoundDone:
 
 
 def run(spark: SparkSession, settings: Settings, summary: str | None = None) -> RoundDone:
-    """Do one round, or none if another process is writing the warehouse or its live tables.
+    """Do one round of `watch`; do nothing if another process writes the warehouse or its live tables.
 
     summary : file to which the round's figures and warnings are written, as JSON
     """
@@ -122,13 +122,13 @@ def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: s
 
 
 def _carried(unit: Unit, causes: Mapping[Unit, Sequence[Row]]) -> list[Row]:
-    """Return the causes of a run at the end of its previous day, to compare a day's first window with."""
+    """Return a run's causes at the end of its previous day, the basis for warnings on its first window."""
     days = [each for each in causes if each[1:] == unit[1:] and each.log_date < unit.log_date]
     return [row | {"is_warned": True} for row in causes[max(days)] if row["is_now"]] if days else []
 
 
 def _gpu_hours(row: Row, before: Row | None) -> float:
-    """Return the GPU-hours of a run since it was last read, or over its window."""
+    """Return the GPU-hours of a run since it was last read; if never read before, over its window."""
     times = [row["first_time"], *([before["last_time"]] if before else [])]
     known = [each for each in times if each is not None]
     if row["last_time"] is None or not known or row["world_size"] is None:

@@ -90,7 +90,7 @@ def touched_days(
 
 
 def phase_command(phase: str, run: Run, meaning: str, reads: Reads = inputs.a_warehouse) -> Command:
-    """Make the command of a phase, which runs it on one log date, and on later days that depend on it.
+    """Make the command of a phase, which runs the phase on a log date and on later days that it affects.
 
     meaning : what its help says
     """

@@ -32,7 +32,7 @@ NOT_COMPLETE: Final = "day_not_marked_complete"
 
 
 def run(spark: SparkSession, settings: Settings, log_dates: Sequence[date]) -> dict[str, int]:
-    """Run every phase on these days, and whole-day phases on later days too; return the rows per table."""
+    """Run all phases on these days, and some on later days that depend on them; return the rows per table."""
     rows: dict[str, int] = {}
     warned = not_complete(settings, log_dates)  # before they are read: logs may arrive meanwhile
     with steps(f"night of {', '.join(map(str, log_dates))}", list(PHASE_NAMES)) as names:

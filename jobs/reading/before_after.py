@@ -1,4 +1,4 @@
-"""Comparison of a value of job days, such as waste, before and after a date, with intervals and verdicts."""
+"""Comparison of a daily value of jobs, such as waste, before and after a date, with interval and verdict."""
 
 import math
 from collections import defaultdict
@@ -105,7 +105,7 @@ class Comparison:
 def comparisons(
     days: Sequence[Row], fixed_on: date, confidence: float, *, are_hosts: bool = False
 ) -> list[Comparison]:
-    """Compare values before and after the date of a fix, on the days that it was meant for and on all others.
+    """Compare values before and after a fix for the days that the fix was meant for, and for all others.
 
     If the chosen days are of several jobs, a second row compares jobs with days on both sides. The row of the
     others shows what changed without the fix. If the fix has a label, chosen days before the date with the
@@ -144,7 +144,7 @@ def comparisons(
 
 
 def _sides(days: Sequence[Row], fixed_on: date) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
-    """Return the chosen days before the date and after it, then the other days before and after.
+    """Return the days where the fix applies, before the date and from it on; then the other days likewise.
 
     If all days are chosen, the other days are those without the label.
     """

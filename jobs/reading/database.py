@@ -72,11 +72,11 @@ class Database:
         return f"it {'is a table of' if is_table else 'lies in'} the warehouse {outer}"
 
     def stated(self) -> tuple[bytes | None, ...]:
-        """Return the latest publication's record, of the root and of `ingested`; each night changes them."""
+        """Return the latest publication's record under the root and under `ingested`; nights change both."""
         return self._own.stated(), self._ingested.stated()
 
     def home(self, name: str) -> DeltaTables:
-        """Return the Delta tables in which to find a table: those of the root, or those of `ingested`."""
+        """Return the DeltaTables with a table: for ingested tables those of `ingested`, else the root's."""
         return self._ingested if name in INGESTED_TABLES else self._own
 
     def files_of(self, name: str) -> str:

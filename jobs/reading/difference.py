@@ -116,7 +116,7 @@ def _verdict(difference_s: float, reach_s: float | None, of_s: float) -> str:
 
 
 def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
-    """Compare two sides; return the difference of their step times and its parts.
+    """Compare two sides; return the difference of their mean step times, and the parts of the difference.
 
     by_ops : the difference by op type, stage and host; None if one of the sides has no recorded ops.
     """
@@ -166,7 +166,7 @@ def _by_cause(a: Side, b: Side) -> _Rows:
 
 
 def _by_exposed(a: Side, b: Side) -> _Rows:
-    """Yield exposed communication by op type; remainders are SEVERAL and NOT_EXPOSED."""
+    """Yield exposed communication by op type, then of SEVERAL types, then the rest as NOT_EXPOSED."""
     before, after = a.exposed_s(), b.exposed_s()
     if not (before or after):
         return
@@ -188,7 +188,7 @@ def _both(of: str, before: Mapping[str, float], after: Mapping[str, float], name
 
 
 def _by_ops(a: Side, b: Side, by_ops: Divided | None) -> _Rows:
-    """Yield the difference by op type, stage and host; remainders are LAUNCHES and ORDER."""
+    """Yield the difference by op type, by stage and by host, each with its remainders LAUNCHES and ORDER."""
     if by_ops is None:
         return
     difference_s, replayed_s = b.step_s - a.step_s, b.replayed_s - a.replayed_s

@@ -70,7 +70,7 @@ class OneUnit(ABC):
 
     @abstractmethod
     def _stored(self) -> StoredCauses | None:
-        """Return the unit's stored results, which what_if uses instead of replaying causes; None without."""
+        """Return the unit's stored results, which what_if uses instead of replays; None if there are none."""
 
     @property
     def causes(self) -> Rows:
@@ -80,7 +80,7 @@ class OneUnit(ABC):
 
     @property
     def culprits(self) -> Rows:
-        """Return one row per culprit of each cause that holds, in words, sorted by cause."""
+        """Return a row for each worker, stage or host to which a cause is traced, sorted by cause."""
         workers, (job,) = self._dicts(WORKER_SLOWDOWN), self._dicts(JOB_SLOWDOWN)
         rows = []
         for row in sorted(self._dicts(JOB_CAUSES), key=lambda row: str(row["cause"])):

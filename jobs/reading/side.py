@@ -76,7 +76,7 @@ class Side:
         return fsum(count * each for count, each in zip(counts, of_days, strict=True)) / sum(counts)
 
     def named(self) -> set[str]:
-        """Return the causes that hold on some day, or have at least LEAST_SAVED of its time attributed."""
+        """Return the causes found on some day, or with at least LEAST_SAVED of a day's time attributed."""
         return {
             row["cause"]
             for day in self.days
@@ -107,7 +107,7 @@ class Side:
         return {name: self.mean([of_day.get(name, 0.0) for of_day in by_day]) for name in names}
 
     def noise(self) -> Noise | None:
-        """Return the noise of the mean step time, without changes of level; None with too few steps. [s]"""
+        """Return the noise of the mean step time without its lasting changes; None with too few steps. [s]"""
         if self.is_by_day:
             of_days = np.array([day.actual_s.mean() for day in self.days])
             return noise_of(of_days, len(of_days))

@@ -39,7 +39,7 @@ ReadOps = Callable[[], ReadRun]
 
 
 class Sources(NamedTuple):
-    """A side, readers of its days' recorded ops, and notes on what was left out."""
+    """One side of a comparison, readers of its days' recorded ops, and notes on what was left out."""
 
     side: Side
     ops: Sequence[ReadOps]
@@ -47,7 +47,7 @@ class Sources(NamedTuple):
 
 
 def around(text: str, day: date, days: int) -> tuple[Asked, Asked]:
-    """Return a job's or run's units on the `days` days before a date, and on as many days from it on.
+    """Return a job's or run's units on the `days` days before a date, and on `days` days from the date on.
 
     text : JOB or JOB/RUN. Raises ValueError if it names days.
     """

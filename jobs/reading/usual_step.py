@@ -1,4 +1,4 @@
-"""The recorded step of a run that took about the median time, with the ops that a page draws of it."""
+"""Choice of the step whose recorded time is closest to a run's median, and of the ops to draw of it."""
 
 from typing import Final
 

@@ -20,7 +20,7 @@ _SAVES: Final = "Causes, and the time that each fix alone saves, which does not 
 
 
 class CauseList(NamedTuple):
-    """A heading and a table of causes, which has no rows if no cause holds.
+    """A heading and a table of causes, which has no rows if no cause was found.
 
     is_number : whether a column has numbers, for each column
     workers : workers of each culprit that is a group of workers, by the culprit's name
@@ -34,7 +34,7 @@ class CauseList(NamedTuple):
 
 
 def cause_list(tables: UnitTables) -> CauseList:
-    """List the causes that hold, sorted by the time that their fix saves, largest first.
+    """List the causes found in a unit, sorted by the time that each fix saves, largest first.
 
     If it is known what the unit lost, the last two rows are the unexplained loss and the sum of all losses.
     """

@@ -28,7 +28,7 @@ def short(row: Row) -> dict[str, object]:
 
 
 def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> dict[str, object]:
-    """Return all facts that the page shows about a cause that holds.
+    """Return all facts that the page shows about one cause of a unit.
 
     row        : the unit's row of job_causes for this cause.
     host_pages : link from the job's page to the page of a host, by host.
@@ -66,7 +66,7 @@ def described(row: Row, host_pages: Mapping[str, str], tables: UnitTables) -> di
 
 
 def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
-    """Return the first of the consecutive days, up to this one, with this culprit; None if it is this day."""
+    """Return the first of the consecutive days with this culprit; None if the unit's day is the first."""
     own = tables.job["log_date"]
     for row in tables.history:
         if row["cause"] == cause and row["culprit"] == identity(culprit) and row["first_day"] < own:
@@ -76,7 +76,7 @@ def first_day_of(tables: UnitTables, cause: str, culprit: Row) -> date | None:
 
 
 def _advice(row: Row, workers: Sequence[Row]) -> str:
-    """Return what to do about a cause; for pauses, it depends on whether culprits pause in the same steps."""
+    """Return advice on a cause; for pauses the advice depends on whether culprits pause in the same steps."""
     usual = OF_CAUSE[row["cause"]].advice
     named = [worker for each in row["culprits"] for worker in (members(each) or (each,))]
     places = {(each["dp_rank"], each["pp_rank"]) for each in named}
@@ -177,7 +177,7 @@ def best_text(row: Mapping[str, Any]) -> str:
 
 
 def latest_change(rows: Sequence[Row]) -> str:
-    """Return a clause on the latest change of level of step times, or else of losses; empty without a change.
+    """Return a clause on a job's latest change of step time, or else of losses; empty without any change.
 
     rows : of job_changes, for one job as seen on one day
     """
@@ -211,7 +211,7 @@ _SHOWN_CHECKS: Final = 3
 
 
 def explanations(tables: UnitTables, cause: str, number: int) -> list[str]:
-    """Return one sentence for each failed health check that explains a culprit of a unit.
+    """Return one sentence for each failed health check that explains why a culprit of a unit is slow.
 
     number : index of the culprit in the cause's list of culprits
     """

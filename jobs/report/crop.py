@@ -1,4 +1,4 @@
-"""Part of the recorded timeline for a page: the ops of a culprit and of a peer, in a slow and a usual step.
+"""Part of a timeline for a page: ops of a slow worker and of a peer, in a slow and in a usual step.
 
 It needs four rows of rank_steps per unit, and lets readers of a page check a cause without another tool.
 """

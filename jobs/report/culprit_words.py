@@ -1,4 +1,4 @@
-"""Culprits in words: which of their ops are slow, in which steps, and by how much."""
+"""Culprits of causes, such as slow workers, in words: which ops are slow, in which steps, by how much."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
@@ -38,7 +38,7 @@ def culprit_words(
     first_day: date | None = None,
     workers: Sequence[Row] = (),
 ) -> dict[str, object]:
-    """Return all facts that a page or command shows about a culprit.
+    """Return all facts that a page or command shows about a culprit, such as a slow worker.
 
     steps      : number of the unit's recorded steps.
     host_pages : link to the page of a host, by host.
@@ -62,7 +62,7 @@ def culprit_words(
 
 
 def named_culprits(causes: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """Return pairs of a cause that holds and one of its culprits."""
+    """Return pairs of rows: a cause that was found, and one of its culprits, such as a slow worker."""
     return [(row, each) for row in causes if row["is_cause"] for each in row["culprits"]]
 
 

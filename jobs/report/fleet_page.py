@@ -187,7 +187,7 @@ def _weeks(tables: FleetTables) -> dict[str, Any]:
 
 
 def headline(tables: FleetTables, publication: Publication) -> str:
-    """Return a sentence on the loss over the whole period, or on why it is not known."""
+    """Return a sentence on the loss over the whole period, or on why the loss is not known."""
     return f"{publication.period}: {_of_period(tables)}"
 
 
@@ -237,7 +237,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
 
 
 def _first(tables: FleetTables, publication: Publication, measure: loss.Measure) -> dict[str, Any] | None:
-    """Return the contents of the tile on the fix that saves most; None if no cause holds."""
+    """Return the contents of the tile on the fix that saves most; None if no cause was found."""
     (totals,) = tables.totals.to_pylist()
     rows = tables.fixes.slice(0, 1).to_pylist()
     if not rows or rows[0]["cause"] == CAUSE_UNEXPLAINED:

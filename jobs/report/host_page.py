@@ -15,7 +15,7 @@ MOST_HOSTS: Final = 200
 
 
 def hosts_with_pages(fixes: Sequence[Row], hosts: Sequence[Row]) -> list[str]:
-    """Return the hosts that get a page.
+    """Return the hosts that get a page: the first MOST_HOSTS hosts named in `fixes`, then in `hosts`.
 
     fixes, hosts : rows of the tables `fixes` and `hosts` of FleetTables, in their order.
     """
@@ -24,7 +24,7 @@ def hosts_with_pages(fixes: Sequence[Row], hosts: Sequence[Row]) -> list[str]:
 
 
 def host_pages(tables: FleetTables, publication: Publication) -> dict[str, bytes]:
-    """Render the pages of all hosts of a publication; return them by their path in its folder."""
+    """Render the pages of all hosts of a publication; return them by path in the publication's folder."""
     served: defaultdict[str, list[Row]] = defaultdict(list)
     for row in tables.host_units.to_pylist():
         served[row["host"]].append(row)

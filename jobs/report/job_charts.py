@@ -1,4 +1,4 @@
-"""Data of the charts on a job's page, descriptions of the pattern in its maps, and the section on power."""
+"""Data of a job page's charts, words for the pattern in its map of slow workers, and the power section."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -43,7 +43,7 @@ _MOST_ROWS: Final = 128
 
 
 def by_step(workers: Sequence[Row]) -> Floats | None:
-    """Return the slowdown by each worker alone in each step, shape (worker, step); None if not stored."""
+    """Return by how much each worker alone slows each step, shape (worker, step); None if not stored."""
     slowdowns = [row["step_slowdowns"] for row in workers]
     return None if None in slowdowns else np.array(slowdowns)
 
@@ -142,7 +142,7 @@ class Pattern(NamedTuple):
 
 
 def name_pattern(slowdown: Floats) -> Pattern:
-    """Return the pattern in the slowdowns by each worker alone in each step.
+    """Name the pattern of slow workers, such as one worker, one stage, or many workers in the same steps.
 
     slowdown : shape (step, dp_rank, stage); one step if only means over steps are known.
     """
@@ -178,7 +178,7 @@ def name_pattern(slowdown: Floats) -> Pattern:
 
 
 def _spread(excess: Floats, cells: Floats) -> Pattern:
-    """Return the pattern if many workers are slow: whether the same workers, or all in the same steps.
+    """Return the pattern of many slow workers: always the same ones, all in the same steps, or neither.
 
     excess : slowdown - 1, shape (step, dp_rank, stage). cells : part of its sum of squares by (dp_rank,
              stage)
@@ -206,7 +206,7 @@ def _spread(excess: Floats, cells: Floats) -> Pattern:
 
 
 def _together(excess: Floats, are_hot: npt.NDArray[np.bool_]) -> Pattern:
-    """Return the pattern if workers are slow in the same steps.
+    """Return the pattern of workers that are slow together: in every step, or only in some steps.
 
     are_hot : whether a step is hot in the mean over workers, shape (step,)
     """
@@ -271,7 +271,7 @@ def power_section(tables: UnitTables) -> Section | None:
 
 
 def power_chart(tables: UnitTables) -> list[dict[str, Any]]:
-    """Return a chart of the share of computing GPUs over the mean step; empty without a row of job_power."""
+    """Return a chart of the fraction of GPUs that compute, over the mean step; empty without job_power."""
     row = _only(tables, JOB_POWER)
     if row is None:
         return []

@@ -141,7 +141,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
 
 
 def _printed(tables: UnitTables, present: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the rows that the page's command would print: savings by replays of this unit alone."""
+    """Return the rows that the page's what-if command would print: savings by replays of this unit alone."""
     hours = tables.job["gpu_hours"]
     measured = {row["cause"]: row["unrevised"] or row for row in tables.causes}
     alone = {row["cause"]: measured[row["cause"]]["time_saved_fraction"] for row in present}
@@ -163,7 +163,7 @@ def _saved(row: Row) -> float:
 
 
 def _pattern(tables: UnitTables) -> Pattern:
-    """Return the pattern in the slowdowns by worker and step, or by worker if steps were not stored."""
+    """Return the pattern of slow workers, by worker and step, or by worker if steps were not stored."""
     slowdown = by_step(tables.workers)
     if slowdown is None:
         slowdown = np.array([[row["slowdown"]] for row in tables.workers])
@@ -199,7 +199,7 @@ def figures(job: Row) -> list[tuple[str, str, str]]:
 
 
 def _share(job: Row, name: str, when: str) -> tuple[str, str]:
-    """Return a fraction of the waste and its meaning, which explains a fraction above 1 or below 0."""
+    """Return a part of the waste as text, and its meaning, which explains a part above 1 or below 0."""
     share, waste = job[name], job["waste_fraction"]
     if share is not None and waste is not None and waste < _LEAST_WASTE:
         return wording.MISSING, "not shown, because parts of a waste below 1 % are noise"

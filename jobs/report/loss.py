@@ -67,7 +67,7 @@ def interval(row: Mapping[str, Any], fraction: str) -> str:
 
 
 def share(row: Mapping[str, Any], measure: Measure) -> float | None:
-    """Return the loss as a fraction of the whole, from a row with these columns; None if unknown."""
+    """Return the lost fraction, by the two columns that `measure` names; None if either is unknown."""
     lost, of = row[measure.lost], row[measure.of]
     return lost / of if of and lost is not None else None
 
@@ -88,7 +88,7 @@ def unexplained(causes: Sequence[Row], steps: int) -> str:
 
 
 def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: int) -> str:
-    """Return sentences on causes that were measured, make up most of the unexplained loss, but do not hold.
+    """Return sentences on hidden causes that make up at least half of the unexplained loss; else empty.
 
     Their fixes alone save less than is attributed to them, because other causes hide them.
     """
@@ -118,7 +118,7 @@ def _behind_others(causes: Sequence[Row], unexplained_fraction: float, steps: in
 
 
 def _after_others(causes: Sequence[Row], hidden: Row) -> str:
-    """Return a clause on what a fix saves after the fixes of the causes that hold; empty if that is no more.
+    """Return a clause if a cause's fix saves more after the fixes of other causes than alone; else empty.
 
     If only two fixes change each other's saving, a fix's attributed fraction is the mean of its savings
     before and after the other fix, from which the saving after it follows. With more fixes, only the
@@ -179,7 +179,7 @@ def why_in_no_figure(job: Mapping[str, Any]) -> str:
 
 
 def not_used(job: Row) -> list[str]:
-    """Return the claims of a job's manifest or logs that are not believed, except those of GPU-hours."""
+    """Return the refused claims of a job's manifest or logs, except those about GPU-hours."""
     return [each for each in job.get("refused_claims") or () if not each.startswith(_HOURS)]
 
 
@@ -249,7 +249,7 @@ def waterfall(rows: Iterable[Mapping[str, Any]], amounts: str) -> list[dict[str,
 
 
 def _printed(chain: Sequence[tuple[float, bool]], least: float) -> list[str]:
-    """Return amounts as texts with equal decimals; each printed total is the previous one less the changes.
+    """Return the bars' amounts as texts with equal decimals, so that printed changes add up to totals.
 
     chain : amounts, and whether each is a total. least : smaller changes are not shown
     """

@@ -33,17 +33,17 @@ _ONSETS: Final = ("from", "grows")
 
 
 def news_of(log_date: date) -> str:
-    """Return SQL for the causes that are new or gone on a day."""
+    """Return SQL for the causes that began or ended on a day, by rows of the view cause_news."""
     return f"SELECT * FROM cause_news WHERE log_date = DATE'{log_date}'"
 
 
 def outcomes_of(log_date: date) -> str:
-    """Return SQL for what the fixes that took effect on a day saved."""
+    """Return SQL for the time saved by each fix that took effect on a day, by rows of fix_outcome."""
     return f"SELECT * FROM fix_outcome WHERE log_date = DATE'{log_date}'"
 
 
 def outcome_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return sentences on what the first fixes saved, from rows of fix_outcome."""
+    """Return sentences on what up to MOST_NEWS fixes saved, from rows of fix_outcome."""
     texts = []
     for row in rows[:MOST_NEWS]:
         said = "fixed or hidden" if row["verdict"] == "not_alone" else "fixed"
@@ -56,7 +56,7 @@ def outcome_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence on each of the first new and gone causes, and the number of causes left out."""
+    """Return a sentence for up to MOST_NEWS new and as many gone causes, and the number of others."""
     texts = []
     for change in ("new", "gone"):
         chosen = [row for row in rows if row["change"] == change]
@@ -67,7 +67,7 @@ def news_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def step_changes_of(log_date: date) -> str:
-    """Return SQL for the jobs whose step time has a new level since a day, largest change first."""
+    """Return SQL for the jobs whose step time changed lastingly on this day, largest change first."""
     return f"""
         SELECT * FROM {JOB_CHANGES}
         WHERE log_date = DATE'{log_date}' AND since = log_date AND of = '{OF_STEP}'
@@ -76,14 +76,14 @@ def step_changes_of(log_date: date) -> str:
 
 
 def step_change_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence on each of the first changed step times, and the number of those left out."""
+    """Return a sentence for up to MOST_NEWS changes of step time, and the number of other changes."""
     texts = [f"changed: {change_words(row, ' of ' + row['job_id'])}" for row in rows[:MOST_NEWS]]
     more = len(rows) - MOST_NEWS
     return [*texts, *([f"changed: and {more} more (straggler changes)"] if more > 0 else [])]
 
 
 def with_onsets(row: Mapping[str, Any], culprits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a row of cause_news in which culprits also say since which step of the day they are slow.
+    """Return a row of cause_news that also says since which step of the day each culprit is slow.
 
     culprits : those of the row of job_causes of the same unit and cause.
     """
@@ -121,7 +121,7 @@ def not_analysed_of(log_date: date) -> str:
 
 
 def not_analysed_texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence on each of the first units that the fleet's figures leave out, and how many follow.
+    """Return a sentence on each unit of `rows`, and how many more units the fleet's figures leave out.
 
     rows : the answer to not_analysed_of.
     """
@@ -156,7 +156,7 @@ def worth_it(rows: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, 
 
 
 def advised(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rows of hosts that are worth a drain; of hosts to drain together only the first one's."""
+    """Return the rows of hosts worth a drain; of hosts that should be drained together, only the first."""
     chosen: list[Mapping[str, Any]] = []
     named: set[str] = set()
     for row in worth_it(rows, len(rows)):
@@ -169,13 +169,13 @@ def advised(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _others(row: Mapping[str, Any]) -> list[str]:
-    """Return the other hosts to drain together with a host; empty if that would not pay."""
+    """Return the other hosts to drain together with a host; empty if draining them together would not pay."""
     pays = row["together_hosts"] and (row["together_gpu_hours"] or 0.0) > row["together_cost_gpu_hours"]
     return list(row["together_hosts"]) if pays and row["verdict"] not in NO_VERDICT else []
 
 
 def drain_texts(rows: Sequence[Mapping[str, Any]], days: int, most: int) -> list[str]:
-    """Return a sentence on each of the first hosts that are worth a drain, and the number of further ones.
+    """Return a sentence for up to `most` hosts that are worth a drain, and the number of further hosts.
 
     Hosts to drain together have one sentence and count as one.
 
@@ -203,7 +203,7 @@ def drain_text(row: Mapping[str, Any], days: int) -> str:
 
 
 def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the view drain's column of the expected saving, and the prefixes of its bounds and of its cost.
+    """Return the column of a drain's expected saving, and the prefixes of its bound and cost columns.
 
     They are those of the host alone, or of all hosts together that are to be drained with it.
     """

@@ -70,7 +70,7 @@ def read_fleet(
 
 
 def straggling_units(fleet: FleetTables, day: date, most: int) -> list[Unit]:
-    """Return the `most` costliest units of a day that straggle, or that lose as much time as those that do.
+    """Return the `most` costliest units of a day that straggle or lose as much time as straggling units.
 
     The latter count because slow ops lengthen the ideal, so that a unit may lose time and still not straggle.
     """
@@ -130,7 +130,7 @@ def read_units(reader: Reader, units: Sequence[Unit], hosts: pa.Table) -> list[U
 
 
 def _roles(reader: Reader, job_days: _Rows) -> dict[tuple[Any, ...], _Rows]:
-    """Return rows of role_effect for the wholes that these units are part of, by log date and whole."""
+    """Return rows of role_effect for the groups of jobs that these units are in, by log date and part_of."""
     wholes = {(row["log_date"], row["part_of"]) for row in job_days if row["part_of"] is not None}
     if not wholes:
         return {}

@@ -105,5 +105,5 @@ class UnitTables:
 
     @property
     def key(self) -> Unit:
-        """Return the key of the unit."""
+        """Return the unit's key: log date, job id and run id."""
         return Unit(self.job["log_date"], self.job["job_id"], self.job["run_id"])

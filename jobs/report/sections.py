@@ -114,7 +114,7 @@ def whole(tables: UnitTables) -> Section | None:
 
 
 def _found_of_whole(roles: Sequence[Row], answered: Sequence[Row]) -> str:
-    """Describe for which role the others wait, or why that is not known.
+    """Return sentences on the role that the other roles wait for most, or on why that role is not known.
 
     roles, answered : rows of role_effect of the whole, and those of them that have an answer.
     """
@@ -150,7 +150,7 @@ def _role_cells(row: Row) -> Sequence[str]:
 
 
 def _returned(row: Row, name: str) -> str:
-    """Return the time that a faster role saves the whole, as a fraction, with GPU-hours if they are known."""
+    """Return the time that a faster role would save, as a fraction, with GPU-hours if they are known."""
     fraction, hours = row[f"saved_fraction_{name}"], row[f"saved_gpu_hours_{name}"]
     if fraction is None:
         return wording.MISSING

@@ -82,7 +82,7 @@ def rounded(values: Iterable[float | None], digits: int = 6) -> list[float | Non
 
 
 def columns(table: pa.Table) -> dict[str, object]:
-    """Return a table's columns for a page's JSON: rounded numbers; texts and dates as indices of `names`."""
+    """Return a table's columns for a page's JSON: rounded numbers; texts and dates as indices in `names`."""
     return {name: _column(table[name].combine_chunks()) for name in table.column_names}
 
 

@@ -117,7 +117,7 @@ def write_job_page(
 
 @contextmanager
 def report_root(settings: Settings) -> Iterator[Path]:
-    """Yield the local folder of all publications; that of a report in a store is uploaded afterwards."""
+    """Yield the local folder of all publications; a report in a store is uploaded afterwards."""
     if settings.report_folder is not None:
         yield settings.report_folder
     else:

@@ -189,7 +189,7 @@ class Command(click.Command):
         return ""
 
     def _comments_last(self, args: list[str]) -> list[str]:
-        """Move SQL that starts with a `--` comment after `--`, so that click does not parse it.
+        """Move SQL that starts with a `--` comment to the end, after `--`, so that click leaves it alone.
 
         Such SQL has more than one line, which a name of an option never has. Commands without a positional
         argument take SQL only as the value of an option, which may begin with `--`.

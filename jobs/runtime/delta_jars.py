@@ -44,7 +44,7 @@ def resolved_jars(packages: Sequence[str]) -> list[str]:
 
 
 def resolver_conf(spark: SparkSettings) -> dict[str, str]:
-    """Return Spark settings with which Spark's resolver puts Delta's JARs into IVY."""
+    """Return Spark settings with which Spark's resolver puts Delta's JARs into the folder IVY."""
     return {
         "spark.jars.packages": ",".join(spark.packages),
         "spark.jars.excludes": ",".join(spark.excludes),

@@ -172,7 +172,7 @@ def _chosen(columns: Sequence[str], least: Sequence[int], width: int) -> list[in
 
 
 def _shared(width: int, least: Sequence[int], most: Sequence[int]) -> list[int]:
-    """Divide `width` among columns: first the least width of each, then to those that lack least."""
+    """Give each column its least width, and the rest of `width` first to columns nearest to their `most`."""
     wide = list(least)
     room = width - sum(least)
     wanting = sorted(range(len(least)), key=lambda place: most[place] - least[place])

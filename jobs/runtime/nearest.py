@@ -15,7 +15,7 @@ _MOST: Final = 10
 
 
 def suggestion(name: str, names: Collection[str], others: str = "") -> str:
-    """Return `did you mean x?`, or if no name is close, all names, or some and the number of others.
+    """Return `did you mean x?`; if no name is close, list all names, or some and the number of others.
 
     others : command that lists all names
     """

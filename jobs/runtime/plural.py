@@ -1,4 +1,4 @@
-"""Numbers of things in words."""
+"""Counts with their nouns, in the singular or plural."""
 
 
 def plural(count: float, one: str, shown: str = "") -> str:

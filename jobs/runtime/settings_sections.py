@@ -61,7 +61,7 @@ class LandingSettings(Section):
 
 
 class HealthSettings(Section):
-    """Rules for `convert-health --from csv`.
+    """Rules by which `convert-health --from csv` reads the columns and words of a CSV file.
 
     csv   : name of the column, or `=` and a constant, for each key of an event
     words : replacement for each word in the CSV that needs one
@@ -72,7 +72,7 @@ class HealthSettings(Section):
 
 
 class HistorySettings(Section):
-    """Look-back for late data, and size limits of a backfill's batches."""
+    """Number of past days searched for late data, and the most days and bytes in a batch of a backfill."""
 
     look_back_days: Annotated[int, Field(ge=1)]
     block_days: Annotated[int, Field(ge=1)]
@@ -116,7 +116,7 @@ _GpuWatts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
 class WattSettings(Section):
-    """Power of one GPU of a type while it computes, and while it does not. [W]"""
+    """Power of one GPU of a type while the GPU computes, and otherwise. [W]"""
 
     computing: _GpuWatts
     otherwise: _GpuWatts

@@ -78,7 +78,7 @@ class Pages:
         self._open(opened(settings))
 
     def _open(self, database: Database) -> None:
-        """Read from the latest publication from now on; if opening it fails, keep the one that is open."""
+        """Switch to the latest publication; if opening it fails, keep the publication that is open."""
         stated, reader = database.stated(), DuckDbReader(database, in_order=True)
         self._stated, self._reader = stated, reader
         self._known = cache(partial(days_with_rows, reader))
@@ -100,7 +100,7 @@ class Pages:
             return self._known()[::-1]
 
     def page(self, path: str) -> bytes:
-        """Return the page of a path.
+        """Return the content of the page at a path, which is made if it is not cached.
 
         Raises NoPageError for a path without a page, and BusyError if the page cannot be made now.
         """

@@ -44,7 +44,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*args)
 
     def handle(self) -> None:
-        """Answer one request; stop reading from a client that has not sent it within _SILENCE_S."""
+        """Answer one request; stop reading from a client that has not sent its request within _SILENCE_S."""
         late = Timer(_SILENCE_S, self._hear_no_more)
         late.daemon = True
         late.start()

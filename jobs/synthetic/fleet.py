@@ -85,7 +85,7 @@ class SickSpell:
     end: int
 
     def in_job(self, job: FleetJob, day: int) -> SickHost | None:
-        """Return the spell as a mechanism of a job on a day; None if the job uses no sick host then."""
+        """Return this spell as a fault of a job on a day; None if the job does not use the sick host then."""
         shifts, steps = job.shifts_of(day), job.shape.steps
         first, end = max(self.first, shifts.start), min(self.end, shifts.stop)
         if self.host not in job.hosts or first >= end:
@@ -124,7 +124,7 @@ class Fleet:
         return midnight + timedelta(hours=SHIFT_HOURS * shift)
 
     def sick(self, job: FleetJob, day: int) -> list[SickHost]:
-        """Return the spells that affect a job on a day, as mechanisms."""
+        """Return the faults that spells of sick hosts cause in a job on a day."""
         return [sick for spell in self.spells if (sick := spell.in_job(job, day)) is not None]
 
     def identity(self, job: FleetJob, day: int) -> JobIdentity:
@@ -149,7 +149,7 @@ class Fleet:
         )
 
     def plan(self, job: FleetJob, day: int) -> JobPlan:
-        """Return the plan of a job on a day, with the day's seed, sick hosts and, if fixed, even data."""
+        """Return a job's plan for a day, with the day's seed and sick hosts; after the fix, balanced data."""
         seed = SEEDS_PER_JOB * job.plan.seed + day
         plan = job.plan.day(day - job.days.start, seed, self.identity(job, day), self.sick(job, day))
         if not self._is_fixed(job, day):
@@ -195,7 +195,7 @@ class Fleet:
         return run_through(job.habits or RunHabits(), rng.choice(recorded_s, steps), part, rng)
 
     def write_plan(self, folder: Path) -> None:
-        """Write hosts.json with all spells, and plan.jsonl with a line about the fix and one for each job."""
+        """Write all spells to hosts.json, and to plan.jsonl a line about the fix and a line for each job."""
         spells = [asdict(spell) for spell in self.spells]
         (folder / "hosts.json").write_text(json.dumps(spells, allow_nan=False) + "\n")
         fix_day = None if self.fix_day is None else self.log_date(self.fix_day).isoformat()

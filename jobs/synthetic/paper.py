@@ -1,4 +1,4 @@
-"""Random jobs of a history, distributed like the jobs of Lin et al., OSDI '25 (arXiv 2505.05713).
+"""Random jobs of a fleet's history, distributed like the jobs of Lin et al., OSDI '25 (arXiv 2505.05713).
 
 CITED marks figures of the paper that other publications repeat: 3,079 jobs in five months; 42.5 % of them
 straggle; 10.4 % of the GPU-hours are wasted; the worst 10 % of the jobs waste at least 21.3 %; slow workers

@@ -83,7 +83,7 @@ def build_program(shape: JobShape) -> list[ProgramOp]:
 
 
 def meetings(ops: Sequence[ProgramOp]) -> dict[Hashable, list[int]]:
-    """Return the numbers of the ops of each meeting, by the name of the meeting."""
+    """Return the numbers of the ops of each meeting: ops that start moving data at the same time."""
     found: dict[Hashable, list[int]] = defaultdict(list)
     for op in ops:
         if op.meeting is not None:
@@ -194,7 +194,7 @@ class _Stage:
         return [recv.number]
 
     def _add_noop(self, op_type: str, after: int) -> None:
-        """Issue a transfer that moves no data and delays no compute; `after` is a place in compute_ops."""
+        """Issue a transfer that moves no data and delays no compute; `after` : index in compute_ops."""
         self._add(op_type, [self.compute_ops[after]], op_type).moves_data = False
 
     def _tail(self) -> None:

@@ -94,7 +94,7 @@ class Part:
 
 
 def run_through(habits: RunHabits, step_s: Times, part: Part, rng: np.random.Generator) -> RunCourse:
-    """Simulate one part of a run: its steps, with those that failures lose done again, and its events.
+    """Simulate one part of a run: its steps, repeated where failures lose them, and its events.
 
     step_s : time of each step, shape (step,) [s]
     """

@@ -92,7 +92,7 @@ def stage_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism | N
 
 
 def data_imbalance(rng: np.random.Generator, setting: Setting) -> Mechanism:
-    """Draw packed sequences: limit 4,096 to 131,072 tokens, median of 1 to 20 % of it, spread 0.3 to 1.5."""
+    """Draw packed sequences: limit 4,096 to 131,072 tokens, median 1 to 20 % of the limit, spread 0.3-1.5."""
     limit = int(4096 * 2 ** rng.integers(0, 6))
     median = limit * log_uniform(rng, 0.01, 0.2)
     hidden = int(rng.choice([2048, 4096, 8192]))
@@ -114,7 +114,7 @@ def pause(rng: np.random.Generator, setting: Setting) -> Mechanism:
 
 
 def communication(rng: np.random.Generator, setting: Setting) -> Mechanism | None:
-    """Draw a link that adds 0.2 to 6 times a forward-compute, or a network with 4 to 60 % of bandwidth."""
+    """Draw a link that adds the time of 0.2 to 6 forwards, or a network at 4 to 60 % of its bandwidth."""
     shape, window = setting.shape, some_window(rng, setting)
     extra_s = setting.compute_s * log_uniform(rng, 0.2, 6.0)
     step_share, transfer_share = log_uniform(rng, 0.1, 1.0), log_uniform(rng, 0.1, 1.0)

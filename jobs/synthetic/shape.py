@@ -48,7 +48,7 @@ class JobShape:
     line_order: LineOrder = "start"
 
     def __post_init__(self) -> None:
-        """Raise ValueError for sizes that no framework supports, and for an `absent` that no profiler has."""
+        """Raise ValueError for sizes that no framework supports, or wrong op types in `absent`."""
         if self.vpp_size > 1 and (self.pp_size < 2 or self.microbatches % self.pp_size):
             raise ValueError(
                 f"a virtual pipeline needs pp_size >= 2 and a multiple of it in microbatches,"

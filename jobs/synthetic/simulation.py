@@ -80,7 +80,7 @@ class JobPlan:
 
 
 class Simulation:
-    """Event simulation of a plan.
+    """Event simulation of a generated job, as its JobPlan defines it.
 
     The seed of a mechanism's draws consists of the job's seed, the mechanism's class, and how many mechanisms
     of that class precede it. So its draws stay the same if a mechanism of another class is removed.

@@ -99,6 +99,6 @@ def _latest(times: Times, numbers: Sequence[int]) -> Times:
 
 
 def _last_issue(start: Times, met: Sequence[int], *, meets_replicas: bool) -> Times:
-    """Return when the last op of a meeting is issued, shape (step, dp_rank or 1 for all dp ranks). [us]"""
+    """Return when the last of the ops that start together is issued, shape (step, dp_rank or 1). [us]"""
     latest = _latest(start, met)
     return latest.max(axis=-1, keepdims=True) if meets_replicas else latest

@@ -22,7 +22,7 @@ Seconds = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a whole, in one of its roles.
+    """One run of a whole (jobs that wait for each other), in one of its roles.
 
     waits_for : roles that must have ended the same iteration before the run starts it
     waits_for_before : roles besides its own that must have ended the previous iteration
@@ -46,7 +46,7 @@ class Run:
 
 
 class WholeSimulation:
-    """Simulation of a whole: runs are simulated one by one, then their iterations are placed in time."""
+    """Simulation of jobs that wait for each other: runs one by one, then their iterations placed in time."""
 
     def __init__(self, part_of: str, runs: Sequence[Run]) -> None:
         self.part_of, self.runs = part_of, runs

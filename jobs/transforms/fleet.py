@@ -62,7 +62,7 @@ def fleet_day(units: DataFrame) -> DataFrame:
 
 
 def _sum_of_intervals(name: str, least: str) -> dict[str, str]:
-    """Return SQL for the bounds of a sum, one of SUMS_OF_HOURS; null if bounds of any unit are unknown.
+    """Return SQL for both bounds of a sum of SUMS_OF_HOURS; null if any unit's bounds are unknown.
 
     The errors of different units are taken as independent.
 
@@ -131,7 +131,7 @@ def group_day(units: DataFrame, jobs: DataFrame) -> DataFrame:
 
 
 def op_type_day(op_type_slowdown: DataFrame, job_slowdown: DataFrame) -> DataFrame:
-    """Return the cost of each op type alone over the analysed units; one row per day and op type."""
+    """Return the GPU-hours that each op type alone wastes in analysed units; a row per day and op type."""
     figures = {
         "jobs": "count(*)",
         "slowed": f"count_if(slowdown >= {words.STRAGGLING_SLOWDOWN})",

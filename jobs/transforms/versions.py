@@ -38,7 +38,7 @@ _CHANGES: Final = f"""
 
 
 def results_with_causes(job_slowdown: DataFrame, job_causes: DataFrame) -> DataFrame:
-    """Return one row per unit: key, compared figures, and names of the causes that hold."""
+    """Return one row per unit: key, compared figures, and names of the causes that were found."""
     return job_slowdown.sparkSession.sql(_RESULTS, job_slowdown=job_slowdown, job_causes=job_causes)
 
 

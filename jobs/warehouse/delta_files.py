@@ -193,7 +193,7 @@ def _lacks(stored: Schema, table: Table) -> bool:
 
 
 def _names(kind: DataType | Schema, above: str = "") -> Iterator[str]:
-    """Yield the dotted paths of columns and nested fields, to compare as sets: Delta appends new columns."""
+    """Yield dotted paths of columns and nested fields, to compare as sets, because their order may differ."""
     if isinstance(kind, ArrayType):
         yield from _names(kind.element_type, above)
     if isinstance(kind, StructType | Schema):

@@ -68,7 +68,7 @@ def keep_digests(root: str, versions: Mapping[str, int]) -> None:
 
 
 def check_digests(root: str) -> tuple[int, int]:
-    """Compare all published files that have a digest with it; return the number of files and of bytes.
+    """Compare all published files that have a stored digest; return the number of files and of bytes.
 
     Raises DamagedError for the first table with a file that differs.
     """

@@ -62,5 +62,5 @@ def collected(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
 
 
 def _row(frame: DataFrame) -> Column:
-    """Return all columns as one nullable struct: after the union it is null in rows of other DataFrames."""
+    """Return all columns as one struct, which after the union is null in rows of other DataFrames."""
     return F.struct("*").cast(StructType([StructField(each.name, each.dataType) for each in frame.schema]))

@@ -75,7 +75,7 @@ def _write(warehouse: "Warehouse", name: str, content: bytes) -> None:
 
 
 def _remove_intent(warehouse: "Warehouse") -> None:
-    """Remove the intent; in a store, empty it instead, because a delete cannot be conditional."""
+    """Remove the record of an unfinished publication; in a store, only empty it, which can be conditional."""
     if held(warehouse.root) is None:
         warehouse.small_files.remove(_INTENT)
     else:
@@ -122,7 +122,7 @@ def recover(warehouse: "Warehouse") -> list[str]:
 
 
 def _intent(warehouse: "Warehouse") -> dict[str, Any] | None:
-    """Read the intent; return None if there is none, or if it was emptied, as in a store."""
+    """Read the record of an unfinished publication; return None if it is missing or empty."""
     content = warehouse.small_files.read(_INTENT)
     if not content:
         return None

@@ -51,7 +51,7 @@ class Reader(Protocol):
         """Answer a question as an Arrow table with Spark's column types, or wider integer types."""
 
     def prepare(self, questions: Collection[str]) -> None:
-        """Open the tables that these questions read once, before the questions are asked one by one."""
+        """Open once the tables that these questions read, before the questions are asked one by one."""
 
     def stop(self) -> None:
         """Interrupt the question that another thread is asking."""
@@ -101,7 +101,7 @@ class Tables:
 
 
 def batched(head: Result, fetch: Callable[[int], Sequence[Sequence[Any]]], limit: int) -> Iterator[Result]:
-    """Yield at most `limit` rows (0: all) in batches; `is_cut` of the last one is set if rows are left.
+    """Yield at most `limit` rows (0: all) in batches; the last batch has `is_cut` set if rows are left.
 
     head : a Result with the columns and no rows
     fetch : returns the next rows, as many as it is asked for, or fewer at the end

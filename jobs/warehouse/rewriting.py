@@ -86,7 +86,7 @@ def _without(root: str, name: str, units: frozenset[Unit], file: Logged) -> list
 
 
 def _merged(root: str, name: str, files: Sequence[Logged]) -> list[StagedFile]:
-    """Stage the rows of files as one file: of rank_steps group by group, of other tables sorted by key."""
+    """Stage the rows of files as one file; rank_steps keeps its row groups, others are sorted by key."""
     staging, table = Staging(root, uuid4().hex), TABLES[name]
     groups: Iterator[pa.Table] = (rows for file in files for rows in _groups(f"{root}/{name}", file, table))
     if name != RANK_STEPS:

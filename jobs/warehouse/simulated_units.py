@@ -1,4 +1,4 @@
-"""Simulation of units in Spark tasks: in Spark's Python worker, or if that has died, each in a process."""
+"""Simulation of units in Spark tasks; if Spark's Python worker has died, each unit gets its own process."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -18,7 +18,7 @@ from udfs.what_if import SimulationSettings
 def simulated_units(
     settings: SimulationSettings, before_s: UsualTransfers, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[Unit, Results]]:
-    """Read and simulate the units of some tasks.
+    """Read and simulate the units of a batch of tasks; yield each unit with its results.
 
     before_s : usual durations of transfers on earlier days, by unit [s]
     batches : rows of `units_frame`

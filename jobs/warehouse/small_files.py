@@ -1,4 +1,4 @@
-"""Small files, such as an intent, that lie beside the tables in a folder or a store."""
+"""Small files beside the tables in a folder or a store, such as the record of an unfinished publication."""
 
 import os
 from importlib import import_module

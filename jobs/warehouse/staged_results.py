@@ -47,7 +47,7 @@ class Shares(NamedTuple):
 
 
 def shares_of(units: Collection[Unit], partitions: int) -> Shares:
-    """Divide the results of units among tasks: `partitions` for each range, but at most one per table."""
+    """Assign the result tables of each range of units to `partitions` tasks, at most one task per table."""
     return Shares(sorted(units)[UNITS_OF_A_FILE::UNITS_OF_A_FILE], min(partitions, len(RESULT_TABLES)))
 
 

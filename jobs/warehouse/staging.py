@@ -206,7 +206,7 @@ def removed_after_errors(remove_all: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def swept(root: str, run: str, tables: Sequence[str], days: Collection[date]) -> Iterator[list[StagedFile]]:
-    """Yield a list for the block to fill with the files of a run that are to be kept; then remove the others.
+    """Yield a list for the block to fill with the files of a run to keep; then remove the run's other files.
 
     The others were left by failed or repeated tasks. If the block raises, all files of the run are removed.
     """

@@ -75,7 +75,7 @@ class Warehouse:
 
     @cached_property
     def published(self) -> latest.Published:
-        """Return the publication to read: the latest at first use, or a later one of this process."""
+        """Return the publication to read: the latest at first use, or one that this process made later."""
         stated = self.small_files.read(latest.LATEST_PUBLICATION)
         known = latest.latest_stated_in(stated) if is_url(self.root) else None
         return known or self.logged_publication(stated)
@@ -92,7 +92,7 @@ class Warehouse:
 
     @cached_property
     def small_files(self) -> SmallFiles:
-        """Return the small files beside the tables, such as an intent."""
+        """Return the small files beside the tables, such as the record of an unfinished publication."""
         return SmallFiles(self.root)
 
     def read(

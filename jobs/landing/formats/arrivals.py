@@ -68,7 +68,7 @@ class Arrivals:
             self._inside_us.append(each.inside_us)
 
     def forget(self, length: int, left_out: Counter[str]) -> None:
-        """Drop the attendances of a truncated file: keep the first `length` ones, and restore `left_out`."""
+        """Drop the attendances of a truncated file: keep the first `length` ones, and reset `left_out`."""
         for column in (self._meeting, self._member, self._size, self._inside_us):
             del column[length:]
         self.left_out = left_out

@@ -38,7 +38,7 @@ def recognises(head: bytes) -> bool:
 
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
-    """Read the traces of one run; see Format.read.
+    """Return a run made of these traces; iterating over its `parts` reads the files after the first.
 
     The first complete file is read at once, because it states the layout of the run. The other files are read
     when `parts` is iterated: one that cannot be replayed becomes a reject, and one with another layout raises

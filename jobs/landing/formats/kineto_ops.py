@@ -70,7 +70,7 @@ class Step(NamedTuple):
 
 
 class StepOps(NamedTuple):
-    """Ops of a step, its number of chunks, and the keys of its collectives, () if one of them has no key."""
+    """Ops of a step, its number of chunks, and the keys of its collectives, () if any key is unknown."""
 
     ops: Ops
     chunks: int

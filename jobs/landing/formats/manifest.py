@@ -202,7 +202,7 @@ class _Fields:
         return self._row
 
     def identity(self, name: str, folder: str) -> None:
-        """Compare an id in the manifest with the id in the folder's name."""
+        """Note a defect if an id in the manifest is missing or differs from the folder's name."""
         value = self._manifest.get(name)
         if value is None:
             self._missing(name)

@@ -77,7 +77,7 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
 
 
 def _read(content: BinaryIO, lines: _Lines, sizes: dict[str, int], left_out: Counter[str]) -> None:
-    """Add the times of iterations in a file to `lines`, and the sizes that it states to `sizes`."""
+    """Add the times of iterations in a file to `lines`, and the sizes that the file states to `sizes`."""
     for line in _lines(content):
         found = _iteration(line)
         if found is None:

@@ -73,7 +73,7 @@ def read_arrivals(file: SourceFile, found: Arrivals, bounds: Bounds) -> Iterator
 
 
 def _lines(opened: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
-    """Yield number and text of each line that is not blank; overlong ones are cut one byte beyond `most`."""
+    """Yield number and text of each line that is not blank; overlong lines are cut one byte beyond `most`."""
     number = 0
     while line := opened.readline(most + 1):
         number += 1

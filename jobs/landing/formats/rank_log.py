@@ -1,4 +1,4 @@
-"""Reader of rank logs (format rank-log/1) that checks many plain lines at once, for rows of rank_steps.
+"""Reader of rank logs (format rank-log/1), which checks simple lines in bulk and all others one by one.
 
 A plain line (one flat object, five flat arrays) is parsed by simdjson, its numbers straight into buffers, and
 checked together with the lines around it. All other lines are passed to rank_log_line, which alone decides
@@ -47,7 +47,7 @@ _WIDTH: Final = 8
 
 @dataclass
 class _Plain:
-    """Columns of the plain lines in a block; `places` are their positions in it.
+    """Columns of a block's lines that are checked in bulk; `places` are the lines' positions in the block.
 
     types : place -> host and type of GPU, of lines that state both
     """
@@ -100,7 +100,7 @@ class RankLogReader:
         return both.take(np.argsort(both.lines)), rejects
 
     def end_file(self, *, is_taken: bool) -> None:
-        """End a file; if its rows are not stored (`is_taken` is False), forget the GPU types it states."""
+        """End a file; if its rows are not stored (`is_taken` is False), forget the GPU types in its lines."""
         for host, name in () if is_taken else self._new_types:
             self.gpu_types[host].remove(name)
             if not self.gpu_types[host]:
@@ -126,7 +126,7 @@ class RankLogReader:
         return found
 
     def _values(self, line: bytes, place: int, types: dict[int, tuple[str, str]]) -> tuple[Any, ...] | None:
-        """Return scalars, op codes and number buffers of a line; None if any value is not plain."""
+        """Return a line's scalars, op codes and number buffers; None if the strict reader must read it."""
         record: Any = self._parser.parse(line)
         has_keys, has_type = self._has_keys(tuple(record.keys()))
         scalars = self._scalars(record) if has_keys else None
@@ -197,7 +197,7 @@ class RankLogReader:
 
 
 def _is_name(value: object) -> bool:
-    """Return whether a value is text that is surely short enough; the strict reader checks longer text."""
+    """Return whether a value is text so short that its UTF-8 cannot exceed MOST_TEXT bytes."""
     return type(value) is str and len(value) * LONGEST_CHARACTER <= MOST_TEXT
 
 
@@ -226,7 +226,7 @@ def _codes(spelled: bytes) -> bytes:
 
 
 def _rows(plain: _Plain) -> Rows:
-    """Return the plain lines with valid values and arrays of equal length as rows, numbered by `places`."""
+    """Return as rows, numbered by `places`, those lines that have valid values and arrays of equal length."""
     lengths = np.array([len(codes) for codes in plain.lists[0]], dtype=np.int64)
     is_good = np.ones(len(lengths), dtype=bool)
     for buffers in plain.lists[1:]:

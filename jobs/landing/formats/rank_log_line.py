@@ -136,7 +136,7 @@ def _holds_nan(value: object) -> bool:
 
 
 def check_format(record: Mapping[str, Any], wanted: str) -> None:
-    """Raise LineError if a record states another format than `wanted`; it may state none."""
+    """Raise LineError if a record states another format than `wanted`; a record may state no format."""
     if record.get("format") not in (None, wanted):
         raise bad_type("format", record["format"], shown(wanted))
 
@@ -235,7 +235,7 @@ def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, s
 
 
 def check_ids(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
-    """Raise LineError if a line's job or run differs from that of its folder."""
+    """Raise LineError if a line's job or run differs from the job or run of its folder."""
     for name in _IDS:
         if record[name] != unit[name]:
             detail = f"{name} is {shown(record[name])}, but the folder or job.json says {shown(unit[name])}"

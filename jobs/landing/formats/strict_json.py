@@ -26,7 +26,7 @@ class StrictJsonError(ValueError):
 
 
 class TooDeepError(StrictJsonError):
-    """Raised if arrays and objects are nested deeper than `most`."""
+    """Raised if a JSON text nests arrays and objects deeper than the limit."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"nested deeper than {most} levels")

@@ -67,7 +67,7 @@ class _Threads:
             self.places[thread] = _Place(thread[0], *map(int, found.groups()))
 
     def ranks(self) -> dict[_Place, int]:
-        """Return the rank of each place by the threads' numbers; if these clash, by stage, dp and tp rank."""
+        """Return each place's rank by thread number; if numbers clash, by order of stage, dp and tp rank."""
         numbered: dict[_Place, set[int]] = {}
         for (_, tid), place in self.places.items():
             numbered.setdefault(place, set()).add(tid // _LANES)

@@ -50,7 +50,7 @@ _SAME: Final = ("began_before", "is_open", "events", "value_min", "value_max", "
 
 
 def read_health(rows: UnitRows) -> None:
-    """Read the files of a day's health, and store their spans in the account of the unit."""
+    """Read the files of a day's health, and store the spans of its checks in the account of the unit."""
     events: dict[Check, list[Event]] = {}
     names: dict[Check, str] = {}  # source_file in which each check occurs first
     lines_left, bytes_left = MOST_LINES, MOST_BYTES

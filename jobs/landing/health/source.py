@@ -1,4 +1,4 @@
-"""Code shared by the converters of other tools' output: facts stated beside the output, and their results."""
+"""Code shared by the converters of other tools' output: missing facts, times, and events of health/1."""
 
 import re
 from collections import Counter
@@ -116,7 +116,7 @@ def record(
 
 
 class Grown:
-    """Last values of counters, to decide whether a counter has grown since; its level does not matter."""
+    """Last values of counters, to decide whether a counter has grown or changed since its previous value."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[object, ...], float] = {}

@@ -50,7 +50,7 @@ class Window:
         return np.where(self.mask(steps), grown, 0.0)
 
     def later(self, steps: int) -> "Window":
-        """Return the same window by a count of steps whose step 0 is `steps` steps later."""
+        """Return this window with steps renumbered, so that the present step `steps` becomes step 0."""
         return Window(self.first - steps, None if self.end is None else self.end - steps, self.grows)
 
 
@@ -70,7 +70,7 @@ class Mechanism(ABC):
         """Change the conditions; random draws use only `rng`, and do not depend on the conditions."""
 
     def without(self) -> Self | None:
-        """Return what is left once the mechanism is fixed: its work spread evenly, or None for nothing."""
+        """Return the mechanism after its fix, such as the same work spread evenly; None if it is gone."""
         return None
 
     def parameters(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Mechanism(ABC):
         return {name: value for name, value in vars(self).items() if name != "window"}
 
     def culprits(self, place: Place) -> Culprits:
-        """Return the culprits of the mechanism in a job."""
+        """Return the workers, stages, hosts or op types that the mechanism slows; by default none."""
         del place
         return NO_CULPRIT
 
@@ -100,7 +100,7 @@ class Windowed(Mechanism):
     window: Window = field(default=ALWAYS, kw_only=True)
 
     def part(self, first: int, end: int) -> Self | None:
-        """Return the mechanism with its window counted from `first`; None if it has none of the steps."""
+        """Return the mechanism for steps [first, end), counted from `first`; None if inactive in them."""
         inside = self.window.later(first)
         return replace(self, window=inside) if inside.mask(end - first).any() else None
 

@@ -1,4 +1,4 @@
-"""Nuisances: effects that make a diagnosis harder, but that it should not name as any cause.
+"""Nuisances: effects that make a diagnosis harder, but that a diagnosis should not name as a cause.
 
 Planned garbage collection stops all workers in the same step, in gc ops. No worker waits for another, so this
 is no cause, and a diagnosis must not take the rare long gc ops for pauses. With expert imbalance, the work

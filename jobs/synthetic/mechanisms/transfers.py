@@ -47,7 +47,7 @@ class FlappingLink(Directed):
                 conditions.added_s[rows] += np.where(hit, extra_s, 0.0)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the sending stage and its workers."""
+        """Return the sending stage and its workers as the culprits of this fault."""
         if not place.transfers_from(self.pp_rank):
             return NO_CULPRIT
         return {"stages": [self.pp_rank], "workers": workers_of(place, self.pp_rank, self.dp_rank)}
@@ -69,14 +69,14 @@ class CongestedNetwork(Windowed):
     cause: ClassVar[str | None] = "communication"
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Divide the speed of these ops on all stages and dp ranks by the same factor."""
+        """In congested steps, divide the durations of the affected ops by `bandwidth_share`."""
         hit = self.steps_hit(conditions.lanes[0], self.step_share, rng)
         rows = self._rows(conditions.place)
         if len(rows):
             conditions.factor[rows] *= np.where(hit, 1 / self.bandwidth_share, 1.0)[:, None]
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the affected op types."""
+        """Return the affected op types as the culprits of this fault."""
         return {"op_types": sorted({place.ops[row].op_type for row in self._rows(place)})}
 
     def _rows(self, place: Place) -> Rows:
@@ -109,7 +109,7 @@ class SlowStorage(Windowed):
         conditions.loading_s[0] += np.where(hit, wait_s, 0.0)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the workers of the first stage, which wait for data."""
+        """Return the workers of the first stage, which wait for data, as the culprits of this fault."""
         return {"workers": workers_of(place, 0, self.dp_rank)}
 
 
@@ -138,7 +138,7 @@ class SlowReads(Windowed):
         conditions.added_s[rows] += np.where(hit, extra_s, 0.0)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the workers that load data."""
+        """Return the workers that load data as the culprits of this fault."""
         if not len(place.rows("data-load")):
             return NO_CULPRIT
         stages = range(place.shape.pp_size)

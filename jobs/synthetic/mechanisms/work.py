@@ -49,7 +49,7 @@ class LossLayer(Mechanism):
         return replace(self, is_spread=True)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the last stage, if there are several chunks."""
+        """Return the last stage as the culprit, or no culprit if the model has only one chunk."""
         last = place.shape.last_chunk
         return {"stages": [place.shape.pp_size - 1], "chunks": [last]} if last else NO_CULPRIT
 
@@ -81,7 +81,7 @@ class UnevenLayers(Mechanism):
         return replace(self, is_spread=True)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the chunks above the mean, and the heaviest stages if stages differ."""
+        """Return the chunks with more layers than the mean, and the stages with most layers, as culprits."""
         weight = np.asarray(self.layers, float)
         by_stage = weight.reshape(place.shape.vpp_size, place.shape.pp_size).sum(axis=0)
         heaviest = by_stage == by_stage.max()

@@ -35,7 +35,7 @@ class SlowWorkers(Directed):
     def slow_down(
         self, conditions: Conditions, cells: Iterable[Cell], forward: Values, backward: Values
     ) -> None:
-        """Multiply ops of the affected directions by these factors; the optimizer has that of forwards."""
+        """Multiply ops of the affected directions by these factors; optimizers by the factors of forwards."""
         every: dict[Direction, Values] = {"forward": forward, "backward": backward, "optimizer": forward}
         kept = [values if self.hits(each) else np.ones_like(values) for each, values in every.items()]
         for cell in cells:
@@ -50,7 +50,7 @@ class OneWorker(SlowWorkers):
     pp_rank: int
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the slow worker."""
+        """Return the slow worker as the culprit of this fault."""
         del place
         return {"workers": [[self.dp_rank, self.pp_rank]]}
 
@@ -115,7 +115,7 @@ class SickHost(SlowWorkers):
         self.slow_down(conditions, cells, factor, factor)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the host and its workers in this job."""
+        """Return the slow host and its workers in this job as the culprits of this fault."""
         return {"hosts": [self.host], "workers": [list(cell) for cell in place.cells_on(self.host)]}
 
 
@@ -191,7 +191,7 @@ class MixedTypes(Mechanism):
             conditions.slow_down(cell, forward * steps, backward * steps)
 
     def culprits(self, place: Place) -> Culprits:
-        """Name the workers with slower types."""
+        """Return the workers with slower GPU types as the culprits of this fault."""
         return {"workers": [list(cell) for cell in self.slow_cells(place)]}
 
     def fields(self, place: Place) -> Mapping[str, Any]:
