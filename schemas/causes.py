@@ -91,7 +91,7 @@ DECLARED: Final = (
     Cause(
         "launch_delay",
         words="late starts",
-        advice="load data ahead: the step waits for it before its first op",
+        advice="load data ahead, because steps wait for data before their first op",
         fix="the first forward-compute and the first data-load of a stage, and gathers that wait for no op, "
         "start at once; if the job gathers all parameters first, the compute starts after all gathers",
         found_by="recorded delays of these ops; delays of other ops are mostly waiting for other workers",
@@ -109,7 +109,7 @@ DECLARED: Final = (
     Cause(
         "mixed_hardware",
         words="unlike GPUs",
-        advice="run the job on one type of GPU, or give the slower ones less work",
+        advice="run the job on one type of GPU, or give the slower GPUs less work",
         fix="computes on slower types of GPU take as long as on the fastest",
         found_by="types stated by host, compared within stages",
         only_where="workers are on two known types of GPU",

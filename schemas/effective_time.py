@@ -27,8 +27,8 @@ _EFFECTIVE: Final = "productive_gpu_hours + straggling_gpu_hours + late_start_gp
 
 JOB_TIME: Final = Table(
     "job_time",
-    "One row per replayed unit that has events and GPU-hours: how these were spent. The parts add up; "
-    "unknown time is unknown, never productive. A unit without a row is wholly unknown.",
+    "One row per replayed unit that has events and GPU-hours: how its GPU-hours were spent. The parts add "
+    "up; unknown time is unknown, never productive. A unit without a row is wholly unknown.",
     grain=UNIT_KEY,
     columns=(
         *col.declared("""

@@ -140,8 +140,9 @@ _STATED: Final = "null if none states them"
 
 GROUP_DAY: Final = Table(
     "group_day",
-    "One row per log date, dimension and group. All figures are sums: they add up over days to any period, "
-    "and over the groups of a dimension to the fleet, and shares can be computed as ratios of two sums. "
+    "One row per log date, dimension (such as team) and value of the dimension. All figures are sums: they "
+    "add up over days to any period, and over the values of a dimension to the fleet, and shares can be "
+    "computed as ratios of two sums. "
     "Units (one run on one day) are counted, not runs. Figures of straggling and waste count only analysed "
     "units: compare analysed with jobs, and analysed_gpu_hours with gpu_hours, to see how much of the group "
     "they cover.",

@@ -76,8 +76,8 @@ HOST_HEALTH: Final = Table(
 
 CAUSE_EVIDENCE: Final = Table(
     "cause_evidence",
-    "One row per culprit of a cause with is_cause, and span of host_health that was open, or began, when "
-    "the culprit became slow. The span is on the culprit's host, on a host that the culprit contains, or at "
+    "One row per culprit of a cause that holds, and span of host_health that was open, or began, when the "
+    "culprit became slow. The span is on the culprit's host, on a host that the culprit contains, or at "
     "an end of the culprit's slow link. The row says how often spans of this check occur on slow hosts, "
     "compared with other hosts, on the days that history looks back on, and whether the span explains the "
     "culprit. The span need not be the reason: lift and chance say how likely a coincidence is. Culprits "

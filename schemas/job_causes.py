@@ -202,9 +202,8 @@ JOB_CAUSES: Final = Table(
 
 JOB_BASELINE: Final = Table(
     "job_baseline",
-    "One row per replayed unit, with figures to which other units are compared if their own steps are not "
-    "enough to decide a cause: units of the same model and layout, and jobs on the same hosts (job_causes). "
-    "The values are never revised.",
+    "One row per replayed unit, with figures for the revision of other units, namely of later units of the "
+    "same model and layout, and of later jobs on the same hosts (job_causes). The values are never revised.",
     grain=UNIT_KEY,
     columns=col.declared(
         """

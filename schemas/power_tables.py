@@ -119,11 +119,11 @@ POWER_DAY: Final = Table(
 
 POWER_IN_PHASE: Final = Table(
     "power_in_phase",
-    "One row per pair of units of a log date that swing in phase. That means: both were recorded during at "
-    "least ten periods at the same time, their dominant components drift apart by at most 1/4 period in "
-    "that time, and in its middle their peaks are at most 1/8 period apart. Units without a known phase "
-    "(job_power.peak_us) are in no pair. Of a day with more than 1,000 pairs, the 1,000 that swing most are "
-    "stored.",
+    "One row per pair of units of a log date whose power swings in phase. That means: both were recorded "
+    "during at least ten periods at the same time, their dominant components drift apart by at most 1/4 "
+    "period in that time, and in its middle their peaks are at most 1/8 period apart. Units without a known"
+    " phase (job_power.peak_us) are in no pair. Of a day with more than 1,000 pairs, the 1,000 that swing "
+    "most are stored.",
     grain=("log_date", "job_id", "run_id", "other_job_id", "other_run_id"),
     columns=col.declared("""
         log_date, job_id, run_id

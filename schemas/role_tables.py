@@ -50,8 +50,9 @@ ROLE_STEP: Final = Table(
 
 ROLE_ITERATION: Final = Table(
     "role_iteration",
-    "One row per role and iteration of a whole: the role's span, from the start of its first step to the "
-    "end of its last step in the iteration. udfs/README.md describes how the waits between roles are found.",
+    "One row per role and iteration of a job of several roles: the time from the start of the role's first "
+    "step to the end of its last step in the iteration. udfs/README.md describes how "
+    "the waits between roles are found.",
     grain=("log_date", "part_of", "iteration", "role"),
     columns=col.declared(
         """
@@ -83,8 +84,8 @@ ROLE_ITERATION: Final = Table(
 
 ROLE_EFFECT: Final = Table(
     "role_effect",
-    "One row per role of a whole: how long the other roles wait for this role, and how much time the whole "
-    "saves if this role is faster. Savings of several roles do not add up.",
+    "One row per role of a job of several roles: how long the other roles wait for this role, and how much "
+    "time the job saves if this role is faster. Savings of several roles do not add up.",
     grain=("log_date", "part_of", "role"),
     columns=col.declared(
         f"""

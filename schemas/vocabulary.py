@@ -133,11 +133,11 @@ class Status(StrEnum):
     IMPLAUSIBLE_TIMES = ("implausible_times", "times in another unit than microseconds",
         "write start_us and duration_us in microseconds, t0_us in microseconds since 1970")
     CORRUPT_TRACE = ("corrupt_trace", "recorded ops contradict each other",
-        "check the ops that the status detail names: the recorder wrote what cannot have happened")
+        "check the ops that the status detail names, because their times or their order are impossible")
     MISSING_WORKERS = ("missing_workers", "no step with all workers",
-        "look for workers whose file is missing or was rejected: a step needs all")
+        "look for workers whose file is missing or was rejected: only steps with all workers are replayed")
     SOME_RANKS = ("some_ranks", "profile of some ranks of the job",
-        "profile every rank of the job: a replay needs all")
+        "profile every rank of the job: a replay needs all ranks")
     ODD_RANKS = ("odd_ranks", "ranks that contradict their peers",
         "check whether the ranks that the status detail names are numbered as job.json's layout says")
     PARTIAL_TRACE = ("partial_trace", "computes without transfers",

@@ -1,1 +1,1 @@
-"""Benchmarks of the nightly run and of the simulator; they are not tests, and nothing here asserts a time."""
+"""Benchmarks of nights, of months of history and of the simulator: they print times, and assert none."""

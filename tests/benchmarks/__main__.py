@@ -1,6 +1,7 @@
 """Run all benchmarks (`make bench`); with --write-baseline, also save the results as the new baseline.
 
-`python -m tests.benchmarks --against OTHER` compares the simulator alone with that of another checkout.
+`python -m tests.benchmarks --against OTHER` times only the simulator: that of this checkout, and that of the
+checkout in the folder OTHER.
 """
 
 import sys

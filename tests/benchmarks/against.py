@@ -1,10 +1,10 @@
 """Compare the CPU times of this checkout's simulator with those of other checkouts, on the same jobs.
 
-    python -m tests.benchmarks --against OTHER [OTHER ...]
+python -m tests.benchmarks --against OTHER [OTHER ...]
 
-Machines are shared, and their speed changes within minutes: so each repeat asks every checkout, one right
-after the other, and the ratio is the median of the repeats' ratios. One BLAS thread; time of the CPU, not of
-the wall.
+The speed of a shared machine changes within minutes. So the checkouts simulate a job in turn, and each
+repetition gives the ratio of the CPU time here to that of each other checkout. The median of the repetitions'
+ratios is printed. Each simulator uses one BLAS thread.
 """
 
 import json
@@ -29,7 +29,7 @@ from tests.support.random_jobs import WIDE
 
 REPEATS: Final = 21
 WARMING: Final = 3
-"""Warm-up runs that are not counted: graphs are cached from job to job."""
+"""Warm-up runs that are not counted, because the first runs of a job fill the simulator's cache of graphs."""
 
 HERE: Final = Path(__file__).parents[2]
 SHAPES: Final = {"dp64-pp8": WIDE, "dp2-pp2": JobShape(dp_size=2, pp_size=2, microbatches=8, steps=10)}
@@ -44,7 +44,10 @@ def jobs() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
 
 
 def compare(others: list[Path]) -> None:
-    """Print one line per job, with and without diagnosis: times here and there [ms], and ratios of these."""
+    """Print a line per job, with and without diagnosis: CPU times here and there [ms], and their ratio.
+
+    others : folders of the other checkouts
+    """
     with tempfile.TemporaryDirectory() as folder, ExitStack() as open_until_done:
         names = []
         for name, rank_steps, manifest in jobs():
@@ -80,7 +83,7 @@ def _timer(checkout: Path, folder: str) -> "subprocess.Popen[str]":
 
 
 def _ask(timer: "subprocess.Popen[str]", name: str, diagnosed: int) -> float:
-    """CPU time of one simulation. [s]"""
+    """Return the CPU time of one simulation by a checkout's process. [s]"""
     assert timer.stdin is not None
     assert timer.stdout is not None
     timer.stdin.write(f"{name} {diagnosed}\n")

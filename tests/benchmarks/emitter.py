@@ -1,6 +1,7 @@
 """Measure how much host time the emitter costs a training job: `python -m tests.benchmarks.emitter`.
 
-In time of an op, and of a loop of realistic length whose ops wait as for a GPU; and in bytes on the disk.
+The cost is measured for one op, and for a training loop of realistic length. Ops of the loop sleep, as if
+they waited for a GPU. The size of the log is printed too.
 """
 
 import sys
@@ -22,13 +23,16 @@ STEPS: Final = 50
 LOOP_OPS: Final = 160
 LOOP_STEPS: Final = 8
 LOOP_STEP_S: Final = 2.0
-"""Shorter than most steps of large jobs: in longer steps the emitter costs less."""
+"""Most steps of large jobs take longer, so the emitter's share of their time is smaller."""
 EVERY: Final = 10
-"""One step in this number is recorded."""
+"""One step in ten is recorded."""
 
 
 def cost_us(train: Callable[[int], None], steps: range) -> float:
-    """Median time that recording takes in a step, divided by the number of ops in the step. [us]"""
+    """Return the emitter's cost of an op: the time of a step without work, divided by its number of ops. [us]
+
+    The median over the steps is returned.
+    """
     costs = []
     for number in steps:
         began = time.perf_counter_ns()
@@ -38,7 +42,7 @@ def cost_us(train: Callable[[int], None], steps: range) -> float:
 
 
 def ops_alone(writer: RankLogWriter) -> None:
-    """Print what one op costs if recorded and if not, with a recorder alone and with Megatron's timers."""
+    """Print what an op costs in recorded and in other steps, with a recorder and with Megatron's timers."""
     with Recorder(writer, every=1000, burst=STEPS) as recorder:
         timers = RankLogTimers(None, recorder)
 
@@ -61,16 +65,17 @@ def ops_alone(writer: RankLogWriter) -> None:
 
 
 def busy_s(step: Callable[[], None]) -> float:
-    """CPU time that the training thread uses in a step. [s]"""
+    """Return the CPU time that the calling thread, which is the training's, uses in a step. [s]"""
     began = time.thread_time()
     step()
     return time.thread_time() - began
 
 
 def loop_with_waits(writer: RankLogWriter) -> None:
-    """Print what recording one step in EVERY costs a training loop whose ops wait for each other.
+    """Print the CPU time that recording one step in EVERY adds to a training loop whose ops sleep.
 
-    Steps of both take turns, and medians count: the machine may be busy with other things.
+    Recorded steps, skipped steps and steps without a recorder take turns, and medians are compared, because
+    the machine may be busy with other work.
     """
     wait_s = LOOP_STEP_S / LOOP_OPS
     names = ("forward-compute", "forward-send", "backward-compute", "backward-recv")
@@ -102,7 +107,7 @@ def loop_with_waits(writer: RankLogWriter) -> None:
 
 
 def main() -> None:
-    """Run the command: print all costs, and the bytes of a step's log line, plain and compressed."""
+    """Run the command: print all costs, and the size in bytes of a step's log line, plain and compressed."""
     with tempfile.TemporaryDirectory() as landing:
         ops_alone(RankLogWriter(landing, Run("j", "ops", dp_size=1), Rank(0, 0)))
         for is_packed in (False, True):

@@ -1,6 +1,7 @@
 """Measure time and memory of benchmarks, and print them beside the baseline.
 
-Machines differ and are shared, so that a time is compared as a ratio to something that ran in those minutes.
+Because machines differ and are shared, each time is divided by the time of a reference, measured within the
+same minutes.
 """
 
 import json
@@ -19,21 +20,14 @@ import numpy as np
 import psutil
 
 Measured: TypeAlias = tuple[float, float]
-"""Seconds, and peak memory of JVM, Python workers and this process together [MiB]."""
+"""(duration [s], highest memory of JVM, Python workers and this process together [MiB])."""
 
 BASELINE: Final = Path(__file__).with_name("baseline.json")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure that a benchmark has measured.
-
-    name     : what ran, on what.
-    ops      : how many ops it worked on.
-    took_s   : how long. [s]
-    ratio    : took_s over the time of what it is compared with.
-    peak_mib : peak memory where it was watched. [MiB]
-    """
+    """A result of a benchmark: one row of the printed table."""
 
     name: str
     ops: int
@@ -43,7 +37,7 @@ class Figure:
 
 
 def show(title: str, compared_with: str, figures: Iterable[Figure]) -> Iterator[Figure]:
-    """Print a table line by line as figures are measured, and return the figures."""
+    """Print a table line by line as figures are measured, and yield each figure again."""
     baseline = json.loads(BASELINE.read_text()) if BASELINE.is_file() else {}
     print(f"\n{title}\nratio: to {compared_with}")
     heads = (
@@ -64,7 +58,7 @@ def show(title: str, compared_with: str, figures: Iterable[Figure]) -> Iterator[
 
 
 def write_baseline(figures: Iterable[Figure]) -> None:
-    """Save the given figures as the baseline for later runs."""
+    """Save the ratios of these figures as the baseline of later runs."""
     ratios = {figure.name: round(figure.ratio, 4) for figure in figures}
     BASELINE.write_text(json.dumps(ratios, indent=2) + "\n")
 
@@ -73,7 +67,10 @@ REPEATS = 20
 
 
 def yardstick_ms() -> float:
-    """Time of 10,000 sums of 640 float64 values [ms]: 7 ms on the machine for which targets were set."""
+    """Return the time of 10,000 sums of 640 float64 values. [ms]
+
+    The machine for which targets were set takes 7 ms.
+    """
     values, out = np.ones(640), np.empty(640)
     started = time.perf_counter()
     for _ in range(10_000):
@@ -82,7 +79,7 @@ def yardstick_ms() -> float:
 
 
 def median_ms(work: Callable[[], object], repeats: int = REPEATS) -> tuple[float, float]:
-    """Median time of `work`, and of the yardstick that runs before each repetition of `work`. [ms]"""
+    """Return the median time of `work`, and that of the yardstick, which runs before each repetition. [ms]"""
     work()
     times, yards = [], []
     for _ in range(repeats):
@@ -103,16 +100,14 @@ _HIGHEST: Final = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 class Peak:
     """Highest resident memory of the JVM, of all Python workers, of the driver, and of all together. [MiB]
 
-    Also the CPU time of all.
+    The memory of one process is the maximum that Linux keeps for it (VmHWM), so a peak between two samples is
+    not missed.
 
-    Linux itself keeps the highest of each process (VmHWM), so that nothing between two samples is missed.
+    process : id of the driver; by default, of this process
+    cpu_s : CPU time of each process until its last sample, by process id [s]
 
-    process : the driver's; this one unless another is named
-    cpu_s : of each process, as of its last sample [s]
-
-    Between its fork and its exec a child is as large as what started it, and has the name of one of its
-    threads: a JVM that starts a command looks like two. Such a child is passed over; its program is still its
-    parent's.
+    After its fork and before its exec, a child process looks like a copy of its parent, so that a JVM which
+    starts a command would count twice. Such children are not counted.
     """
 
     jvm: float = 0.0
@@ -123,7 +118,7 @@ class Peak:
     cpu_s: dict[int, float] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Take one sample of the memory of all watched processes."""
+        """Take one sample of the memory and CPU time of all watched processes."""
         this = psutil.Process(self.process)
         jvm = workers = 0.0
         for child in this.children(recursive=True):
@@ -140,7 +135,7 @@ class Peak:
         self.driver, self.together = max(self.driver, driver), max(self.together, jvm + workers + driver)
 
     def _sampled(self, process: psutil.Process) -> float:
-        """Return a process's highest resident memory so far [MiB], and keep its CPU time."""
+        """Return a process's highest resident memory so far [MiB], and note its CPU time in cpu_s."""
         used = process.cpu_times()
         self.cpu_s[process.pid] = used.user + used.system
         found = _HIGHEST.search(Path(f"/proc/{process.pid}/status").read_text())
@@ -152,7 +147,7 @@ def _program(process: psutil.Process) -> str:
 
 
 def _is_forking(child: psutil.Process, driver: int) -> bool:
-    """Return whether a process was forked but has not yet started its own program."""
+    """Return whether a child process was forked but has not yet started its own program."""
     above = child.parent()
     can_be = above is not None and (_program(child) == _JVM or above.pid == driver)
     return can_be and above.exe() == child.exe()
@@ -165,7 +160,7 @@ def watched(process: int | None = None) -> Iterator[Peak]:
 
     def watch() -> None:
         while not done.wait(PAUSE_S):
-            with suppress(psutil.NoSuchProcess, OSError):  # another may end first
+            with suppress(psutil.NoSuchProcess, OSError):  # a process may end during the sample
                 peak.look()
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -178,7 +173,7 @@ def watched(process: int | None = None) -> Iterator[Peak]:
 
 
 def watch(work: Callable[[], object]) -> Measured:
-    """Run a function; return its duration in seconds and its peak memory."""
+    """Run `work`; return its duration [s], and the highest memory of all processes together. [MiB]"""
     with watched() as peak:
         started = time.perf_counter()
         work()

@@ -1,7 +1,7 @@
 """Benchmark months of history: a backfill from rank logs to aggregates, then nights and queries.
 
-`python -m tests.benchmarks.history` makes five months of a fleet, 300 million ops (13 GB), and takes an hour;
---landing DIR takes a generated one instead, or keeps the one that it makes there.
+`python -m tests.benchmarks.history` generates logs of five months (300 million ops, 13 GB), and takes an
+hour. With --landing DIR, it uses the logs in DIR, or generates them there and keeps them.
 """
 
 import argparse
@@ -33,17 +33,16 @@ from schemas.queries import QUERIES
 from tests.benchmarks.figures import Figure, Measured, show, watch, watched
 
 SHARES: Final = (1 / 30, 1 / 3, 1.0)
-"""The backfill runs over this many of the history's days, each time into an empty warehouse."""
+"""Shares of the history's days: a backfill of each share is timed, each time into an empty warehouse."""
 REPEATS: Final = 5
 
 
 def first_days(count: float) -> list[date]:
-    """Return the first days of a history."""
     return [FIRST_DAY + timedelta(days=day) for day in range(round(count))]
 
 
 def generate(landing: Path, days: int, jobs: int, ops: int) -> None:
-    """Generate the logs of a history, unless they exist."""
+    """Generate the logs of a history, unless the landing exists."""
     if not landing.exists():
         size = ["--days", str(days), "--jobs", str(jobs), "--ops", str(ops), "--workers", "2"]
         command = [sys.executable, "-m", "jobs.make_fleet", "--history", "--landing", str(landing), *size]
@@ -51,7 +50,10 @@ def generate(landing: Path, days: int, jobs: int, ops: int) -> None:
 
 
 def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
-    """Time each phase of a backfill, planning and gates included [s]; ratio: exponent of growth with days."""
+    """Time backfills of growing shares of the history, and each of their phases with its gates.
+
+    ratio : exponent of the growth of the time with the number of ops, from the preceding backfill
+    """
     before: tuple[int, float] | None = None
     for share in SHARES:
         shutil.rmtree(settings.paths.warehouse, ignore_errors=True)
@@ -71,7 +73,10 @@ def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterato
 
 
 def nights(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
-    """Time the last night after one day and after all days of history; ratio: second time to first."""
+    """Time the same night in a warehouse of that day only, and in one of all days.
+
+    ratio : to the time in the warehouse of that day only
+    """
     other = {"warehouse": f"{settings.paths.warehouse}-of-a-day"}
     alone = settings.model_copy(update={"paths": settings.paths.model_copy(update=other)})
     day = first_days(all_days)[-1:]
@@ -80,7 +85,7 @@ def nights(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[F
     for _ in range(REPEATS):
         for name, where in zip(took, (alone, settings), strict=True):
             took[name].append(_night(spark, where, day)[0])
-    of_a_day, *_ = (statistics.median(seconds[1:]) for seconds in took.values())  # the first is not warm
+    of_a_day, *_ = (statistics.median(seconds[1:]) for seconds in took.values())  # skips the first, cold run
     for name, seconds in took.items():
         median = statistics.median(seconds[1:])
         yield Figure(f"a night on top of {name}", 1, median, median / of_a_day)
@@ -92,7 +97,10 @@ def _night(spark: SparkSession, settings: Settings, day: Sequence[date]) -> Meas
 
 
 def queries(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
-    """Time every named query over the whole history, as median of five; ratio: to the limit of 3 s."""
+    """Time every named query over the whole history.
+
+    ratio : median of five runs, divided by the limit of 3 s
+    """
     Warehouse(spark, settings.paths.warehouse).register_views()
     for name, query in QUERIES.items():
         seconds = []
@@ -105,7 +113,6 @@ def queries(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
 
 
 def main() -> None:
-    """Run the benchmarks of history and print their tables."""
     parser = argparse.ArgumentParser(prog="tests.benchmarks.history", description=__doc__)
     parser.add_argument("--ops", type=positive, default=300_000_000)
     parser.add_argument("--jobs", type=positive, default=3079)

@@ -1,4 +1,4 @@
-"""Benchmark a night of a few million ops: its phases, the simulation and the kernel."""
+"""Benchmark a night of a few million ops: its phases, the UDF of the simulation, and the simulator alone."""
 
 import shutil
 import tempfile
@@ -41,7 +41,10 @@ SHAPE: Final = JobShape(dp_size=4, pp_size=4, microbatches=32, steps=40)
 
 
 def figures() -> Iterator[Figure]:
-    """Time a warm night's phases, its simulation and the kernel, in ratio to a UDF that does nothing."""
+    """Time a warm night's phases, the simulation UDF and the kernel.
+
+    ratio : to a UDF that only counts rows
+    """
     root = Path(tempfile.mkdtemp(prefix="night-benchmark-"))
     try:
         ops = _generate(root / "landing")
@@ -76,7 +79,7 @@ def _generate(landing: Path) -> int:
 
 
 def _night(spark: SparkSession, settings: Settings) -> dict[str, Measured]:
-    """Time each phase of a night."""
+    """Return the time and peak memory of each phase of a night, by phase."""
     stages = (ingest, simulate, aggregate, publish)
     return {
         stage.__name__.removeprefix("jobs.night."): watch(partial(stage.run, spark, settings, [DAY]))
@@ -91,7 +94,7 @@ def through_udf(
     function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: str | pa.Schema,
 ) -> None:
-    """Send the rows that the simulation reads through a UDF, and drop its output."""
+    """Send the rows that the simulation reads through a UDF, and discard the UDF's output."""
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     columns = schema if isinstance(schema, str) else from_arrow_schema(schema)
     tasks = _tasks(spark, settings, days, partitions)
@@ -99,7 +102,7 @@ def through_udf(
 
 
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read and count the rows."""
+    """Yield the number of rows of each unit: the least that a UDF can do with them."""
     for task in tasks_in(batches):
         for unit in rows_of_units(*task):
             yield pa.RecordBatch.from_pydict({"rows": pa.array([unit.rows.num_rows], pa.int64())})
@@ -114,7 +117,7 @@ def _tasks(spark: SparkSession, settings: Settings, days: Sequence[date], partit
 
 
 def _kernel(spark: SparkSession, settings: Settings) -> None:
-    """Read and simulate the same units one after the other in this process."""
+    """Read and simulate the night's units one after the other in this process, without workers of Spark."""
     for task in tasks_in(_tasks(spark, settings, [DAY], 1).toArrow().to_batches()):
         for unit in rows_of_units(*task):
             simulate_unit(unit, SimulationSettings())

@@ -42,7 +42,10 @@ GENERATED: Final = {
 
 
 def figures() -> Iterator[Figure]:
-    """Time each trace without and with diagnosis, in ratio to the yardstick that is measured beside it."""
+    """Time the simulation of each trace without and with diagnosis.
+
+    ratio : to the yardstick, which is timed before each repetition
+    """
     for name, rank_steps, manifest in traces():
         ops = len(rank_steps["op"].combine_chunks().values)
         for what, settings in (("simulate_job", SIMULATED_ALONE), ("with diagnosis", SimulationSettings())):
@@ -51,7 +54,7 @@ def figures() -> Iterator[Figure]:
 
 
 def traces() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
-    """Return published and generated traces, with rows in the order of the stored tables."""
+    """Yield published and generated jobs: name, rows in the order of the stored tables, and manifest."""
     for name in published.NAMES:
         yield name, published.rank_steps(TRACES, name), published.manifest(TRACES, name)
     for name, shape in GENERATED.items():
@@ -59,14 +62,18 @@ def traces() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
 
 
 def generated(shape: JobShape) -> tuple[pa.Table, dict[str, Any]]:
-    """Generate a job with a slow worker, as rows of rank_steps."""
+    """Return a generated job with a slow worker: its rows of rank_steps, and its manifest."""
     job = generate_job(shape, [WeakGpu(1, 1, 1.3)], seed=1)
     order = [(column, "ascending") for column in ("pp_rank", "step", "dp_rank")]
     return job.rank_steps.sort_by(order).combine_chunks(), job.manifest
 
 
 def growth() -> Iterator[Figure]:
-    """Measure time per op at 0.5, 5 and 50 million ops, of more steps or more dp ranks, and peak memory."""
+    """Time simulations of 0.5, 5 and 50 million ops, and print how the time grows with the number of ops.
+
+    The ops of a job are multiplied first by more steps, then by more dp ranks. The last figure has the peak
+    memory of a simulation in a process of its own.
+    """
     base, manifest = generated(BASE)
     for axis in ("step", "dp_rank"):
         took: dict[int, float] = {}
@@ -86,7 +93,10 @@ def growth() -> Iterator[Figure]:
 def multiplied(
     rows: pa.Table, manifest: dict[str, Any], axis: str, times: int
 ) -> tuple[pa.Table, dict[str, Any]]:
-    """Copy a job to more steps or dp ranks; rows are in one chunk, ordered by (pp_rank, step, dp_rank)."""
+    """Return a job with `times` as many steps or dp ranks, as the axis says: its rows and its manifest.
+
+    rows : in one chunk, ordered by (pp_rank, step, dp_rank)
+    """
     stages, width = manifest["pp_size"], manifest["dp_size"]
     per_stage = rows.num_rows // stages
     copies = [_shifted(rows, axis, number, width, manifest["world_size"]) for number in range(times)]
@@ -101,7 +111,7 @@ def multiplied(
 
 
 def _shifted(rows: pa.Table, axis: str, number: int, width: int, ranks: int) -> pa.Table:
-    """Return one copy of the job with later step numbers, or with other dp ranks."""
+    """Return copy `number` of the job, with later step numbers or with higher dp ranks."""
     shifts = {"step": {"step": 1_000_000}, "dp_rank": {"dp_rank": width, "rank": ranks}}[axis]
     for name, shift in shifts.items():
         values = rows[name].to_numpy() + np.int32(shift * number)
@@ -110,7 +120,7 @@ def _shifted(rows: pa.Table, axis: str, number: int, width: int, ranks: int) -> 
 
 
 def _large(base: pa.Table, manifest: dict[str, Any]) -> Figure:
-    """Simulate a job of 20 million ops by the UDF, in a separate process that reports its peak memory."""
+    """Return the time and peak memory of the UDF's work on a job of 20 million ops, in a separate process."""
     rows, facts = multiplied(base, manifest, "step", LARGE_TIMES)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.arrow"
@@ -127,9 +137,10 @@ def _large(base: pa.Table, manifest: dict[str, Any]) -> Figure:
 
 
 def peak_mib() -> float:
-    """Highest resident memory of this process since its program began. [MiB]
+    """Return the highest resident memory of this process since its program began. [MiB]
 
-    Linux's own mark, because getrusage's also covers the parent this process was forked from.
+    Linux's VmHWM is read, because getrusage also counts the memory that the process had before its exec, as a
+    copy of its parent.
     """
     status = Path("/proc/self/status").read_text()
     (peak_kib,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
@@ -137,7 +148,11 @@ def peak_mib() -> float:
 
 
 def large_unit(path: str, manifest: str) -> None:
-    """Simulate one unit as Spark's Python workers do; print its time, the yardstick's, and peak memory."""
+    """Simulate one unit as Spark's Python workers do; print its time, the yardstick's, and peak memory.
+
+    path : Arrow file of the unit's rows
+    manifest : literal of a dict
+    """
     started = time.perf_counter()
     with pa.ipc.open_file(path) as file:
         rows = file.read_all().select(SIMULATED_COLUMNS)

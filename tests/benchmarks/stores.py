@@ -1,7 +1,8 @@
-"""Time commands over a folder, a store, and a store whose answers take 20 ms more; count their requests.
+"""Time commands and count their requests: on a folder, on a store, and on a store that is 20 ms slower.
 
-`python -m tests.benchmarks.stores` runs the demo's nights and what people do upon them, `--units 500` a night
-of that many tiny units repeatedly. `--requests FILE` keeps every request, to see what they are for.
+Each request to the slower store takes 20 ms longer. `python -m tests.benchmarks.stores` runs the demo's
+nights, and then questions, a report and upkeep. With `--units 500`, the same day of 500 tiny units is run
+repeatedly in place of the demo's days. With `--requests FILE`, every request to the store is written to FILE.
 """
 
 import argparse
@@ -38,14 +39,14 @@ _HEAD: Final = "| command | where | s | CPU s | requests | logs | driver MB | JV
 
 @dataclass(frozen=True)
 class Place:
-    """Where a landing and a warehouse are, and the settings by which a command reaches them."""
+    """A folder or bucket that contains a landing and a warehouse; `server` is None for a folder."""
 
     name: str
     root: str
     server: Server | None = None
 
     def start(self, arguments: Sequence[str]) -> "subprocess.Popen[bytes]":
-        """Start a command with the settings of this landing and warehouse."""
+        """Start a command on this place's warehouse."""
         where = ["--warehouse", f"{self.root}/warehouse"]
         return subprocess.Popen(
             [sys.executable, "-m", "jobs.console", *arguments, *where],
@@ -56,7 +57,10 @@ class Place:
 
 
 def tiny(landing: Path, units: int, most: int) -> list[str]:
-    """Generate a day of units that differ only in name, with two workers and twelve steps each."""
+    """Generate a day of units that differ only in name, with two workers and twelve steps each.
+
+    Returns the day `most` times, because its night is run that often.
+    """
     template = landing.with_name("template")
     job = generate_job(_TINY, [WeakGpu(1, 0, 1.5)], 7, JobIdentity("JOB", "r1", fields={"gpu_hours": 96.0}))
     write_rank_logs(template, FIRST_DAY, job)
@@ -73,7 +77,7 @@ def tiny(landing: Path, units: int, most: int) -> list[str]:
 
 
 def commands(days: Sequence[str], landing: str) -> Iterator[tuple[str, list[str]]]:
-    """Commands to time, in the order in which they run, with their names in the table."""
+    """Yield the commands to time, in the order in which they run: name in the table, and arguments."""
     for number, day in enumerate(days):
         kind = "the first" if number == 0 else "warm"
         yield f"night, {kind}", ["night", "--landing", landing, "--log-date", day]
@@ -86,7 +90,13 @@ def commands(days: Sequence[str], landing: str) -> Iterator[tuple[str, list[str]
 
 
 def measure(place: Place, days: Sequence[str], logs: int, kept: TextIO | None, only: str) -> None:
-    """Run the commands on one landing and warehouse; print a line for each command."""
+    """Run and time the commands on one landing and warehouse; print a line of the table for each command.
+
+    days : log dates of the nights
+    logs : number of log files of the last day
+    kept : file for the requests
+    only : beginning of the names of commands that run; empty for all
+    """
     for name, arguments in commands(days, f"{place.root}/landing"):
         if not name.startswith(only):
             continue

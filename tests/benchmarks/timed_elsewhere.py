@@ -1,7 +1,7 @@
-"""Simulate jobs by the checkout that is on PYTHONPATH, as tests.benchmarks.against asks.
+"""Simulate jobs by the checkout that is on PYTHONPATH, for tests.benchmarks.against.
 
-Reads lines "NAME 0" or "NAME 1", with diagnosis, and answers each with the CPU time that simulate_job took.
-Imports nothing of the tests: another checkout may have other ones.
+The script reads lines "NAME 0" and, for a simulation with diagnosis, "NAME 1"; it answers each with the CPU
+time of simulate_job. It imports no module of tests, because those of the other checkout may differ.
 """
 
 import json
@@ -15,7 +15,10 @@ from udfs.what_if import SimulationSettings, simulate_job
 
 
 def answer(folder: Path) -> None:
-    """Read names of jobs from standard input; simulate each job, and print its CPU time. [s]"""
+    """Simulate the jobs whose names arrive on standard input, one a line; print each one's CPU time. [s]
+
+    folder : for each job NAME.arrow, the rows of rank_steps, and NAME.json, the manifest
+    """
     jobs = {}
     for path in folder.glob("*.arrow"):
         with pa.ipc.open_file(path) as file:

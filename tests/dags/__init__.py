@@ -1,7 +1,7 @@
 """Tests of the DAGs, run with a separate Airflow whose home is a temporary folder.
 
-Airflow reads its environment when it is imported for the first time: that is done here, before any module of
-this package asks for it.
+Airflow reads its environment variables when it is first imported. So this package imports Airflow, before any
+of its modules does.
 """
 
 import atexit
@@ -24,11 +24,11 @@ AIRFLOW: Final = {
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
 }
-"""All settings of this Airflow."""
+"""Environment variables for the Airflow of the tests."""
 
 
 def _import_airflow() -> None:
-    """Import Airflow, then restore the root logger, which Airflow configures to print every test's logs."""
+    """Import Airflow, and restore the root logger: Airflow configures it to print the logs of all tests."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     import_module("airflow")

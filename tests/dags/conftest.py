@@ -17,7 +17,7 @@ from tests.dags import DAGS
 from tests.support.examples import DAY
 
 Run = Callable[[DAG], dict[str, tuple[str, int]]]
-"""Runs a DAG for tests.support.examples.DAY in this process; returns state and number of tries by task id."""
+"""Runs a DAG for tests.support.examples.DAY in this process; returns (state, number of tries) by task id."""
 
 
 @pytest.fixture(scope="session")
@@ -27,13 +27,13 @@ def _database() -> None:
 
 @pytest.fixture
 def dag_bag() -> DagBag:
-    """Parse all DAG files anew, because a test may change the DAGs."""
+    """The DAGs of this project, parsed anew for each test, because a test may change them."""
     return DagBag(str(DAGS))
 
 
 @pytest.fixture
 def nightly(dag_bag: DagBag) -> DAG:
-    """A copy of the nightly DAG that a test may change."""
+    """The nightly DAG, parsed for each test, which may change it."""
     return dag_bag.dags["nightly_what_if"]
 
 
@@ -42,7 +42,7 @@ def run_dag(_database: None) -> Iterator[Run]:
     """Return a function that runs a DAG to its end, without pauses between retries."""
     before = signal.getsignal(signal.SIGTERM)
     yield _run
-    signal.signal(signal.SIGTERM, before)  # a task sets its own, and here its process is this one
+    signal.signal(signal.SIGTERM, before)  # tasks run in this process and replace its signal handler
 
 
 def _run(dag: DAG) -> dict[str, tuple[str, int]]:
@@ -53,9 +53,9 @@ def _run(dag: DAG) -> dict[str, tuple[str, int]]:
 
 
 def stand_in(dag: DAG, landing: Path, command: str) -> DayMarkerSensor:
-    """Make all phases of a DAG run this command; its sensor looks at the landing each second, for a minute.
+    """Make all phases of a DAG run this command, and its sensor check `landing` each second for a minute.
 
-    Returns the task that looks.
+    Returns the sensor's task.
     """
     for task in dag.tasks:
         if isinstance(task, SparkSubmitOperator):

@@ -1,8 +1,8 @@
-"""Run a month of nights by Airflow's scheduler, last day first, in parallel; then clear some tasks.
+"""Run a month of nights by Airflow's scheduler, last day first, several at a time; then clear some tasks.
 
-`python -m tests.dags.month_of_nights` takes some minutes for each night on two cores. Its
-tables are compared with those of one backfill of these days in one process, which are those of nights
-in order (`tests/jobs/test_backfill.py`).
+`python -m tests.dags.month_of_nights` takes some minutes for each night on two cores. At the end, the tables
+are compared with those of one backfill of the same days. `tests/jobs/test_backfill.py` shows that a backfill
+gives the tables of nights in order.
 """
 
 import argparse
@@ -40,7 +40,7 @@ SETTINGS: Final = {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True", "SPARK_
 
 
 class Month:
-    """The nightly runs of some days in Airflow's database."""
+    """The runs of the nightly DAG for some days, in the database of a local Airflow."""
 
     def __init__(self, airflow: LocalAirflow, days: Sequence[date]) -> None:
         self.airflow = airflow
@@ -48,11 +48,11 @@ class Month:
         self.most_writers = 0
 
     def ask(self, what: str, method: str = "GET", body: object = None) -> Any:  # noqa: ANN401  # JSON
-        """Send a request about the nightly DAG to Airflow's API."""
+        """Send a request about the nightly DAG to Airflow's API, and return the parsed JSON answer."""
         return self.airflow.ask(f"/api/v2/dags/{NIGHT}/{what}".rstrip("/"), method, body)
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Return all tasks of the given days, read in pages, as Airflow's API returns at most a hundred."""
+        """Return all tasks of these days; Airflow's API returns them in pages of at most a hundred."""
         found: list[dict[str, Any]] = []
         while True:
             page = self.ask(f"dagRuns/~/taskInstances?limit=100&offset={len(found)}")
@@ -61,7 +61,10 @@ class Month:
                 return [each for each in found if (each["logical_date"] or "")[:10] in self.days]
 
     def wait(self) -> float:
-        """Wait until all tasks have succeeded; return the waiting time. [s]"""
+        """Wait until all tasks have succeeded; return the waiting time. [s]
+
+        Raises SystemExit if a task failed, or after BOUND_S seconds.
+        """
         started, states = time.monotonic(), [""]
         while time.monotonic() < started + BOUND_S:
             tasks = self.tasks()
@@ -77,7 +80,10 @@ class Month:
 
 
 def measure(airflow: LocalAirflow, days: Sequence[date], at_a_time: int) -> None:
-    """Run the nights, clear a phase and all later phases of one night, and print the durations."""
+    """Run the nights, then clear and rerun one night's simulation and later phases; print the durations.
+
+    at_a_time : how many nights may run in parallel
+    """
     month = Month(airflow, days)
     create_backfill(airflow, month.days[0], month.days[-1], at_a_time)
     took_s = month.wait()
@@ -96,7 +102,7 @@ def measure(airflow: LocalAirflow, days: Sequence[date], at_a_time: int) -> None
 
 
 def main() -> None:
-    """Generate a month, run it by Airflow, and compare its tables with those of nights in order."""
+    """Generate a month of logs, run its nights by Airflow, and compare the tables with a backfill's."""
     parser = argparse.ArgumentParser(prog="tests.dags.month_of_nights", description=__doc__)
     parser.add_argument("--days", type=positive, default=28)
     parser.add_argument("--at-a-time", type=positive, default=3)

@@ -1,6 +1,6 @@
-"""Tests of alerts: which events are posted to a webhook, when they are posted, and what the post contains.
+"""Test which events are posted to a webhook, when, and with which contents.
 
-They are posted to a server in the test.
+A server in the test receives the posts.
 """
 
 import json
@@ -34,7 +34,7 @@ Posts = list[dict[str, Any]]
 
 @pytest.fixture
 def posts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posts]:
-    """Return the alerts that were posted to the webhook."""
+    """Alerts that a web server in this process, whose URL is set as the webhook, has received."""
     found: Posts = []
 
     class Webhook(BaseHTTPRequestHandler):
@@ -154,7 +154,7 @@ def test_a_late_night_is_posted_where_a_deadline_is_set(
     assert posts[0]["log_date"] == f"{DAY}"
 
 
-def context(error: Exception | str | None) -> Any:  # noqa: ANN401  # Airflow's own is no easier to make
+def context(error: Exception | str | None) -> Any:  # noqa: ANN401  # an Airflow context is hard to build
     class Task:
         dag_id, task_id, run_id = "nightly_what_if", "ingest_rank_logs", "manual"
 

@@ -50,7 +50,10 @@ for file in sys.argv[1:]:
     print(json.dumps([file, loaded]))
     break
 """
-"""Reads each file in a process of its own that has imported Airflow, which takes longer than the file."""
+"""Script that runs each DAG file in a forked process, and prints which modules of this project were imported.
+
+The script imports Airflow, which takes longer than a DAG file, only once, before it forks.
+"""
 
 
 def test_every_file_is_one_dag_of_its_name_and_no_other_is_read(dag_bag: DagBag) -> None:
@@ -64,7 +67,7 @@ def test_every_file_is_one_dag_of_its_name_and_no_other_is_read(dag_bag: DagBag)
 def test_reading_a_file_imports_airflow_and_the_vocabulary(tmp_path: Path) -> None:
     files = [str(DAGS / f"{name}.py") for name in TASKS]
     command = [sys.executable, "-c", LOADED, *files]
-    # From another folder and with nothing on the path, as Airflow's own processes start.
+    # Airflow's processes also start in another folder, and without the project on their path.
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=AIRFLOW)
     assert done.returncode == 0, done.stderr
     loaded = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
@@ -97,7 +100,7 @@ def test_every_task_keeps_to_the_policy(dag_bag: DagBag) -> None:
             assert task.execution_timeout is not None
             assert task.retry_delay >= timedelta(minutes=1)
             assert task.retry_exponential_backoff > 1
-            is_beside = task.task_id in ("wait_for_day", "watch_landing")  # a night never waits for them
+            is_beside = task.task_id in ("wait_for_day", "watch_landing")  # these two write no tables
             pool = "default_pool" if is_beside else "what_if_writers"
             assert (task.pool, task.pool_slots) == (pool, 1)
             assert tuple(task.on_failure_callback) == (alert_failure,)

@@ -21,10 +21,10 @@ MARKER = "log_date=2026-01-05/_SUCCESS"
 
 
 class FirstLook:
-    """Substitute for the attributes of a task instance that a sensor reads."""
+    """Substitute for a task instance whose sensor has not checked before."""
 
     def get_first_reschedule_date(self, _: object) -> None:
-        """Return the time of the sensor's first check."""
+        """Return None, as for a sensor that checks for the first time."""
 
 
 FIRST_LOOK: Context = {"ti": cast("Any", FirstLook())}
@@ -51,7 +51,7 @@ def wait(
 
 @pytest.fixture
 def bucket() -> Iterator[ObjectStoragePath]:
-    """A landing in an object store, which is reached by a URL."""
+    """A landing in an object store of this process, which is reached by a URL."""
     landing = ObjectStoragePath("memory://bucket/landing")
     landing.mkdir(parents=True)
     yield landing
@@ -126,7 +126,7 @@ def test_the_wait_gives_its_slot_back_between_two_looks_and_says_in_the_end_what
 
 
 def test_a_backfill_looks_once_and_waits_for_no_day(tmp_path: Path) -> None:
-    """In a backfill the sensor looks once, because waiting for incomplete days would delay all other days."""
+    """In a backfill the sensor checks once: waiting for an incomplete day would delay all other days."""
     with pytest.raises(AirflowSensorTimeout, match="is missing, and a backfill does not wait: the producers"):
         wait(tmp_path).execute(IN_A_BACKFILL)
     finish_day(tmp_path, DAY)
@@ -151,7 +151,7 @@ def test_a_store_that_does_not_answer_is_looked_at_again_and_one_that_refuses_is
     with pytest.raises(waiting) as raised:
         wait(str(bucket)).execute(FIRST_LOOK)
     assert waiting is AirflowRescheduleException or "_SUCCESS is not allowed: not" in str(raised.value)
-    with pytest.raises(in_a_backfill):  # a next try is for what it may not meet
+    with pytest.raises(in_a_backfill):  # Airflow retries the first of these errors
         wait(str(bucket)).execute(IN_A_BACKFILL)
 
 

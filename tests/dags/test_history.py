@@ -1,4 +1,4 @@
-"""Tests of the DAGs other than the nightly one: the arguments that their tasks pass, without Spark."""
+"""Test all DAGs except the nightly one: which arguments their tasks pass to spark-submit; without Spark."""
 
 import json
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ __all__ = ["environment"]
 
 
 def command_of(dag: DAG, arguments_file: Path, conf: dict[str, Any] | None = None) -> list[str]:
-    """Run the only task of a DAG for DAY; return the arguments that its entry point received."""
+    """Run the only task of a DAG for DAY; return spark-submit's arguments, from the entry point on."""
     (task,) = dag.tasks
     assert isinstance(task, SparkSubmitOperator)
     logical_date = datetime(DAY.year, DAY.month, DAY.day, tzinfo=UTC)
@@ -115,7 +115,7 @@ def test_what_leaves_the_current_tables_as_they_were_starts_nothing_that_is_sche
 
 
 def events_of_the_history() -> int:
-    """Return the number of asset events of the history that Airflow has recorded."""
+    """Return how many events Airflow has recorded for the asset of the history."""
     with create_session() as session:
         events = session.query(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         return int(events.filter(AssetModel.name == HISTORY.name).count())
@@ -124,7 +124,7 @@ def events_of_the_history() -> int:
 def test_a_night_is_a_partition_of_its_log_date_and_starts_who_is_scheduled_on_all_nights(
     nightly: DAG, run_dag: Run, tmp_path: Path
 ) -> None:
-    """A night updates two Airflow assets: one with the log date as partition, and one without partitions."""
+    """A night updates two Airflow assets: one with the log date as its partition, one without partitions."""
     finish_day(tmp_path, DAY)
     stand_in(nightly, tmp_path, "true")
     assert run_dag(nightly)["publish_night"] == ("success", 1)

@@ -1,4 +1,4 @@
-"""A task that ends or is killed also ends its Spark process; tested without Spark."""
+"""If a task ends or is killed, its Spark process ends too; a shell script takes Spark's place."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from tests.dags.test_spark_submit import environment, write_script
 __all__ = ["environment"]
 
 PYTHON = sys.executable
-"""Signal handlers before a test replaces them."""
+"""The real interpreter: the fixture `environment` replaces sys.executable."""
 
 HANG = "while true; do sleep 1; done"
 
@@ -31,7 +31,7 @@ SparkSubmitOperator(task_id="stage", entry_point="ingest_rank_logs", log_date="2
 
 
 def test_a_task_that_is_killed_takes_its_spark_along(environment: Path, tmp_path: Path) -> None:
-    """Killing a task's shell with SIGKILL also ends its Spark, which must not write beside the next try."""
+    """If a task is killed by SIGKILL, its Spark ends too, because the next try must be the only writer."""
     started, stopped = tmp_path / "started", tmp_path / "stopped"
     write_script(
         environment / "spark-submit", f"trap 'touch {stopped}; exit' TERM; touch {started}; sleep 60 & wait"
@@ -46,9 +46,9 @@ def test_a_task_that_is_killed_takes_its_spark_along(environment: Path, tmp_path
 def test_a_spark_that_does_not_end_when_asked_is_ended(
     environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Spark process that ignores SIGTERM is killed when its task is cleared: only one writer may run."""
+    """If a task is killed and its Spark ignores SIGTERM, Spark is killed too: only one writer may run."""
     started = tmp_path / "started"
-    write_script(environment / "sleep", 'exec /bin/sleep "$1e-1"')  # patience of a tenth
+    write_script(environment / "sleep", 'exec /bin/sleep "$1e-1"')  # a tenth of the real wait
     monkeypatch.setenv("PATH", f"{environment}:{os.environ['PATH']}")
     write_script(
         environment / "spark-submit", f"trap '' TERM; echo $$ > {started}.; mv {started}. {started}\n{HANG}"
@@ -80,12 +80,12 @@ def started_task(environment: Path) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def appears(file: Path) -> bool:
-    """Return whether a file appears within five minutes, which allows for a slow import of Airflow."""
+    """Wait up to five minutes, as importing Airflow can be slow; return whether the file has appeared."""
     return comes_true(file.exists)
 
 
 def ends(pid: int) -> bool:
-    """Return whether a process ends within five minutes."""
+    """Wait up to five minutes; return whether the process has ended."""
     return comes_true(lambda: not is_alive(pid))
 
 

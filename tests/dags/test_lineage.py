@@ -33,7 +33,7 @@ dag.test(logical_date=datetime.fromisoformat(sys.argv[2]).replace(tzinfo=UTC))
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Run a night of substitute commands in a separate process; return the OpenLineage events it reports."""
+    """Run a night of substitute commands in a separate process; return the reported OpenLineage events."""
     home = tmp_path_factory.mktemp("lineage")
     finish_day(home / "landing", DAY)
     transport = {"type": "file", "log_file_path": str(home / "events.jsonl"), "append": True}
@@ -50,7 +50,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 def of_task(events: list[dict[str, Any]], task: str) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """Return namespaces and names of the inputs and outputs that a completed task reported."""
+    """Return (namespace, name) of each input, and of each output, that a completed task reported."""
     (done,) = [
         each
         for each in events

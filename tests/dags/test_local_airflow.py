@@ -1,4 +1,4 @@
-"""Tests of how the local Airflow's processes are started and ended, with a script in place of Airflow."""
+"""Test how the local Airflow's processes are started and ended; a script takes the place of Airflow."""
 
 import signal
 from pathlib import Path

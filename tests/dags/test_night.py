@@ -1,4 +1,4 @@
-"""Tests of phases that run through the DAG with real Spark and Delta."""
+"""Run phases by the DAG with real Spark and Delta."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ SMALL = """\
 "spark.sql.codegen.wholeStage" = "false"
 "spark.sql.codegen.factoryMode" = "NO_CODEGEN"
 """
-"""Settings for two cores and a JVM that ends with its phase: generated code for a few rows never pays."""
+"""Settings for small data: Spark interprets its queries, as compiling them takes longer for a few rows."""
 
 
 def test_wrong_settings_end_a_real_phase_with_the_reason(tmp_path: Path) -> None:
@@ -55,7 +55,6 @@ def test_a_refused_night_alerts_keeps_its_rows_and_can_be_released(
     posts: Posts,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A refused night alerts, keeps its rows for inspection, and can be released by hand."""
     finish_day(tmp_path, DAY)
     warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
     warehouse.append(TABLES[FLEET_DAY], table_rows(FLEET_DAY))

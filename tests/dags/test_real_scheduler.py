@@ -1,6 +1,6 @@
-"""Nights run backwards by the real scheduler, with a crash, give the same tables as nights in order.
+"""Nights run by the real scheduler, latest first and with a crash, give the same tables as nights in order.
 
-An Airflow home of its own, the loopback interface alone; it is ended whatever happens.
+Airflow gets its own home, uses only the loopback interface, and is ended even if the test fails.
 """
 
 import time
@@ -33,24 +33,24 @@ pytestmark = pytest.mark.slow
 NIGHT = "nightly_what_if"
 NIGHTS = DAYS[:2]
 WRITERS = ("scheduler", "dag-processor")
-"""Processes that write to Airflow's database all the time."""
+"""Those of Airflow's processes that write to its database all the time."""
 QUICK = {
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "10",
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
     "SPARK_SUBMIT_OPTS": SHORT_LIVED,
 }
-"""These settings shorten the test: runs lost by a dead scheduler are found in half a minute, not in five."""
+"""Settings that shorten the test: a scheduler's death is noticed within half a minute, not five minutes."""
 
 Found = TypeVar("Found")
 
 BOUND_S = 1200
-"""Longest wait for anything."""
+"""Longest wait for one condition."""
 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> dict[str, str]:
-    """Generate two complete days of one job with a sick host that only the first day can reveal."""
+    """Generate two days of a job with a slow host that only the first day's logs reveal; return the paths."""
     landing, settings = tmp_path / "landing", tmp_path / "settings.toml"
     for number, day in enumerate(NIGHTS):
         write(landing, number, "sick-stage", REPLICA, hosts("a", number, 4, *([2] if number else [])))
@@ -70,7 +70,8 @@ def airflow(tmp_path: Path, folders: dict[str, str]) -> Iterator[LocalAirflow]:
 def create_backfill(airflow: LocalAirflow, first: str, last: str, at_a_time: int) -> None:
     """Start an Airflow backfill from `first` to `last`, latest day first, `at_a_time` days in parallel.
 
-    Airflow makes all of these runs in one transaction: in SQLite that may fail beside others who write.
+    Meanwhile the processes in WRITERS are stopped. Airflow creates all runs of a backfill in one transaction,
+    which SQLite may refuse while other processes write.
     """
     ask(airflow, "", "PATCH", {"is_paused": False})
     for component in WRITERS:
@@ -82,7 +83,7 @@ def create_backfill(airflow: LocalAirflow, first: str, last: str, at_a_time: int
 
 
 def tasks_of(airflow: LocalAirflow) -> list[dict[str, Any]]:
-    """Return the tasks of all nights in the backfill."""
+    """Return the tasks of the nights in NIGHTS, in any state."""
     tasks = ask(airflow, "dagRuns/~/taskInstances?limit=100")["task_instances"]
     days = {day.isoformat() for day in NIGHTS}
     found = [each for each in tasks if (each["logical_date"] or "")[:10] in days]
@@ -95,16 +96,16 @@ def ask(airflow: LocalAirflow, what: str, method: str = "GET", body: object = No
 
 
 def wait_for(asked: Callable[[], Found]) -> Found:
-    """Poll until the answer is not empty, and return it."""
+    """Call `asked` each second until its result is true, and return the result."""
     deadline = time.monotonic() + BOUND_S
     while not (found := asked()):
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, f"no answer within {BOUND_S} s"
         time.sleep(1)
     return found
 
 
 def extras(events: list[dict[str, Any]], asset: str) -> dict[str, dict[str, Any]]:
-    """Return the extras of an asset's events, by log date."""
+    """Return the extra fields of an asset's events, by log date."""
     return {event["extra"]["log_date"]: event["extra"] for event in events if event["name"] == asset}
 
 
@@ -116,7 +117,7 @@ def test_a_backfill_backwards_through_a_crash_gives_the_tables_of_nights_in_orde
     writers: list[int] = []
 
     def lost() -> list[tuple[str, str]]:
-        """Return the day and start of each simulation that Airflow's database lists as running."""
+        """Return (log date, start) of each simulation that Airflow lists as running."""
         tasks = [each for each in tasks_of(airflow) if each["task_id"] == "simulate_what_if"]
         return [(each["logical_date"], each["start_date"]) for each in tasks if each["state"] == "running"]
 
@@ -144,7 +145,7 @@ def test_a_backfill_backwards_through_a_crash_gives_the_tables_of_nights_in_orde
     assert SICK in {culprit["host"] for row in judged for culprit in row["culprits"]}
     runs = Warehouse(spark, folders["what_if_warehouse"]).rows(TABLES[PIPELINE_RUNS]).to_pylist()
     done = Counter((str(run["log_date"]), run["entry_point"]) for run in runs if run["outcome"] == "done")
-    # The kill may come after the simulation was done and before Airflow knew it: then it is done again.
+    # If the scheduler was killed before it noticed that the simulation had ended, the simulation runs twice.
     done[day[:10], "simulate_what_if"] = min(done[day[:10], "simulate_what_if"], 1)
     assert done == Counter((str(night), task) for night in NIGHTS for task in TASKS[NIGHT][1:])
 

@@ -1,4 +1,4 @@
-"""Tests of how an entry point is started and how its exit status sets the task's state, without Spark."""
+"""Test how a task starts an entry point, and how the exit status sets the task's state; without Spark."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def write_script(file: Path, text: str) -> None:
     file.chmod(0o755)
 
 
-def stage(**settings: Any) -> SparkSubmitOperator:  # noqa: ANN401  # all that the operator takes
+def stage(**settings: Any) -> SparkSubmitOperator:  # noqa: ANN401  # any arguments of the operator
     return SparkSubmitOperator(
         task_id="stage", entry_point="ingest_rank_logs", log_date="2026-01-05", **settings
     )
@@ -91,7 +91,7 @@ def test_a_folder_of_temporary_files_may_have_a_space_in_its_name(
     monkeypatch.setenv("TMPDIR", str(spaced))
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da=b")
     write_script(environment / "spark-submit", 'echo "$SPARK_SUBMIT_OPTS"')
-    folder, other = shlex.split(str(stage().execute({})))  # as Spark's launcher takes the variable apart
+    folder, other = shlex.split(str(stage().execute({})))  # Spark's launcher splits the variable like this
     assert folder.startswith(f"-Djava.io.tmpdir={spaced}/")
     assert other == "-Da=b"
 
@@ -147,7 +147,7 @@ SECRETS = {
 def test_the_connection_names_the_master_and_sparks_own_settings_in_a_file_of_the_owner(
     environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Secrets of a Spark connection appear in no command line, environment or log, and are deleted later."""
+    """Secrets of a Spark connection are in no command line, environment or log; their file is deleted."""
     spark = {"conn_type": "spark", "host": "spark://10.0.0.1", "port": 7077}
     conf = {"spark.executor.memory": "8g", "spark.app.name": "a night", **SECRETS}
     monkeypatch.setenv("AIRFLOW_CONN_WHAT_IF_SPARK", json.dumps({**spark, "extra": {"conf": conf}}))
@@ -179,7 +179,7 @@ def test_settings_of_the_connection_that_are_no_names_and_values_are_wrong(
 
 
 def read_by_java(file: Path) -> dict[str, str]:
-    """Parse a file of Java properties by Java's rules for escapes."""
+    """Return the names and values in a file of Java properties, with escapes read as Java reads them."""
     found = {}
     for line in file.read_text(encoding="ascii").splitlines():
         key, value = (

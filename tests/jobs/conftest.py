@@ -21,14 +21,14 @@ from tests.support.stores import BUCKET, Server, s3_server, upload
 
 @dataclass(frozen=True)
 class Demo:
-    """The warehouse and the output of the demo command."""
+    """The demo's warehouse, and what the command that made it has printed."""
 
     warehouse: Path
     printed: str
 
     @property
     def report(self) -> Path:
-        """Folder of the history's reports."""
+        """Folder of the demo's reports."""
         return self.warehouse / REPORT
 
 
@@ -56,16 +56,13 @@ def call(capsys: pytest.CaptureFixture[str]) -> Ask:
 
 @pytest.fixture
 def ask(call: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str) -> Ask:
-    """Run a command on the warehouse of the test's module."""
+    """Run a command on the test module's `warehouse` and capture its output."""
     monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse)
     return call
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests of the filled history and the demo as slow, because each takes minutes.
-
-    So is the whole demo.
-    """
+    """Mark tests that use the filled history or the demo as slow, because making either takes minutes."""
     for item in items:
         if {"filled", "demo"}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
@@ -75,7 +72,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def filled(
     spark: SparkSession, test_settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[History]:
-    """Two jobs on two complete days, backfilled in one batch; read-only."""
+    """A landing and warehouse of two jobs on two complete days, backfilled in one batch; read-only."""
     history = history_in(tmp_path_factory.mktemp("history"), spark, test_settings)
     for day in DAYS:
         for job in JOB_IDS:
@@ -84,7 +81,7 @@ def filled(
     history.fill()
     before = history.versions()
     yield history
-    assert history.versions() == before, "a test has written to the history that all share"
+    assert history.versions() == before, "a test has written to the shared history"
 
 
 @pytest.fixture(scope="session")
@@ -115,7 +112,7 @@ def history(filled: History, tmp_path: Path) -> History:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A local S3 server that this process and its children reach by environment variables."""
+    """A local S3 server, to which environment variables direct this process and its children."""
     with s3_server() as running, pytest.MonkeyPatch.context() as patch:
         for name, value in running.environment.items():
             patch.setenv(name, value)
@@ -125,14 +122,14 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def remote(server: Server, filled: History, tmp_path: Path) -> Iterator[History]:
-    """A bucket with the landing of the filled history, and without a warehouse."""
+    """A bucket that contains a copy of the filled history's landing, and no warehouse."""
     root = f"s3://{BUCKET}/{tmp_path.name}"
     upload(filled.landing, f"{root}/landing")
     paths = {"landing": f"{root}/landing", "warehouse": f"{root}/warehouse"}
     settings = filled.settings.model_copy(update={"paths": filled.settings.paths.model_copy(update=paths)})
     environment = filled.spark.sparkContext.environment
     before = dict(environment)
-    environment.update(server.environment)  # of the workers of a session that runs already
+    environment.update(server.environment)  # reaches the workers of the running Spark session
     forget()
     yield History(filled.spark, settings)
     environment.clear()

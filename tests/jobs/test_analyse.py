@@ -1,4 +1,4 @@
-"""Analysing one run's folder gives the figures of a night; a folder of anything else gives an error."""
+"""`analyse` gives the same figures of a run's folder as a night; other folders give an error."""
 
 import gzip
 import json
@@ -54,7 +54,6 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the chart library by a stub, because building it takes seconds."""
     monkeypatch.setattr("jobs.analyse.chart_library", lambda _: b"charts_library()")
 
 
@@ -69,7 +68,7 @@ Analyse = Callable[..., Said]
 
 @pytest.fixture
 def analyse(tmp_path: Path, call: Ask) -> Analyse:
-    """Run the command on a folder and write the page to page.html."""
+    """Function that runs the command on a folder, with the page in page.html."""
     return lambda folder, *more: call(main, folder, "--page", tmp_path / "page.html", *more)
 
 
@@ -152,7 +151,7 @@ def test_times_beyond_the_calendar_leave_the_files_day(run: Path, analyse: Analy
 
 @pytest.mark.parametrize("in_us", [1e6, 1e3], ids=["seconds", "milliseconds"])
 def test_times_that_are_no_date_make_none(run: Path, analyse: Analyse, in_us: float) -> None:
-    """Logs with all times in ms or s instead of us are analysed with an unknown day, not a day of 1970."""
+    """If times are in ms or s instead of us, the output says that the day is not known."""
     line = f", {FIRST_DAY}: "
     assert line in analyse(run).out.partition("\n")[0]
     for log in run.glob("rank-*.jsonl"):
@@ -199,13 +198,12 @@ def test_it_prints_the_answer_and_writes_one_page(run: Path, analyse: Analyse, t
         assert words in said
     text = (tmp_path / "page.html").read_text()
     assert "charts_library()" in text
-    assert not re.search(r'(?:src|href)="\.', text), "the page needs a file beside it"
-    assert "See it op by op" not in text, "no warehouse to ask"
+    assert not re.search(r'(?:src|href)="\.', text), "the page needs no other file"
+    assert "See it op by op" not in text, "the section's commands need a warehouse"
     assert "not_json</th>" in text
 
 
 def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Path, analyse: Analyse) -> None:
-    """If log lines contradict the manifest's layout, the command suggests a layout that fits all lines."""
     fields = json.loads((run / "job.json").read_text())
     log = min(run.glob("rank-*.jsonl"))
     slip = json.loads(log.read_text().splitlines()[0]) | {"step": 10_000, "dp_rank": 10**8}
@@ -221,7 +219,7 @@ def test_a_layout_that_lines_contradict_comes_with_the_one_that_mends_it(run: Pa
 
 
 def test_a_wrong_field_that_is_no_size_comes_without_a_layout(run: Path, analyse: Analyse) -> None:
-    """If only another field of the manifest is wrong, the command names it and suggests no layout."""
+    """If a field other than a size is wrong, the command names the field and suggests no layout."""
     fields = json.loads((run / "job.json").read_text())
     (run / "job.json").write_text(json.dumps(fields | {"gpu_hours": "2560"}))
     status, said, _ = analyse(run)
@@ -230,7 +228,7 @@ def test_a_wrong_field_that_is_no_size_comes_without_a_layout(run: Path, analyse
 
 
 def test_a_layout_that_is_suggested_has_a_place_for_each_rank(run: Path, analyse: Analyse) -> None:
-    """The suggested layout has a place for each rank, even if only ranks 0, 8, 16, ... are recorded."""
+    """The suggested layout has a place for each rank, even if only every eighth rank has a log."""
     fields = json.loads((run / "job.json").read_text())
     (run / "job.json").unlink()
     for log in sorted(run.glob("rank-*.jsonl"), reverse=True):
@@ -257,10 +255,10 @@ def test_a_layout_that_is_suggested_has_a_place_for_each_rank(run: Path, analyse
     log.write_text(
         whole + json.dumps(json.loads(whole.splitlines()[0]) | {"rank": -1, "step": 10_000}) + "\n"
     )
-    assert suggested()["tp_size"] == 8, "a line without a rank says nothing"
+    assert suggested()["tp_size"] == 8, "a line with an impossible rank is ignored"
     log.write_text(whole)
     (run / "job.json").write_text(json.dumps(template | {"dp_size": 2 * template["dp_size"]}))
-    assert suggested() == template, "world_size says which size is wrong"
+    assert suggested() == template, "world_size shows that dp_size is wrong"
     (run / "job.json").write_text(json.dumps(template))
     assert analyse(run).status == 0
 
@@ -269,7 +267,7 @@ def test_a_layout_that_is_suggested_has_a_place_for_each_rank(run: Path, analyse
 def test_what_is_lost_is_the_sum_of_its_causes_for_readers_and_programs(
     run: Path, analyse: Analyse, monkeypatch: pytest.MonkeyPatch, least: float
 ) -> None:
-    """The reported loss equals the sum over causes, in text and in JSON."""
+    """The loss in the printed text is the sum of the losses of all causes in the JSON."""
     monkeypatch.setattr("udfs.kernel.diagnosis.diagnose.LEAST_SAVED", least)
     _, said, _ = analyse(run)
     (found,) = json.loads(analyse(run, "--format", "json")[1])
@@ -367,7 +365,7 @@ def test_logs_without_a_line_are_named(run: Path, analyse: Analyse) -> None:
 
 def test_files_of_other_names_are_named_where_workers_are_missing(run: Path, analyse: Analyse) -> None:
     (run / "notes.log").write_text("nothing")
-    assert "notes.log" not in analyse(run).out, "no worker is missing"
+    assert "notes.log" not in analyse(run).out, "such files are named only if workers are missing"
     first, second, *_ = sorted(run.glob("rank-*.jsonl"))
     first.rename(run / "rank0.jsonl")
     second.rename(run / f"{second.name}.tmp")
@@ -417,7 +415,7 @@ def test_several_runs_are_listed_and_one_is_taken_by_its_name(landing: Path, ana
     assert status == 2
     assert "2 runs; name the folder of one, or choose by --job-id" in said
     listed = said.splitlines()[:-1]
-    assert len(listed) == 2, "a line each"
+    assert len(listed) == 2, "one line for each run"
     assert all(
         f"{folder}: job {job}, run " in line for folder, job, line in zip(folders, jobs, listed, strict=True)
     )
@@ -508,7 +506,7 @@ def test_a_page_without_a_name_goes_beside_the_logs_and_never_into_a_landing_or_
 def test_an_answer_whose_page_cannot_be_written_is_an_answer(
     run: Path, call: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the page cannot be written beside the logs, the analysis is still printed."""
+    """If the page cannot be written beside the logs, the analysis is printed with a note, and succeeds."""
     monkeypatch.setattr(Path, "write_bytes", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Denied")))
     status, out, said = call(main, run)
     assert (status, "Page:" in out, said.count("\n")) == (0, False, 1)
@@ -526,7 +524,7 @@ def test_a_page_that_cannot_be_is_refused_before_the_run_is_read(run: Path, anal
 def test_a_rank_log_of_several_is_no_run_and_its_folder_is_named(
     run: Path, analyse: Analyse, tmp_path: Path
 ) -> None:
-    """Analysing one rank's log of several is refused, and the error names the run's folder."""
+    """The log of one of several ranks is refused, and the error names the folder of the run."""
     first, second, *others = sorted(run.glob("rank-*.jsonl"))
     for each in others:
         each.unlink()

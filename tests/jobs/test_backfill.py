@@ -1,4 +1,4 @@
-"""A backfill skips units that are done and unchanged, and processes all others."""
+"""A backfill computes what is missing or changed, and skips units that are done and unchanged."""
 
 import shutil
 
@@ -47,11 +47,11 @@ def test_a_backfill_gives_the_tables_of_the_nights(filled: History, history: His
 
 
 def test_a_batch_is_one_commit_of_each_table(filled: History) -> None:
-    """A batch makes one commit per table and phase, and none for tables without rows."""
+    """Each phase commits each table once for a batch of days; a table without rows gets no commit."""
     versions = filled.versions()
     assert versions.pop(UNIT_FINGERPRINTS) == len(PHASE_NAMES)
-    assert versions.pop(JOB_CAUSES) == 2  # measured, then revised
-    assert versions.pop(JOB_SLOWDOWN) == 2  # the same, for slower_than_usual
+    assert versions.pop(JOB_CAUSES) == 2  # one commit by simulate, one by revise
+    assert versions.pop(JOB_SLOWDOWN) == 2  # the same: revise adds slower_than_usual
     assert versions.pop(PUBLICATIONS) == 1 + len(PHASE_NAMES)
     assert versions == {name: int(bool(filled.rows(name))) for name in versions}
     assert {versions[name] for name in REPLAY_TABLES if name in versions} == {1}
@@ -117,7 +117,7 @@ def test_one_job_is_done_alone(history: History) -> None:
 
 
 def from_nothing(history: History) -> History:
-    """Ingest the same landing into an empty warehouse and return its rows."""
+    """Return the history that a backfill of the same landing makes in an empty warehouse."""
     root = history.warehouse.parent / "anew"
     anew = History(history.spark, history_in(root, history.spark, history.settings).settings)
     shutil.copytree(history.landing, anew.landing)
@@ -129,7 +129,7 @@ def from_nothing(history: History) -> History:
 def test_whatever_ends_a_backfill_the_next_one_goes_on(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
-    """After a backfill was killed, the next does what is missing, or nothing if the old logs are back."""
+    """After a backfill was killed, the next one does the rest; it does nothing if the old logs are back."""
     mine, aside = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
     shutil.copytree(mine, aside)
     history.put("alpha", DAYS[0], slow=2.0)
@@ -186,7 +186,7 @@ def test_a_day_cleared_from_the_landing_keeps_its_results(history: History) -> N
 
 
 def test_results_stay_when_ingested_tables_are_cleared_away(history: History) -> None:
-    """Results stay if rank_steps and its fingerprints are deleted: without rows nothing is simulated."""
+    """If rank_steps and its fingerprints are deleted, nothing is simulated again and results are kept."""
     before = history.rows(JOB_SLOWDOWN)
     history.clear(RANK_STEPS)
     history.clear(UNIT_FINGERPRINTS, {"stage": Phase.INGEST})

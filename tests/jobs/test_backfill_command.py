@@ -26,7 +26,7 @@ RANGE = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A dry run prints the work and its estimated time from the run history, and does nothing."""
+    """A dry run prints the work and the time that earlier runs suggest for it, and changes nothing."""
     history.put("alpha", DAYS[-1], slow=2.0)
     runs = table_rows(PIPELINE_RUNS)
     Warehouse(history.spark, str(history.warehouse)).append(TABLES[PIPELINE_RUNS], runs)
@@ -59,7 +59,7 @@ def test_the_summary_of_a_run_has_the_speed_of_its_phases(
     assert backfill.main([*history.arguments(), *RANGE]) == 0
     printed = capsys.readouterr()
     assert "1 of 2 days had something to do; the other was done and unchanged, or has no logs" in printed.out
-    assert "left" not in printed.err  # no bar without a terminal
+    assert "left" not in printed.err  # there is no progress bar without a terminal
     (run,) = history.rows(PIPELINE_RUNS)
     work = {each["phase"]: each for each in run["phases"]}
     assert {stage: each["units"] for stage, each in work.items()} == {
@@ -154,7 +154,7 @@ def test_the_summary_speaks_of_other_days_only_if_there_are_any(
     capsys: pytest.CaptureFixture[str], days: int, said: str
 ) -> None:
     asked = backfill.days_between(DAYS[0], DAYS[0] + timedelta(days - 1))
-    later = asked[-1] + timedelta(1)  # done too, because it depends on one that was asked for
+    later = asked[-1] + timedelta(1)  # a later day that depends on a given day is done too
     counts = {f"simulate.{what}": 0 for what in ("units", "bytes", "ops", "gate_us")}
     todo = Plan([Batch((*asked[:2], later), {}, {})], {}, [])
     backfill.print_summary(counts | {"simulate.us": 139_000_000}, asked, todo)
@@ -169,7 +169,7 @@ def test_the_summary_speaks_of_other_days_only_if_there_are_any(
 def test_a_period_without_logs_begins_no_warehouse(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A warehouse without tables would be taken for one that has no problems."""
+    """No tables are created for a period without logs, because empty tables would look like healthy days."""
     (tmp_path / "landing" / "log_date=2025-12-01").mkdir(parents=True)
     warehouse, summary = tmp_path / "warehouse", tmp_path / "summary.json"
     places = ["--landing", str(tmp_path / "landing"), "--warehouse", str(warehouse)]
@@ -184,7 +184,7 @@ def test_a_period_without_logs_begins_no_warehouse(
 def test_days_that_are_not_marked_complete_are_named(
     test_settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first days that lack _SUCCESS are named, the others are counted; complete days are not."""
+    """The first five days that lack _SUCCESS are named, and further such days are counted."""
     paths = test_settings.paths.model_copy(update={"landing": str(tmp_path)})
     days = backfill.days_between(DAYS[0], DAYS[0] + timedelta(7))
     for day in days:

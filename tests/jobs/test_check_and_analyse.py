@@ -1,4 +1,4 @@
-"""`convert --check` and `analyse` report the same of a folder, and suggest the same layout."""
+"""`convert --check` and `analyse` say the same about a folder, and suggest the same layout."""
 
 import json
 import shutil
@@ -50,7 +50,6 @@ def timers(folder: Path) -> None:
 
 
 def named_job(folder: Path) -> None:
-    """Write a job.json that names the job but not the run."""
     kineto(folder, {"job_id": "another"})
 
 

@@ -1,4 +1,4 @@
-"""The project runs on a standalone cluster whose executors lack the project's folder."""
+"""Programs run on a standalone cluster whose executors get the project's code only from the project's zip."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ with session(load_settings(settings), "program") as spark:
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a cluster of one worker, with a separate folder, that runs for all tests of this module."""
+    """URL of the cluster of all tests in this module: one worker with a folder of its own."""
     with cluster(tmp_path_factory.mktemp("cluster"), workers=1, cores=2) as started:
         yield started.url
 
@@ -51,7 +51,7 @@ def check(done: "subprocess.CompletedProcess[str]", master: str) -> None:
     line = next(line for line in done.stdout.splitlines() if line.startswith("master "))
     assert line.startswith(f"master {master} rows 3 code ")
     assert line.endswith("/straggler-fleet.zip/udfs/simulate/rank_rows.py"), (
-        "executors did not run the code of the zip"
+        "executors must run the code in the zip"
     )
 
 

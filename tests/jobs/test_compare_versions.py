@@ -1,4 +1,4 @@
-"""A new version is backfilled beside the current one, compared with it, and made current."""
+"""Results of a new version are computed beside the current ones, compared with them, and made current."""
 
 import json
 import logging
@@ -33,7 +33,10 @@ UNIT = (date(2026, 1, 5), "gpt-175b", "r3")
 def compared(
     spark: SparkSession, change: Mapping[str, Any], causes: tuple[str, ...] = ("slow_worker",)
 ) -> list[dict[str, Any]]:
-    """Return the rows of changed_units for one unit with this change in its new results."""
+    """Return the rows of changed_units for a unit whose new result has the given changes.
+
+    causes : causes in the new result; the current result has slow_worker
+    """
     current = results_with_causes(frame(spark, JOB_SLOWDOWN), frame(spark, JOB_CAUSES))
     rows = [{"cause": cause} for cause in causes]
     new = results_with_causes(frame(spark, JOB_SLOWDOWN, [change]), frame(spark, JOB_CAUSES, rows))

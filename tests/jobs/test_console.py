@@ -1,4 +1,4 @@
-"""The console command lists all commands by purpose, and each reports wrong arguments."""
+"""`straggler` lists all commands by purpose, and each command reports wrong arguments in one line."""
 
 import shlex
 import subprocess
@@ -17,7 +17,7 @@ from tests.jobs.reading.warehouses import replicated, warehouse_of
 from tests.support.examples import table_rows
 
 NOT_COMMANDS = {"console", "delta_jars", "java", "package"}
-"""Modules of jobs/ that a make target starts, or this command itself."""
+"""Modules that can be started but are no commands of `straggler`."""
 
 
 def test_every_module_that_can_be_started_is_a_command() -> None:
@@ -149,12 +149,12 @@ timeline UNIT --step -1 => Invalid value for '--step': -1 is less than 0
 timeline UNIT --out /nowhere/at/all.json => --out: /nowhere/at/all.json: No such file or directory
 job-page UNIT => job llm-b has no results of DAY: straggler simulate --log-date DAY
 """
-"""Command lines, and how the one-line error of each begins."""
+"""A wrong command line in each line, and the beginning of the error that it gives."""
 
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A warehouse with the units of the what-if tests, which have a result and a worker."""
+    """A warehouse with the units of test_what_if.py and, of one of them, a result."""
     root = tmp_path_factory.mktemp("wrong") / "wh"
     results = {name: table_rows(name) for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN)}
     return warehouse_of(root, **replicated(), **results).root

@@ -1,4 +1,4 @@
-"""Test the command that writes other tools' logs as rank logs, or with --check only prints their contents."""
+"""Test the command that converts other tools' logs to rank logs, or with --check only describes them."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ def test_check_prints_the_result_and_writes_nothing(tmp_path: Path, call: Ask) -
     shutil.copytree(LOGS / "megascan", folder)
     before = sorted(tmp_path.rglob("*"))
     status, printed, _ = call(main, folder, "--check")
-    assert status == 1, "as analyse"
+    assert status == 1, "the same status as that of analyse"
     for words in (
         "format: megascan; transfers absent",
         "pp_size 4, tp_size 1, cp_size 1, vpp_size 4, world_size 4",
@@ -209,7 +209,7 @@ def test_a_job_json_says_what_files_do_not_and_broken_files_cost_no_others(
 
 
 def test_files_of_one_name_are_told_apart_or_refused(tmp_path: Path, call: Ask) -> None:
-    """Different files of equal name are refused, and a file that is given twice is read once."""
+    """Several files of one name are refused; a file that is given twice is read once."""
     paths = [tmp_path / f"{rank}" / "t.json" for rank in range(2)]
     for path in paths:
         path.parent.mkdir()

@@ -1,4 +1,4 @@
-"""Every question of the cookbook is valid SQL, and its printed answers are those of the demo's fleet."""
+"""Each question of the cookbook is valid SQL, and the printed answers are those of the demo's warehouse."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support.examples import DAY, table_rows
 
 PRINTED = (PROJECT / "schemas" / "cookbook" / "README.md").read_text(encoding="utf-8")
 ROUNDED = 1e-9
-"""Relative: answers are rounded by their SQL; the rest is how a number is written."""
+"""Relative tolerance: the SQL rounds its answers, and only the notation of a number may differ."""
 
 
 def chapters(text: str) -> list[str]:
@@ -23,7 +23,7 @@ def chapters(text: str) -> list[str]:
 
 
 def cells(chapter: str) -> list[list[str]]:
-    """Return the cells of an answer's table, header first."""
+    """Return the cells of the table in a chapter, header first."""
     lines = [line for line in chapter.splitlines() if line.startswith("| ")]
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     return [rows[0], *rows[2:]]
@@ -45,7 +45,7 @@ def test_each_question_has_its_sql_and_an_answer() -> None:
 
 
 def test_another_warehouse_is_asked_about_its_own_job_and_day(call: Ask, tmp_path: Path) -> None:
-    name = "gpt-175b's"  # as the demo's, and more
+    name = "gpt-175b's"  # contains the id of a job in the demo
     key = {"job_id": name, "run_id": "r1", "log_date": DAY}
     rows = {name: table_rows(name, [key]) for name in (JOBS, JOB_SLOWDOWN, WORKER_SLOWDOWN)}
     root = warehouse_of(tmp_path, **rows).root

@@ -1,4 +1,4 @@
-"""Test the data dictionary as printed in the terminal and as a page."""
+"""Test the data dictionary: as printed in a terminal, and as a page."""
 
 import json
 import re
@@ -85,7 +85,9 @@ def test_a_column_of_a_view_has_its_meaning_where_the_tables_agree(call: Ask) ->
     assert re.search(
         r"\nlost_gpu_hours  double  \[GPU h\]\n    as in job_causes: gpu_hours x lost_fraction", said
     )
-    assert re.search(r"\nhost  string\njob_ids  array<string>\n", said), "tables mean several hosts"
+    assert re.search(r"\nhost  string\njob_ids  array<string>\n", said), (
+        "no meaning is shown if it differs between tables"
+    )
 
 
 def test_what_a_view_says_of_a_column_follows_its_meaning_in_the_table(call: Ask) -> None:

@@ -1,4 +1,4 @@
-"""Test the command that compares two folders, two days, or the days before and after a date."""
+"""Test the command diff between two folders, two days, or the days before and after a date."""
 
 import json
 import shutil
@@ -43,14 +43,14 @@ Diff = Callable[..., Said]
 
 
 def written(landing: Path, day: date, seed: int, shape: JobShape = SHAPE, *faults: WeakGpu) -> Path:
-    """Write one day of a run's logs, with the given faults."""
+    """Write one day of a run's logs with the given faults; return its folder."""
     plan = JobPlan(shape, faults, seed, JobIdentity("llm", f"r{day.day}"))
     return write_rank_logs(landing, day, recorded_job(Simulation(plan)))
 
 
 @pytest.fixture(scope="module")
 def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four days of job llm with one run each; one worker is slow from the third day on."""
+    """Four days of the job llm, one run each; one worker is slow from the third day on."""
     folder = tmp_path_factory.mktemp("landing")
     for seed, day in enumerate(DAYS):
         written(folder, day, seed, SHAPE, *([SLOW] if day >= SLOW_FROM else []))
@@ -59,7 +59,7 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def warehouse(landing: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Results of the landing's four nights, not yet revised; recorded ops of the first day have expired."""
+    """Results of the four days, simulated but not revised, and recorded ops of all days but the first."""
     tables: dict[str, list[pa.Table]] = {name: [] for name in (*RESULT_TABLES, RANK_STEPS)}
     jobs: list[dict[str, Any]] = []
     for run in runs_in(landing):
@@ -271,7 +271,7 @@ def test_a_side_that_was_not_replayed_is_named(call: Ask, landing: Path, tmp_pat
 
 
 def test_the_page_has_a_step_of_each_at_one_scale(call: Ask, landing: Path, tmp_path: Path) -> None:
-    """The page of a comparison draws one step of each of the two runs on the same time scale."""
+    """The page draws one step of each of the two runs, both on the same time scale."""
     file = tmp_path / "diff.html"
     said = call(main, folder(landing, DAYS[0]), folder(landing, DAYS[2]), "--page", file)
     assert said.status == 0

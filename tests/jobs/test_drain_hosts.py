@@ -1,4 +1,4 @@
-"""Test the command drain, its rows in a night's summary and the report, and its evaluations."""
+"""Test the command drain, the same rows in a night's summary and on pages, and the evaluation of drains."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ def test_hosts_by_what_a_drain_returns(ask: Ask) -> None:
     assert (status, [row["host"] for row in rows]) == (0, ["node-1", "node-2"])
     first, second = rows
     assert (first["verdict"], first["state"], first["days_slow_in_row"]) == ("drain", "slow_2_or_3_days", 3)
-    assert first["cost_gpu_hours"] == pytest.approx(8 * 0.5 + 4 * 24)  # by the settings that are shipped
+    assert first["cost_gpu_hours"] == pytest.approx(8 * 0.5 + 4 * 24)  # with the default settings
     assert second["state"] == "quiet_after_one"
     assert ask(main, "--days", "61").status == 2
     longer = json.loads(ask(main, "--format", "json", "--days", "30").out)
@@ -170,7 +170,7 @@ def test_the_evaluation_drains_a_slow_host_and_counts_what_that_returns() -> Non
 
 
 def test_a_log_of_faults_says_how_often_hosts_come_back(tmp_path: Path) -> None:
-    """A log of faults gives the time between faults of a host; overlapping faults count once."""
+    """From a log of faults, the times between a host's faults are read; overlapping faults count as one."""
     events = [("a", 0.0, 1.0), ("a", 0.5, 0.6), ("a", 3.0, 4.0), ("b", 1.0, 2.0)]
     log = [
         {"node_id": host, "event_time": at, "event_type": kind}

@@ -1,4 +1,4 @@
-"""Units whose reading or simulation kills the worker fail, and all other units are done."""
+"""If reading or simulating a unit kills the worker process, that unit fails and all others are done."""
 
 from collections import Counter
 from pathlib import Path
@@ -30,7 +30,7 @@ def simulate(rows, facts, *more, **named):
     return simulated(rows, facts, *more, **named)
 content.UnitFiles.content, batches.simulate_job = killing, simulate
 """
-"""The module that Python reads first in every worker of Spark's."""
+"""A sitecustomize module, which each Python worker of Spark imports first; it kills at two job ids."""
 
 JOBS: Final = ("good-1", "good-2", "good-3", "kills-ingest", "kills-simulate")
 KILLED: Final = "it ended its process: killed by SIGKILL, with"

@@ -1,4 +1,4 @@
-"""Evidence beside culprits is the same from nights, repeated nights and a backfill, without Spark."""
+"""Evidence from health checks is the same after nights, repeated nights and a backfill; without Spark."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
@@ -26,7 +26,7 @@ def at(day: date, hour: float) -> datetime:
 
 
 def check(day: date, host: str, hour: float, **changes: object) -> Row:
-    """Return a health check that fails at this hour of the day and, by default, has not passed again."""
+    """Return the span of a health check that fails at an hour of a day and does not pass again."""
     moment = at(day, hour)
     about = {"log_date": day, "host": host, "first_at": moment, "last_at": moment, "is_open": True}
     return about | changes
@@ -41,7 +41,7 @@ def slow(day: date, host: str, hour: float, course: str = "always") -> Row:
 
 
 class Fleet:
-    """Health and causes of some days, in a warehouse without evidence."""
+    """A warehouse with health events and causes of some days, and without evidence."""
 
     def __init__(self, root: Path, health: list[Row], causes: list[Row]) -> None:
         self.warehouse = Warehouse(cast("SparkSession", None), str(root))
@@ -53,7 +53,7 @@ class Fleet:
         return table_rows(HOST_DAY, [{"log_date": day, "host": host} for day in days for host in HOSTS])
 
     def aggregate(self, *days: date) -> None:
-        """Compute the evidence of the given days together, as a night or a batch of a backfill does."""
+        """Compute and store the evidence of the given days in one batch."""
         for name, rows in beside_culprits(self.warehouse, days, self.hosts(days), LOOKED_BACK).items():
             self.warehouse.replace(TABLES[name], rows, days)
         self.warehouse.replace(TABLES[HOST_DAY], self.hosts(days), days)
@@ -64,7 +64,7 @@ class Fleet:
 
 
 def drawn(seed: int) -> tuple[list[Row], list[Row]]:
-    """Draw health on every other day, and two jobs whose culprits differ from day to day."""
+    """Draw health events on every other day, and the culprits of two jobs on each day."""
     rng = np.random.default_rng(seed)
     health, causes = [], []
     for day in DAYS:
@@ -91,15 +91,15 @@ def test_nights_and_backfills_find_the_same_evidence(tmp_path: Path) -> None:
     backfill.aggregate(*DAYS)
     for some in (DAYS[:2], DAYS[2:]):
         batches.aggregate(*some)
-    assert {row["log_date"] for row in nights.evidence} == set(DAYS), "also of days without health"
+    assert {row["log_date"] for row in nights.evidence} == set(DAYS), "also on days without health events"
     assert nights.evidence == backfill.evidence == batches.evidence
     for day in reversed(DAYS):
         nights.aggregate(day)
-    assert nights.evidence == backfill.evidence, "a night done again changes nothing"
+    assert nights.evidence == backfill.evidence, "repeated nights change nothing"
 
 
 def test_a_check_that_goes_on_stands_beside_culprits_of_a_day_without_health(tmp_path: Path) -> None:
-    """A check that still fails is evidence on the next day, even if that day has no health file."""
+    """A check that has not passed again is evidence on the next day, even if that day has no health file."""
     health = [check(DAYS[0], "node-0", 20), check(DAYS[0], "node-1", 20, is_open=False)]
     causes = [
         cause(DAYS[1], job_id, slow(DAYS[1], host, 3)) for job_id, host in (("a", "node-0"), ("b", "node-1"))

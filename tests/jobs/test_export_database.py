@@ -1,4 +1,4 @@
-"""All tables and views are exported into one DuckDB file, completely or not at all."""
+"""All tables and views are exported into one DuckDB file, and a failed export leaves the file as it was."""
 
 import os
 import shutil
@@ -72,7 +72,7 @@ def test_the_old_file_stays_where_the_new_cannot_be_written(
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "folder"])
 def test_only_a_new_or_a_regular_file_is_replaced(ask: Ask, tmp_path: Path, kind: str) -> None:
-    """An export creates a new file or replaces a regular one, never a device such as /dev/null."""
+    """An export writes a new file or replaces a regular one, and refuses links, folders and devices."""
     target, other = tmp_path / "fleet.duckdb", tmp_path / "other"
     other.write_text("before")
     {"fifo": os.mkfifo, "link": lambda at: at.symlink_to(other), "folder": Path.mkdir}[kind](target)

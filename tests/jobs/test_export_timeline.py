@@ -1,4 +1,4 @@
-"""Test the command export_timeline: which step it chooses, what it writes, and its errors."""
+"""Test the command timeline: which step it exports, what it writes, and its errors."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ KEY: dict[str, object] = {"job_id": 'llm "a"/ü', "run_id": "r3", "log_date": DA
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A job of three recorded steps: the second is the slowest, and the last lacks a worker."""
+    """A job with three recorded steps: step 9 is the slowest, and step 11 lacks a worker."""
     lines = [*replicas(2, 7), *replicas(3, 9), *replicas(9, 11)[:1]]
     rows = [KEY | line for line in lines]
     tables = {JOBS: table_rows(JOBS, [KEY | SIZES]), RANK_STEPS: table_rows(RANK_STEPS, rows)}
@@ -30,7 +30,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def trace(ask: Ask) -> Trace:
-    """Run the command on the job and return the trace that it wrote."""
+    """Function that runs the command on the job with further arguments."""
     return lambda *arguments: ask(main, "--job-id", KEY["job_id"], *arguments)
 
 

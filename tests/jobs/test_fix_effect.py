@@ -1,4 +1,4 @@
-"""The command finds planted effects of fixes and no others, and reports wrong arguments."""
+"""The command fix-effect finds planted effects of fixes and no others, and reports wrong arguments."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,10 @@ Found = Callable[..., dict[str, Row]]
 
 
 def units() -> tuple[list[Row], list[Row], list[Row]]:
-    """Units over ten days, in which the waste of team speech falls after a change and vision's stays."""
+    """Return results, manifests and workers of two teams on days before and after a change.
+
+    The change reduces the waste of team speech, and the slowdown of the hosts sick-0 to sick-3.
+    """
     results, manifests, workers = [], [], []
     for since in range(2 * SPAN):
         is_after = since >= SPAN
@@ -56,7 +59,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def found(ask: Ask) -> Found:
-    """Return a function that runs fix_effect and returns its rows, by their column `compared`."""
+    """Function that runs fix_effect and returns its rows by their column `compared`."""
 
     def rows(*arguments: str) -> dict[str, Row]:
         said = ask(main, "--date", FIXED, "--format", "json", *arguments)
@@ -104,7 +107,7 @@ def test_a_job_by_its_days_within_the_window(found: Found) -> None:
 def test_two_runs_of_a_job_on_one_day_are_two_units_and_people_read_what_a_unit_is(
     tmp_path: Path, ask: Ask
 ) -> None:
-    """Two days with three runs are counted as three units, never as three days."""
+    """Two runs on one day count as two units, so that the two days after the change have three."""
     keys = [
         {"log_date": FIXED + timedelta(days=since), "job_id": "again", "run_id": run}
         for since, run in ((-1, "r1"), (0, "r1"), (0, "r2"), (1, "r2"))
@@ -169,7 +172,7 @@ def test_what_was_analysed_on_other_days_alone_is_one_line_with_the_days(
 
 
 def test_a_job_that_was_not_analysed_in_the_window_is_no_comparison(ask: Ask) -> None:
-    """A job without an analysis in the window is refused, though it has a day there with another status."""
+    """A job is refused if none of its days in the window was analysed, whatever their statuses are."""
     said = ask(main, "--date", FIXED, "--job-id", "out")
     assert said.status == 2
     assert said.err.startswith("fix_effect: error: job out was not analysed from ")

@@ -1,4 +1,4 @@
-"""A night reads logs of other tools into a warehouse that an earlier version made."""
+"""A night reads logs of other tools into a warehouse whose tables an earlier version made."""
 
 import shutil
 from dataclasses import replace
@@ -38,7 +38,7 @@ from tests.support.night import Landing as Made
 from tests.support.random_jobs import generate_job
 
 DURATIONS: Final = random_durations(3, is_sharded=True, ranks=4)
-"""Lines of a job with traces of torch.profiler, whose last rank is slow."""
+"""Durations of the ops of a job, whose traces are in the form of torch.profiler; the last rank is slow."""
 BEFORE: Final = date(2026, 1, 4)
 NEW: Final = {
     JOBS: {"source_format", "transfers", "warm_up_steps", "left_out"},
@@ -49,7 +49,7 @@ NEW: Final = {
 
 
 def make_old(warehouse: Warehouse) -> None:
-    """Make tables without the new columns, each with a row of the previous day."""
+    """Create tables without the columns in NEW, each with a row of the day before."""
     for name, columns in NEW.items():
         table = TABLES[name]
         old = replace(table, columns=tuple(each for each in table.columns if each.name not in columns))

@@ -1,4 +1,4 @@
-"""A day's health is read, put beside culprits, read again if it comes late, and removed with its file."""
+"""A day's health events are shown beside culprits, even if they come late, and removed with their file."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,6 @@ def history(
 
 
 def slow_worker_of_the_first_day(causes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the only culprit of cause slow_worker on the first day."""
     (cause,) = [row for row in causes if row["log_date"] == DAYS[0] and row["cause"] == "slow_worker"]
     (culprit,) = cause["culprits"]
     return cast("Mapping[str, Any]", culprit)
@@ -51,7 +50,7 @@ def slow_worker_of_the_first_day(causes: Sequence[Mapping[str, Any]]) -> Mapping
 def test_health_that_comes_late_stands_beside_culprits_and_leaves_with_its_file(history: History) -> None:
     before = {name: history.rows(name) for name in (JOB_CAUSES, REJECTS)}
     assert not history.rows(HOST_HEALTH)
-    assert not (history.warehouse / HOST_HEALTH).exists(), "a fleet without health is not slower"
+    assert not (history.warehouse / HOST_HEALTH).exists(), "no table is made without health events"
     assert not history.rows(CAUSE_EVIDENCE)
     culprit = slow_worker_of_the_first_day(before[JOB_CAUSES])
     slow_us = int(culprit["first_time"].timestamp() * 1e6)
@@ -71,7 +70,9 @@ def test_health_that_comes_late_stands_beside_culprits_and_leaves_with_its_file(
     assert sorted(row["check_name"] for row in history.rows(HOST_HEALTH)) == ["later", "throttle", "throttle"]
     row, next_day = history.rows(CAUSE_EVIDENCE)
     changed = {"log_date", "slow_host_days", "slow_host_days_with", "other_host_days", "lift", "chance"}
-    assert {name for name in row if row[name] != next_day[name]} <= changed, "the same culprit a day later"
+    assert {name for name in row if row[name] != next_day[name]} <= changed, (
+        "the same culprit on the next day"
+    )
     assert (row["log_date"], next_day["log_date"], next_day["slow_host_days"]) == (*DAYS, 2)
     assert (row["job_id"], row["cause"], row["culprit"], row["host"]) == (
         "alpha", "slow_worker", 0, culprit["host"],
@@ -91,7 +92,7 @@ def test_health_that_comes_late_stands_beside_culprits_and_leaves_with_its_file(
     assert history.fill() == NOTHING
     history.put("beta", DAYS[0])
     history.fill()
-    assert len(history.rows(HOST_HEALTH)) == 3, "a run that comes late leaves the day's health alone"
+    assert len(history.rows(HOST_HEALTH)) == 3, "a late run does not change the day's health"
     file.unlink()
     history.fill()
     assert not history.rows(HOST_HEALTH)

@@ -1,4 +1,4 @@
-"""Test the command changes on a warehouse of results, and its evaluation."""
+"""Test the command changes on a warehouse of results, and the evaluation of changes."""
 
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -39,11 +39,14 @@ ANYWAY = (
 EACH = "(each one run on one day)"
 Row = dict[str, Any]
 REPAIRED: tuple[float, ...] = (1.77, 2.00, 2.11, 1.77)
-"""Step times of a job of four days whose host is slow from the noon of the second to the end of the third."""
+"""Step times of a job on four days [s]; its host is slow from noon of the second to the end of the third."""
 
 
 def grown_slow() -> dict[str, list[Row]]:
-    """Job llm is a quarter slower from the sixth day on, on another host; job vision does not change."""
+    """Return rows of jobs llm and vision on eight days; llm is 25 % slower from the sixth day on.
+
+    From that day on, llm also runs on another host.
+    """
     rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)}
     for number in range(DAYS):
         for job_id in ("llm", "vision"):
@@ -62,7 +65,7 @@ def grown_slow() -> dict[str, list[Row]]:
 
 
 def repaired(tables: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Add job atlas, whose step times on its few days differ too much to have a steady level."""
+    """Add the job atlas with four days, whose step times vary too much to prove a change."""
     tables[JOB_SLOWDOWN] = []
     for number, step_s in enumerate(REPAIRED):
         key = {"log_date": DAY + timedelta(number), "job_id": "atlas", "run_id": "r1"}
@@ -105,7 +108,7 @@ def test_changes_of_all_jobs(ask: Ask) -> None:
 
 
 def test_a_night_finds_what_the_command_finds(warehouse: str, ask: Ask) -> None:
-    """A night finds the same changes as the command; without enough earlier days it stores none."""
+    """A night stores the changes that the command prints, and none if there are too few earlier days."""
     stored = Warehouse(cast("SparkSession", None), warehouse)
     last = DAY + timedelta(DAYS - 1)
     rows = changes_so_far(stored, [last], 14)[JOB_CHANGES].to_pylist()
@@ -121,7 +124,7 @@ def test_a_night_finds_what_the_command_finds(warehouse: str, ask: Ask) -> None:
 
 
 def restarted() -> dict[str, list[Row]]:
-    """Job llm has two runs on its second day, and its second run is a quarter slower on another host."""
+    """Return rows of a job whose second run starts on its second day, and is 25 % slower."""
     rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN)}
     for number, run_id in ((0, "r1"), (1, "r1"), (1, "r2"), (2, "r2")):
         key = {"log_date": DAY + timedelta(number), "job_id": "llm", "run_id": run_id}
@@ -132,7 +135,7 @@ def restarted() -> dict[str, list[Row]]:
 
 
 def test_a_night_finds_the_same_whether_later_days_are_there(tmp_path: Path, ask: Ask) -> None:
-    """A night finds the same changes whether or not later days exist."""
+    """A night's changes do not depend on later days in the warehouse."""
     tables = {name: table_rows(name, each) for name, each in restarted().items()}
     days = [DAY + timedelta(number) for number in range(3)]
     until = {
@@ -208,20 +211,20 @@ def test_of_one_job_and_a_period(ask: Ask) -> None:
     steady = ask(main, "--to", "2026-01-08").err
     assert steady.startswith(f"no change found: the job with most units has 4 units {EACH}, in ")
     assert steady.splitlines()[0].endswith(ANYWAY)
-    assert "a step, " not in steady, "days of one job among others say nothing"
+    assert "a step, " not in steady, "single days are listed only for a given job"
     assert ask(main, "--job-id", "llm", "--to", "2026-01-09", "--format", "json").out == "[]\n"
     assert len(json.loads(ask(main, "--job-id", "llm", "--from", "2026-01-07", "--format", "json").out)) == 3
     since = json.loads(ask(main, "--from", "2026-01-10", "--format", "json").out)
     assert [(row["of"], row["days_before"]) for row in since] == [
         (of, 5) for of in ("step time", "lost", "slow_worker")
-    ], "found with the days before, as without --from"
+    ], "days before --from are used too"
     assert ask(main, "--from", "2026-01-11", "--format", "json").out == "[]\n"
     status, out, err = ask(main, "--job-id", "lm")
     assert (status, out, err) == (2, "", "job_changes: error: no job lm: did you mean llm?\n")
 
 
 def test_days_that_differ_without_a_proven_change_are_named(tmp_path: Path, ask: Ask) -> None:
-    """Three days, each a tenth slower than the one before: no level is known, and that is not `no change`."""
+    """If each of three days is a tenth slower than the one before, the output says "no change is proven"."""
     rows: dict[str, list[Row]] = {name: [] for name in (JOBS, STEP_SLOWDOWN, JOB_CAUSES, WORKER_SLOWDOWN)}
     for number, step_s in enumerate((2.1, 2.33, 2.56)):
         key = {"log_date": DAY + timedelta(number), "job_id": "llm", "run_id": "r1"}
@@ -251,9 +254,13 @@ def test_a_fault_of_days_is_named_by_the_days_on_which_its_cause_came_and_went(a
     status, out, err = ask(main, "--job-id", "atlas", "--format", "json")
     assert (status, out) == (0, "[]\n")
     assert err.splitlines()[-2:] == [went, came]
-    assert ask(main, "--format", "json").err.splitlines() == [went, came], "beside the changes of others"
+    assert ask(main, "--format", "json").err.splitlines() == [went, came], (
+        "causes that came and went in atlas, with another job's changes"
+    )
     assert went not in ask(main, "--to", "2026-01-07").err
-    assert ask(main, "--from", "2026-01-08").err.splitlines() == [went], "of the day alone, by the day before"
+    assert ask(main, "--from", "2026-01-08").err.splitlines() == [went], (
+        "causes that came or went on that day"
+    )
 
 
 def test_the_evaluation_knows_the_day(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Every command that answers questions has JSON output, in the form that its page describes."""
+"""Every command that answers questions can print JSON, in the form that jobs/README.md describes."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from tests.schemas import test_drain
 from tests.support.examples import table_rows
 
 KEYS = PROJECT / "tests" / "data" / "json_keys.json"
-"""Top-level keys of each command's answer. Keys may be added there; none is removed before a new version."""
+"""File with the top-level keys of each command's answer. Only a new version may remove keys."""
 COMMAND_PAGE = (PROJECT / "jobs" / "README.md").read_text()
 PAGE = COMMAND_PAGE.partition("## Answers for programs\n")[2].partition("\n## ")[0]
 LISTED = dict(re.findall(r"^\| `([\w-]+)` \| [^|]* \| ([^|]*) \|$", PAGE, re.MULTILINE))
@@ -31,7 +31,7 @@ LISTED = dict(re.findall(r"^\| `([\w-]+)` \| [^|]* \| ([^|]*) \|$", PAGE, re.MUL
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Folders of two runs, from two days of one generated job."""
+    """Folders of the runs of two days of a generated job."""
     landing = tmp_path_factory.mktemp("fleet") / "landing"
     few = ("--jobs", "2", "--days", "1", "--most-ops", "1000", "--seed", "3")
     assert make_fleet.main(["--landing", str(landing), *few]) == 0
@@ -64,7 +64,7 @@ def test_each_folder_of_logs_is_answered_with_the_documented_keys_and_nothing_be
     for name, (status, out, _) in asked.items():
         found = json.loads(out)
         assert (status, isinstance(found, dict)) == (0, name == "diff"), name
-        if name == "mitigate" and not found:  # nothing of this job would return anything
+        if name == "mitigate" and not found:  # no mitigation saves time here
             continue
         keys = set(found if name == "diff" else found[0])
         stated = re.findall(r"`(\w+)`", LISTED[name].partition(";")[0])
@@ -79,7 +79,7 @@ def test_each_folder_of_logs_is_answered_with_the_documented_keys_and_nothing_be
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A warehouse with units to replay, a host to drain, a slower job, and days around a fix."""
+    """A warehouse for all commands: units to replay, a host to drain, a job that became slower, a fix."""
     results, manifests, workers = test_fix_effect.units()
     stated = [
         replicated(),
@@ -101,9 +101,9 @@ ASKED = {
     "fix-effect": ["--date", str(test_fix_effect.FIXED), "--team", "speech"],
     "what-if": ["--job-id", "llm-b", "--run-id", "r2", "--fix", "slow_worker"],
 }
-"""Questions for the warehouse; commands on folders have theirs in the test."""
+"""Arguments of the commands that read the warehouse."""
 ELSEWHERE = {"compare"}
-"""Needs two histories: test_compare_versions.py pins its keys."""
+"""Commands that need two sets of results: test_compare_versions.py tests their keys."""
 
 
 def test_top_level_keys_of_every_answer_stay(

@@ -1,4 +1,4 @@
-"""Kill runs at a few random moments, and start runs at the same time: readers see whole publications."""
+"""Kill runs at random moments, and start two runs at a time: readers see only whole publications."""
 
 import random
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def in_store() -> Iterator[tuple[kills.Run, str]]:
-    """An undisturbed backfill in a store, for comparison with killed ones, and its warehouses' root."""
+    """An undisturbed backfill in a store, as the reference, and the URL of a folder for disturbed ones."""
     with kills.ground(store=True) as (folder, root):
         yield next(kills.scenario(folder, root)), root
 
@@ -25,10 +25,10 @@ def test_whatever_is_killed_readers_see_a_publication_and_the_next_run_completes
 def test_whatever_is_killed_in_a_store(in_store: tuple[kills.Run, str]) -> None:
     run, root = in_store
     for number in count(1):
-        draw = random.Random(f"2 {number}")  # noqa: S311  # nothing secret
+        draw = random.Random(f"2 {number}")  # noqa: S311  # no secrets
         verdicts = list(kills.disturbed(run, f"{root}/killed-{number}", draw, most=1))
         assert not any(wrong for _, wrong in verdicts), verdicts
-        if len(verdicts) > 1:  # else the run ended before it could be killed
+        if len(verdicts) > 1:  # a run was killed before its end
             break
 
 

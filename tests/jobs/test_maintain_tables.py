@@ -1,6 +1,6 @@
-"""Maintenance deletes expired ops, merges small files, and removes unused files.
+"""Maintenance deletes expired ops, merges small files and removes unused files.
 
-The tables' contents stay the same.
+Readers see the same rows in all tables whose rows do not expire.
 """
 
 import os
@@ -44,7 +44,7 @@ NOTHING = (0, 0, 0, 0)
 
 @pytest.fixture
 def settings(test_settings: Settings, tmp_path: Path) -> Settings:
-    """Settings in which ops expire after ten days."""
+    """Settings in which recorded ops expire after ten days."""
     paths = test_settings.paths.model_copy(update={"warehouse": str(tmp_path / "warehouse")})
     maintenance = test_settings.maintenance.model_copy(update={"rank_steps_days": 10})
     return test_settings.model_copy(update={"paths": paths, "maintenance": maintenance})
@@ -52,7 +52,7 @@ def settings(test_settings: Settings, tmp_path: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two days of a unit, of which the first has three files, made once to be copied."""
+    """A warehouse with two days of a unit, in which the first day of stage_slowdown has three files."""
     root = tmp_path_factory.mktemp("maintained")
     warehouse = Warehouse(spark, str(root))
     for name in (RANK_STEPS, JOBS):
@@ -69,13 +69,16 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def warehouse(made: Path, spark: SparkSession, settings: Settings) -> Warehouse:
-    """A copy of the warehouse for maintenance."""
+    """A copy of `made` that a test may maintain."""
     shutil.copytree(made, settings.paths.warehouse)
     return Warehouse(spark, settings.paths.warehouse)
 
 
 def maintain(warehouse: Warehouse, settings: Settings, age: int) -> Done:
-    """Run maintenance `days` days after the first day; return the work done on each table."""
+    """Run maintenance as of `age` days after DAY.
+
+    Returns by table: expired rows, files before and after merging, and deleted files.
+    """
     done = maintain_tables.run(warehouse.spark, settings, DAY + timedelta(days=age))
     warehouse.__dict__.pop("published", None)
     return {name: (expired, before, after, deleted) for name, expired, before, after, deleted in done}
@@ -86,7 +89,7 @@ def days_of(warehouse: Warehouse, name: str) -> list[object]:
 
 
 def newest(warehouse: Warehouse, age: int) -> None:
-    """Publish another day, which is `age` days after the first."""
+    """Publish another day, which is `age` days after DAY."""
     day = DAY + timedelta(days=age)
     with publication(warehouse, "ingest", [day], [JOBS]):
         warehouse.replace(TABLES[JOBS], table_rows(JOBS, [{"log_date": day}]), [day])
@@ -94,7 +97,7 @@ def newest(warehouse: Warehouse, age: int) -> None:
 
 def test_recorded_ops_expire_and_results_stay(warehouse: Warehouse, settings: Settings) -> None:
     assert maintain(warehouse, settings, 36_500)[RANK_STEPS] == NOTHING, (
-        "no day is that old beside its newest"
+        "a day's age counts from the newest published day"
     )
     newest(warehouse, 30)
     assert maintain(warehouse, settings, 11)[RANK_STEPS][0] == 1
@@ -138,7 +141,7 @@ def test_small_files_become_one_and_say_the_same(warehouse: Warehouse, settings:
     assert after.toArrow().sort_by("pp_rank") == before
     again = maintain(warehouse, settings, 1)
     assert set(again) == set(TABLE_NAMES)
-    assert again.pop(PUBLICATIONS)[1:3] == (2, 1), "the publication of the first time"
+    assert again.pop(PUBLICATIONS)[1:3] == (2, 1), "merges the file of the first maintenance's publication"
     assert set(again.values()) == {NOTHING}
 
 

@@ -43,7 +43,7 @@ def test_a_store_is_refused_before_anything_is_made(name: str, capsys: pytest.Ca
 def test_summary_of_an_empty_warehouse(
     spark: SparkSession, test_settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every query of the summary is valid on empty tables."""
+    """All queries of the demo's summary are valid on empty tables."""
     paths = test_settings.paths.model_copy(update={"warehouse": str(tmp_path)})
     show(spark, test_settings.model_copy(update={"paths": paths}))
     printed = capsys.readouterr().out
@@ -57,7 +57,7 @@ def test_the_whole_demo(demo: Demo) -> None:
     assert (demo.report / "index.html").is_file()
     assert f"The report: open {demo.report}/index.html in a browser." in demo.printed
     tables = [re.split(r"\s{2,}", line.strip()) for line in demo.printed.splitlines()]
-    rows = {cells[0]: cells for cells in reversed(tables)}  # of the first table that has such a row
+    rows = {cells[0]: cells for cells in reversed(tables)}  # the first of several rows with a name counts
     assert rows["published-se"][3] == "1.537"
     assert rows["published-st"][3] == "1.179"
     assert rows["node-0013"][1:3] == ["chronic", "3"]

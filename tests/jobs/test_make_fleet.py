@@ -1,4 +1,4 @@
-"""A generated fleet has the same bytes from one or two processes, and its true causes are written beside."""
+"""A generated fleet has the same bytes from one process or two; its true causes are in a separate file."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Test the output of mitigate for a folder and for a unit of the warehouse, and its errors."""
+"""Test the command mitigate: on a folder, on a unit of the warehouse, and its errors."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ COLUMNS = ["mitigation", "plan", "assumes", "step_s", "time_saved_fraction", "gp
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a run whose last stage computes the loss; its job.json states the number of layers."""
+    """The folder of a run whose last stage also computes the loss; job.json states the number of layers."""
     fields = {"gpu_hours": 50.0, "labels": {"layers": "32"}}
     identity = JobIdentity("llm", "r1", fields=fields)
     plan = JobPlan(SHAPE, [LossLayer(0.02, 0.04)], 1, identity)

@@ -1,4 +1,4 @@
-"""A night from landing to fleet tables handles published traces, rank logs and broken units."""
+"""A night, from logs in the landing to tables of the fleet, also with logs that cannot be analysed."""
 
 import json
 import logging
@@ -50,13 +50,13 @@ Rows = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Night:
-    """Settings of one night, and all tables that it published except the log of runs."""
+    """Settings of a night, and all tables that it published except pipeline_runs."""
 
     settings: Settings
     tables: Rows
 
     def of(self, job_id: str) -> Rows:
-        """Return rows of one job, by table."""
+        """Return the rows of one job, by table."""
         return {
             name: [row for row in rows if row.get("job_id") == job_id] for name, rows in self.tables.items()
         }
@@ -101,7 +101,7 @@ def without_a_worker(landing: Path, job_id: str) -> None:
 
 
 def with_crossed_transfers(landing: Path, job_id: str) -> None:
-    """Write a job in which each stage waits for the other's first microbatch before it sends."""
+    """Write a job in which both stages wait for the other's first microbatch before they send their own."""
     rows = [row | {"t0_us": 0} for step in range(12) for row in crossed_stages(step)]
     facts = manifest(pp_size=2) | {"job_id": job_id}
     write_rank_logs(landing, DAY, GeneratedJob(rank_steps(*rows), facts))
@@ -127,7 +127,7 @@ UNITS: dict[str, tuple[Callable[[Path, str], object], str, str | None]] = {
     "few-steps": (of_few_steps, "too_few_steps", "3 complete steps"),
     "slow-loading": (with_slow_data_loading, "high_discrepancy", "apart"),
 }
-"""Job id -> state of its unit in the landing, and the resulting status and detail."""
+"""By job id: a function that writes its logs, the resulting status, and a part of the status detail."""
 
 
 @pytest.fixture(scope="module")
@@ -204,13 +204,13 @@ def test_a_second_run_of_the_date_gives_the_same_rows_and_an_empty_day_none(
     with caplog.at_level(logging.INFO):
         whole_night.run(spark, night.settings, [DAY])
     (ingest,) = (line for line in caplog.messages if "ingest took " in line)
-    assert "999" not in ingest, "the time of this run, not that of the first"
+    assert "999" not in ingest, "the summary has the time of this run"
     assert sum("is not marked complete" in line for line in caplog.messages) == 1
     again = read_tables(spark, night.settings)
     assert report_of(night) == pages
     for name in PUBLISHED_TABLES:
         assert sorted(again[name], key=repr) == sorted(night.tables[name], key=repr), name
-    whole_night.run(spark, night.settings, [date(2026, 1, 6)])  # without logs: it leaves other days alone
+    whole_night.run(spark, night.settings, [date(2026, 1, 6)])  # has no logs
     then = read_tables(spark, night.settings)
     assert {name: len(then[name]) for name in PUBLISHED_TABLES} == {
         name: len(night.tables[name]) for name in PUBLISHED_TABLES
@@ -218,7 +218,7 @@ def test_a_second_run_of_the_date_gives_the_same_rows_and_an_empty_day_none(
 
 
 def report_of(night: Night) -> dict[str, bytes]:
-    """Pages of the night's report, by their path in the report."""
+    """Return the pages of the night's report, by path."""
     folder = night.settings.report_folder
     assert folder is not None
     return {page.relative_to(folder).as_posix(): page.read_bytes() for page in folder.rglob("*.html")}
@@ -250,7 +250,7 @@ def test_a_page_of_any_job_on_demand(night: Night, capsys: pytest.CaptureFixture
     }
     for job_id, message in messages.items():
         assert report_job.main(["--warehouse", warehouse, "--job-id", job_id]) == 0
-        page = Path(capsys.readouterr().out.splitlines()[-1])  # behind its headline
+        page = Path(capsys.readouterr().out.splitlines()[-1])  # the last line of the output
         assert page.parent == Path(warehouse) / "_report" / str(DAY) / "jobs"
         assert message in Page(page.read_bytes()).text
         page.unlink()

@@ -1,4 +1,4 @@
-"""No gate refuses results of odd units, so that no recorded input can stop a night."""
+"""No gate refuses results of units with odd times, so that such logs cannot stop a night."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ from udfs.what_if import simulate_job
 
 Times = np.ndarray[Any, np.dtype[np.float64]]
 Record = Callable[[np.random.Generator, Times, Times, Times], tuple[Times, Times]]
-"""Codes, starts and durations of the ops of a line [us] in; starts and durations to log instead out."""
+"""Changes the times of a line: (generator, op codes, starts, durations) -> (starts, durations). [us]"""
 
 SEEDS: Final = range(6_100_000, 6_100_006)
 
@@ -51,7 +51,7 @@ RECORDS: Final[dict[str, Record]] = {
 
 
 def results(way: str, seed: int) -> dict[str, pa.Table]:
-    """Simulate a drawn job with its record changed; raises TraceError if it is not replayed."""
+    """Simulate a random job after changing its times; raises TraceError if they give no order of ops."""
     drawn = sample_job(seed, most_ops=1500)
     skew = (ClockSkew(0.015),) if way == "clocks that differ" else ()
     job = recorded_job(Simulation(replace(drawn, mechanisms=(*drawn.mechanisms, *skew))))
@@ -66,7 +66,7 @@ def results(way: str, seed: int) -> dict[str, pa.Table]:
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, list[dict[str, Any]]]:
-    """Rows of every result table for all replayed units, computed without a floating-point warning."""
+    """Rows of every result table for all replayed units; fails if a simulation divides by 0 or overflows."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in RESULT_TABLES}
     for way in RECORDS:
         for seed in SEEDS:

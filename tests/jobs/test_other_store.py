@@ -1,4 +1,4 @@
-"""If landing, warehouse and report are in a store, the tables equal those of a landing on this machine."""
+"""With landing, warehouse and report in a store, the tables equal those of a landing on this machine."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ def test_a_history_in_a_store_is_that_of_a_folder(
     asked = Counter(each.path.removeprefix(f"/{BUCKET}/") for each in server.requests())
     assert {asked[name] for name in server.names(f"{tmp_path.name}/landing") if "rank-" in name} == {1}
     log = [count for name, count in asked.items() if f"/{PUBLICATIONS}/part-" in name]
-    assert max(log) == 2, "each is written, and read once, by who looks for owners that have changed"
+    assert max(log) == 2, "at most one write and one read, which compares owners of files"
     assert_same_tables(remote.told_by_a_store(), filled.told_by_a_store())
     assert remote.plan().batches == []
     after = DAYS[-1] + timedelta(days=1)
@@ -77,7 +77,7 @@ def test_one_changed_unit_of_a_day_leaves_the_others(
 def test_another_version_in_a_store_is_compared_and_made_current(
     remote: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another version in a store is backfilled, compared and made current by its commands."""
+    """Commands fill a second warehouse in a store with other results, compare them, and make them current."""
     paths, settings = remote.settings.paths, tmp_path / "new.toml"
     settings.write_text("[simulation]\nminimum_steps = 13\n")
     place = ["--landing", paths.landing, "--warehouse", paths.warehouse]
@@ -103,5 +103,5 @@ def test_a_refused_night_in_a_store_is_kept_and_released(remote: History) -> Non
     who = ["--by", "anna", "--because", "the rank is a test's own"]
     where = ["--warehouse", warehouse.root, "--log-date", str(DAY)]
     assert release_night.main([*where, *accept, *who]) == 0
-    forget()  # another process has written
+    forget()  # forget versions known before the release was written
     assert publish_bad(warehouse) == len(refused.value.refusals)

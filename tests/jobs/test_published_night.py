@@ -1,4 +1,4 @@
-"""A night gives the reference's results for the published traces, even if they are written as rank logs."""
+"""A night gives the published results for the published traces, also if they are written as rank logs."""
 
 import shutil
 from pathlib import Path
@@ -26,7 +26,7 @@ def published_night(
     published_traces: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Night:
-    """A night of SE and ST as published, and of ST written as rank logs."""
+    """A night of the published traces SE and ST, and of ST written as rank logs."""
     root = tmp_path_factory.mktemp("published")
     landing = root / "landing"
     for name in published.NAMES:
@@ -55,7 +55,7 @@ def test_published_traces_through_landing_delta_and_spark(
 
 
 def assert_same_culprits(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> None:
-    """Assert that culprits are equal except for times of day, which a published trace lacks."""
+    """Fail unless culprits are equal except for times of day, which a published trace lacks."""
     for one, other in zip(left, right, strict=True):
         for key in one.keys() - {"first_time", "last_time"}:
             is_number = isinstance(one[key], float)
@@ -72,7 +72,7 @@ def test_same_trace_as_parquet_and_as_rank_log(published_night: Night) -> None:
             assert {key: one[key] for key in UNIT_KEY} | {"job_id": "ST-as-rank-log"} == {
                 key: other[key] for key in UNIT_KEY
             }
-            # A published trace has no times of its steps, which smooth clocks and place its power in the day.
+            # Columns about clocks and power are not compared: they need times of day, which the trace lacks.
             clocks = {key for key in one if key.startswith("clock_") or name == HOST_CLOCK}
             clocks |= {key for key in one if name == JOB_POWER and one[key] is None}
             if name == JOB_CAUSES:

@@ -1,4 +1,4 @@
-"""Test the output of the query command, and its errors for invalid queries."""
+"""Test the command query: its output, and its errors for questions that are not valid."""
 
 import io
 import json
@@ -40,7 +40,7 @@ UNREPLAYED = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if co
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A warehouse with one table that contains two units."""
+    """A warehouse in which only job_slowdown has rows: an analysed unit and one without ops."""
     rows = table_rows(JOB_SLOWDOWN, [{}, UNREPLAYED | {"job_id": "b", "status": "no_ops"}])
     return warehouse_of(tmp_path_factory.mktemp("warehouse"), job_slowdown=rows).root
 
@@ -85,7 +85,7 @@ def test_a_terminal_gets_the_first_rows_and_a_pipe_or_file_all(
 
 
 def test_only_the_time_of_the_engine_counts() -> None:
-    """The timeout counts the time in which the engine computes, not the time in which the reader reads."""
+    """The timeout limits the time in which the engine computes, not the time in which rows are printed."""
     has_stopped = threading.Event()
 
     class Engine:
@@ -164,7 +164,7 @@ def test_a_question_may_take_a_quarter_of_the_memory(ask: Ask, monkeypatch: pyte
 
 @pytest.mark.slow
 def test_an_engine_that_does_not_stop_is_left(warehouse: str) -> None:
-    """A query that does not react to Ctrl-C, as while DuckDB folds a constant, is abandoned."""
+    """If the engine cannot be stopped in time, as while DuckDB folds constants, the process ends anyway."""
     asked = ["query", "--warehouse", warehouse, "--timeout", "1", "SELECT repeat('x', 3000000000)"]
     done = start([str(PROJECT / ".venv/bin/straggler"), *asked])
     assert (done.returncode, done.stdout) == (1, "")
@@ -188,7 +188,9 @@ PAIRS = "(SELECT explode(sequence(1, 1000000)) AS a), (SELECT explode(sequence(1
 
 @pytest.mark.usefixtures("spark")
 def test_a_question_without_end_is_one_line_of_sparks_too(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_GRACE_S", 600.0)  # else the process may end, and all tests with it
+    monkeypatch.setattr(
+        limits, "_GRACE_S", 600.0
+    )  # after this time, the command would end the tests' process
     asked = (f"SELECT sum(a * b) FROM {PAIRS}", "--engine", "spark", "--timeout", 1)
     assert ask(main, *asked) == (1, "", f"query: error: {TOO_LONG}\n")
     assert ask(main, "SELECT 1 AS n", "--engine", "spark", "--format", "csv").out == "n\n1\n"
@@ -196,14 +198,14 @@ def test_a_question_without_end_is_one_line_of_sparks_too(ask: Ask, monkeypatch:
 
 @pytest.mark.slow
 def test_what_fills_the_memory_of_sparks_jvm_is_one_line(warehouse: str, tmp_path: Path) -> None:
-    """If a query exhausts the memory of Spark's JVM, the command prints one line."""
+    """A query that exhausts the memory of Spark's JVM ends with an error of one line."""
     settings = tmp_path / "settings.toml"
     settings.write_text('[spark.conf]\n"spark.driver.memory" = "600m"\n')
     where = ["--engine", "spark", "--warehouse", warehouse, "--settings", str(settings)]
     for sql in ("SELECT repeat('x', 2000000000)", "SELECT repeat(job_id, 200000000) FROM job_slowdown"):
         done = start([str(PROJECT / ".venv/bin/straggler"), "query", *where, sql])
         assert (done.returncode, done.stdout) == (1, "")
-        last = done.stderr.splitlines()[-1]  # py4j may log before it that the JVM has gone
+        last = done.stderr.splitlines()[-1]  # after lines in which py4j may log the JVM's end
         assert last.startswith("straggler query: error: out of memory: Spark has 600m here")
 
 
@@ -212,7 +214,7 @@ def test_a_query_that_fails_on_the_data_gives_one_line(ask: Ask) -> None:
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert err.startswith("query: error: ")
     assert "Division by zero" in err
-    assert "SET" not in err  # which no SELECT can
+    assert "SET" not in err  # Spark's advice to SET something cannot be followed here
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,7 @@ def test_a_warehouse_in_a_store_is_read_by_its_url(ask: Ask, warehouse: str) -> 
 
 
 def test_sql_as_an_argument_may_begin_with_a_comment(ask: Ask) -> None:
-    """An SQL argument may begin with a comment, and an unknown option suggests the closest one."""
+    """SQL that begins with the dashes of a comment is not taken for an option."""
     sql, as_csv = "-- how many?\nSELECT count(*) AS n\nFROM job_slowdown\n", ("--format", "csv")
     for arguments in ((sql, *as_csv), (*as_csv, sql), (*as_csv, "--", sql)):
         assert ask(main, *arguments)[:2] == (0, "n\n2\n")
@@ -291,7 +293,7 @@ def test_sql_as_an_argument_may_begin_with_a_comment(ask: Ask) -> None:
 
 
 class Keyboard(io.StringIO):
-    """Standard input that claims to be a terminal."""
+    """A text stream as standard input that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -309,7 +311,7 @@ def test_sql_comes_from_standard_input(
 def test_without_sql_and_at_a_keyboard_it_is_a_prompt(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, has_home: bool
 ) -> None:
-    """Without SQL, query at a terminal is a prompt, which survives wrong queries and ends with the input."""
+    """Without SQL, at a terminal, query is a prompt, which goes on after wrong questions until input ends."""
     typed = iter(["SELECT count(*) AS n", "FROM job_slowdown;", "", "SELECT slowdwn FROM jobs;", "SELECT 7;"])
 
     def line(prompt: str) -> str:
@@ -353,7 +355,6 @@ def test_whoever_reads_may_stop_reading(warehouse: str) -> None:
 
 @pytest.mark.parametrize("seconds", [None, 0.0, 60.0])
 def test_ctrl_c_ends_a_question_and_the_next_is_answered(warehouse: str, seconds: float | None) -> None:
-    """Ctrl-C ends a running query, and the next query is answered, with and without a time limit."""
     counts = [f"(SELECT explode(sequence(1, 1500)) AS n{place}) AS t{place}" for place in range(3)]
     reader = DuckDbReader(Database(warehouse))
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)

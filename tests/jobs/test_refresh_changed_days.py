@@ -1,4 +1,4 @@
-"""If data come late or are corrected, their days are processed again, and equal days with data on time."""
+"""Days whose logs come late or are corrected are processed again, and then equal days with logs on time."""
 
 import json
 import os
@@ -22,18 +22,17 @@ AFTER = LAST + timedelta(days=1)
 
 
 def refresh(history: History, log_date: date = AFTER) -> dict[str, int]:
-    """Refresh changed days; return the units done by phase."""
+    """Refresh the days that have changed, as of a log date; return the number of units done, by phase."""
     counts = refresh_changed_days.run(history.spark, history.settings, log_date)
     return {name.removesuffix(".units"): count for name, count in counts.items() if name.endswith(".units")}
 
 
 ONE_UNIT = {"ingest": 1, "simulate": 1, "revise": 4, "aggregate": 4}
-"""Work if one unit of the first day has changed: the unit itself, and all of that day and of the next."""
+"""Units done by each phase if a unit of the first day has changed; revise and aggregate redo both days."""
 ONE_UNIT_OF_LAST = ONE_UNIT | {"revise": 2, "aggregate": 2}
 
 
 def test_late_files_give_the_tables_of_files_on_time(filled: History, tmp_path: Path) -> None:
-    """A worker's log that comes late, and a whole job that does, give the same tables as if on time."""
     history = history_in(tmp_path, filled.spark, filled.settings)
     shutil.copytree(filled.landing, history.landing)
     late_rank = history.folder("alpha", FIRST) / "rank-00001.jsonl"
@@ -78,14 +77,14 @@ def test_a_day_sent_twice_changes_nothing_and_redoes_nothing(filled: History, hi
     for name in (UNIT_FINGERPRINTS, PUBLICATIONS):
         assert after.pop(name) == before.pop(name) + 1
     assert after == before
-    # The new times are known now: contents are not looked at again.
+    # The first refresh has recorded the files' new times of modification: contents are not read again.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.refresh_changed_days.digests_by", _no_contents)
         assert refresh(history) == {}
 
 
 def _no_contents(_spark: SparkSession, _landing: str, files: Sequence[LandedFile]) -> dict[str, str]:
-    assert not files, "contents were read"
+    assert not files, "no contents may be read"
     return {}
 
 
@@ -128,7 +127,7 @@ def test_the_command_line_refreshes(history: History, capsys: pytest.CaptureFixt
 
 
 def test_a_late_file_gives_the_tables_and_pages_of_nights_in_order(history: History) -> None:
-    """A late file gives the same tables and pages, also of later days, as if it had been on time."""
+    """A late file gives the same tables and pages, also for later days, as if it had come on time."""
     shutil.rmtree(history.warehouse)
     for day in DAYS:
         whole_night.run(history.spark, history.settings, [day])
@@ -147,6 +146,6 @@ def test_a_late_file_gives_the_tables_and_pages_of_nights_in_order(history: Hist
 
 
 def pages(history: History) -> dict[str, bytes]:
-    """Return all pages of the report."""
+    """Return all pages of the reports, by path."""
     root = history.warehouse / REPORT
     return {page.relative_to(root).as_posix(): page.read_bytes() for page in root.rglob("*.html")}

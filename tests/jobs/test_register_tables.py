@@ -1,4 +1,4 @@
-"""Catalogs of other engines show the tables as of one publication, even if more is written later."""
+"""Statements for catalogs of other engines show all tables as of one publication, even after later writes."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ COUNTED = ("job_slowdown", "jobs", "rejects", "fix_first", "job_days", "waterfal
 
 
 class Stored:
-    """A substitute for a warehouse in a store."""
+    """Substitute for a warehouse in a store that lacks the table rejects."""
 
     root = "s3://bucket/fleet's"
 
@@ -48,7 +48,7 @@ def test_spark_and_duckdb_see_what_a_reader_sees_and_keep_it(history: History, c
     for catalog in ("spark", "duckdb"):
         status, made[catalog], err = call(main, catalog, "--warehouse", root, "--schema", "seen")
         assert (status, err) == (0, "")
-    # A session of its own: a temporary view that another test left would hide a table of its name.
+    # In a new session, because a temporary view from another test would hide a table of the same name.
     spark = history.spark.newSession()
     try:
         for statement in made["spark"].split(";\n"):

@@ -1,4 +1,4 @@
-"""A refused night is saved for inspection, shown on its page, and can be released by hand."""
+"""The rows of a refused night are saved, shown on its page, and can be released by a person."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -32,7 +32,7 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
 
 
 def publish_bad(warehouse: Warehouse, days: Sequence[date] = (DAY,)) -> int:
-    """Publish rows that gates refuse; return how many of the refusals had been released by hand."""
+    """Publish rows that gates refuse; return how many refusals a person had released before."""
     tables = {
         STAGE_SLOWDOWN: table_rows(STAGE_SLOWDOWN, [{"log_date": day} | BAD for day in days]),
         DP_RANK_SLOWDOWN: table_rows(DP_RANK_SLOWDOWN),
@@ -46,7 +46,7 @@ def release(warehouse: Warehouse, *names: str, day: date = DAY) -> None:
 
 
 def page(warehouse: Warehouse, day: date = DAY) -> str:
-    """Return the page that the gates write about the phase simulate of a day."""
+    """Return the data docs of the phase simulate on a day."""
     return Path(docs_path(warehouse.root, day, "simulate")).read_text()
 
 
@@ -111,7 +111,7 @@ def test_a_release_of_what_cannot_be_released_or_without_a_reason_is_a_wrong_arg
 def test_a_release_by_command_of_what_a_gate_has_refused_is_found_by_the_next_run(
     warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The next run finds a release only if it names a refusal of its own warehouse correctly."""
+    """Only recorded refusals of this warehouse can be released; the next run then publishes their rows."""
     with pytest.raises(GateRefusedError), recorded_run(warehouse, "simulate_what_if", [], DAY):
         publish_bad(warehouse)
 

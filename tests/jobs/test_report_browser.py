@@ -1,4 +1,4 @@
-"""In a real browser the report is drawn, filtered and linked, and is readable when narrow."""
+"""In a real browser, report pages are drawn, filtered and linked, and can be read on a narrow screen."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ MARKS = """
     const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
     return new Set(new Uint32Array(data.buffer)).size;
 """
-"""Lines from point to point in the marks of a chart; for one on a canvas, its colours."""
+"""JavaScript that counts the line segments in a chart's marks or, if the chart is a canvas, its colours."""
 OPTION = """
     const {options} = document.getElementById(arguments[0]);
     return [...options].find((option) => option.text === arguments[1]).value;
@@ -65,7 +65,7 @@ CELLS = """
 
 @cache
 def random_fleet() -> FleetTables:
-    """A random fleet, made only for tests that run, because pytest often only collects this file."""
+    """Return the tables of a random fleet, made on first use, because pytest may only collect this file."""
     return fleet(runs=60, days=40)
 
 
@@ -77,7 +77,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def drawn_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of a random fleet with names that are markup."""
+    """Path of the page of a random fleet, in which some names contain markup."""
     root = tmp_path_factory.mktemp("report")
     page = fleet_page(random_fleet(), publication(random_fleet()))
     folder = report_files.replace_publication(root, LAST, {INDEX_NAME: page})
@@ -123,7 +123,7 @@ def test_all_links_of_the_demo_lead_somewhere_and_job_pages_are_drawn(browser: B
 def test_half_of_the_interval_of_a_sum_is_that_of_the_evaluation(
     browser: Browser, drawn_fleet: Path, freedom: float | None
 ) -> None:
-    """The page and the evaluation compute the same half width for the interval of a sum."""
+    """For the interval of a sum, the page's JavaScript computes the same half width as the evaluation."""
     browser.open(drawn_fleet)
     part = {"cause": "pause", "half": 2.5, "shared": 1.5, "lost": 5.0, "freedom": freedom}
     parts = [part | {"unit": {"run": str(run // 2), "log_date": "2026-01-05"}} for run in range(20)]
@@ -165,7 +165,7 @@ def test_filters_change_what_is_shown_to_the_sums_of_what_they_leave(
         names = {"job": parts.job_id, "host": parts.host.fillna("no single host"), "cause": parts.cause}
         of_names = parts.groupby(names[filters["by"]]).lost_gpu_hours.sum(
             min_count=1
-        )  # none states hours: not 0
+        )  # null if no part states hours
         wanted = [None if np.isnan(each) else each for each in of_names.sort_values(ascending=False)]
         shown = list(_rows(browser, "fixes").values())
         assert [cells[0] for cells in shown] == [hours(each) for each in wanted[: len(shown)]]
@@ -174,7 +174,9 @@ def test_filters_change_what_is_shown_to_the_sums_of_what_they_leave(
     browser.driver.get("about:blank")
     browser.driver.get(address)
     browser.wait()
-    assert browser.text("sum").startswith(f"{hours(lost)} GPU-hours lost in "), "the view is in the address"
+    assert browser.text("sum").startswith(f"{hours(lost)} GPU-hours lost in "), (
+        "the address restores the filters"
+    )
     assert browser.console() == []
 
 
@@ -192,7 +194,6 @@ def test_reset_brings_everything_back(browser: Browser, drawn_fleet: Path) -> No
 def test_a_search_finds_every_job_and_host_with_its_page_or_the_command_that_makes_it(
     browser: Browser, drawn_fleet: Path
 ) -> None:
-    """A search finds every job and host, and links its page or gives the command that makes it."""
     browser.open(drawn_fleet)
     assert browser.run("return document.getElementById('found-jobs').hidden")
     _search(browser, "RAIN-0004")
@@ -214,7 +215,7 @@ def test_a_search_finds_every_job_and_host_with_its_page_or_the_command_that_mak
 
 
 def _search(browser: Browser, text: str) -> None:
-    """Type a name into the search field."""
+    """Type text into the search field, and wait until the page is updated."""
     browser.run(
         "document.body.dataset.shown = ''; const e = document.getElementById('search'); "
         "e.value = arguments[0]; e.dispatchEvent(new Event('input'))",
@@ -276,7 +277,7 @@ def test_the_map_has_a_mark_where_a_culprit_begins(browser: Browser, tmp_path: P
 
 
 def test_script_that_gets_into_a_page_is_not_run(browser: Browser, drawn_fleet: Path) -> None:
-    """The page's policy blocks injected scripts and requests, and the browser reports that."""
+    """The page's policy blocks injected scripts and requests, and the browser logs both."""
     browser.open(drawn_fleet)
     browser.run(SLIPPED_IN)
     assert browser.run("return document.body.dataset.slipped") is None
@@ -314,7 +315,7 @@ def test_five_months_of_the_papers_fleet_are_drawn_from_under_five_megabytes(
 def test_maps_of_the_published_traces_show_what_the_paper_says(
     browser: Browser, published_traces: Path, tmp_path: Path, trace: str, is_hot: list[bool]
 ) -> None:
-    """Worker maps of the published traces look as in the paper: SE is hot everywhere, ST in its last row."""
+    """Maps of workers look as in the paper: all rows of SE are hot, and only the last row of ST."""
     rows = published.rank_steps(published_traces, trace)
     page = job_page(unit_tables(rows, published.manifest(published_traces, trace), trace))
     browser.open(report_files.add_page(tmp_path, job_page_path(date(2026, 1, 5), trace, "0"), page))
@@ -325,7 +326,7 @@ def test_maps_of_the_published_traces_show_what_the_paper_says(
 
 
 def not_drawn(browser: Browser, charts: Sequence[str]) -> list[str]:
-    """Return errors for charts that show nothing."""
+    """Return the names of charts that show nothing."""
     return [name for name in charts if browser.run(MARKS, f"chart-{name}") < 2]
 
 
@@ -335,12 +336,12 @@ def _luminance(colour: str) -> float:
 
 
 def _rows(browser: Browser, table: str) -> dict[str, list[str]]:
-    """Return the cells of each table row, by the text of the row's heading."""
+    """Return the cells of each row of a table but the first cell, which is the key."""
     return {cells[0]: cells[1:] for cells in _cells(browser, table)}
 
 
 def _cells(browser: Browser, table: str) -> list[list[str]]:
-    """Return the text of the cells in each table row."""
+    """Return the text of each cell of a table, row by row."""
     script = """return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)].map(
         (row) => [...row.children].map((cell) => cell.textContent))"""
     found: list[list[str]] = browser.run(script, table)
@@ -348,7 +349,7 @@ def _cells(browser: Browser, table: str) -> list[list[str]]:
 
 
 def _left(filters: dict[str, str]) -> pd.DataFrame:
-    """Return the parts that the filters should leave, chosen independently of the page."""
+    """Return the parts of the fleet that the filters leave, computed by pandas instead of the page."""
     units, parts = random_fleet().units.to_pandas(), random_fleet().parts.to_pandas()
     team, day = units.team.fillna("(not stated)"), units.log_date.astype(str)
     is_in = (team == filters.get("team", team)) & (units.cluster == filters.get("cluster", units.cluster))

@@ -1,4 +1,4 @@
-"""Nights revise causes by earlier days and other jobs, through landing, Spark and Delta."""
+"""Nights revise causes by earlier days and by other jobs: tested from the landing on, with Spark."""
 
 import shutil
 from collections.abc import Sequence
@@ -34,13 +34,13 @@ DAYS = [FIRST + timedelta(days=age) for age in range(3)]
 LAST = DAYS[-1]
 SICK = "sick"
 REPLICA = JobShape(dp_size=1, pp_size=4, tp_size=8, microbatches=8, steps=10)
-"""One replica, each stage on a separate host."""
+"""One replica; each of its four stages is on a host of its own."""
 SMALL = JobShape(dp_size=2, pp_size=2, tp_size=2, microbatches=8, steps=10)
-"""All on one host."""
+"""A job on a single host."""
 
 
 def hosts(job_id: str, day: int, number: int, *sick_places: int) -> list[str]:
-    """Hosts of a job, which differ from day to day, with the sick host in some places."""
+    """Return `number` hosts, whose names contain the day; the sick host is in the given places."""
     return [SICK if place in sick_places else f"{job_id}-{day}-{place}" for place in range(number)]
 
 
@@ -60,9 +60,9 @@ def write(
 
 
 def write_days(landing: Path) -> None:
-    """Write two healthy days of each model, and a third day with faults.
+    """Write two healthy days of three jobs, and a third day on which all three have faults.
 
-    The sick host is known from job "seen" of the day before.
+    On the second day, a further job, "seen", uses the sick host. On the third day, a new job uses this host.
     """
     for day in range(3):
         last = day == 2
@@ -91,7 +91,7 @@ def read(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def nights(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
-    """A night of the first two days together, and a night of the third day."""
+    """Rows of job_causes after a night of the first two days together and a night of the third."""
     whole_night.run(spark, settings, DAYS[:2])
     whole_night.run(spark, settings, DAYS[2:])
     return read(spark, settings)
@@ -105,13 +105,13 @@ def of_last_day(nights: list[dict[str, Any]], job_id: str) -> dict[str, dict[str
 def test_a_stage_on_a_sick_host_is_a_slow_worker(
     job_id: str, stage: int, nights: list[dict[str, Any]]
 ) -> None:
-    """A slow stage on a sick host is a slow worker if other days or jobs show that the host is to blame."""
+    """A slow stage counts as a slow worker if earlier days or other jobs show that its host is the reason."""
     found = of_last_day(nights, job_id)
     worker, imbalance = found["slow_worker"], found["stage_imbalance"]
     (culprit,) = worker["culprits"]
     assert (culprit["pp_rank"], culprit["host"]) == (stage, SICK)
     assert culprit["effect"] == pytest.approx(0.4, abs=0.02)
-    # Eight microbatches of 1.4 instead of 1, and three stages that wait for the first.
+    # In a step, the slow stage computes eight microbatches, each 1.4 times as long as the other three stages.
     assert worker["time_saved_fraction"] == pytest.approx(0.23, abs=0.02)
     assert (worker["is_cause"], imbalance["is_cause"]) == (True, False)
     assert worker["recoverable_gpu_hours"] == 64.0 * worker["time_saved_fraction"]
@@ -120,7 +120,7 @@ def test_a_stage_on_a_sick_host_is_a_slow_worker(
 
 
 def test_what_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, Any]]) -> None:
-    """A whole job on a sick host, and a job with all links slow, are found slow by earlier days."""
+    """If all workers or links of a job are slow, only comparison with the job's earlier days shows this."""
     worker = of_last_day(nights, "sick-whole")["slow_worker"]
     assert {culprit["slow_host"] for culprit in worker["culprits"]} == {SICK}
     assert worker["unrevised"]["time_saved_fraction"] == pytest.approx(0.0, abs=0.005)
@@ -136,7 +136,7 @@ def test_what_is_slow_for_all_is_slow_against_other_days(nights: list[dict[str, 
 def test_days_again_in_one_batch_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]]
 ) -> None:
-    """Processing days again in one batch gives the same rows, as revision starts from measured causes."""
+    """Processing all days again in one batch gives the same rows, as revision starts from measured causes."""
     simulate.run(spark, settings, DAYS)
     revise.run(spark, settings, DAYS)
     assert read(spark, settings) == nights
@@ -149,7 +149,7 @@ def elsewhere(settings: Settings, warehouse: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def last_alone(spark: SparkSession, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse in which only the third day is done; read-only."""
+    """A warehouse in which only the third day was processed; read-only."""
     warehouse = tmp_path_factory.mktemp("last-alone")
     whole_night.run(spark, elsewhere(settings, warehouse), DAYS[2:])
     return warehouse
@@ -163,7 +163,7 @@ def backwards(settings: Settings, last_alone: Path, tmp_path: Path) -> Settings:
 
 
 def causes_by_day(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
-    """Rows of cause_day in order, with sums rounded to 12 digits because the order of addition varies."""
+    """Return the rows of cause_day with floats to 12 digits, as sums depend on the order of addition."""
     counted = Warehouse(spark, settings.paths.warehouse).read(TABLES[CAUSE_DAY])
     rows = counted.orderBy("log_date", "cause").toArrow().to_pylist()
     return [
@@ -175,7 +175,7 @@ def causes_by_day(spark: SparkSession, settings: Settings) -> list[dict[str, Any
 def test_nights_in_any_order_give_the_same_rows(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]], backwards: Settings
 ) -> None:
-    """Nights in any order give the same rows, because later days are revised after a late day."""
+    """Nights in any order give the same rows, because a late night also revises the days after it."""
     for day in reversed(DAYS[:2]):
         whole_night.run(spark, backwards, [day])
     assert read(spark, backwards) == nights
@@ -209,7 +209,7 @@ def test_a_night_that_died_while_it_revised_later_days_revises_them_when_it_runs
 def test_what_of_earlier_days_is_done_late_is_looked_back_on(
     spark: SparkSession, settings: Settings, nights: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    """If a job of an earlier day is processed late, later days are revised by its evidence."""
+    """If a job of an earlier day is processed late, later days are revised again with the job's evidence."""
     late = elsewhere(settings, tmp_path)
     ingest.run(spark, late, DAYS)
     units = set(recorded(Warehouse(spark, str(tmp_path)), DAYS)["ingest"])

@@ -1,6 +1,6 @@
-"""Tables about roles are right for a day whose runs are parts of a whole, without Spark.
+"""Test the tables about roles, for days on which several runs form a whole; without Spark.
 
-They are written for days with such runs, emptied where a day has none any longer, and else left alone.
+If a day no longer has such runs, its rows are removed; without such runs on any day, no table is made.
 """
 
 from pathlib import Path
@@ -40,7 +40,7 @@ def put(warehouse: Warehouse, name: str, changes: list[dict[str, Any]]) -> None:
 
 
 def steps() -> list[dict[str, Any]]:
-    """Three iterations, each with a rollout of 3 s and then an actor of 1 s."""
+    """Return rows of role_step for three iterations: each a rollout of 3 s, and then an actor of 1 s."""
     changes = []
     for iteration in range(3):
         for job_id, role, start_s, end_s in (("a", "rollout", 0, 3), ("b", "actor", 3, 4)):
@@ -64,8 +64,10 @@ def test_a_whole_is_answered_with_what_its_runs_lose(warehouse: Warehouse) -> No
         "rollout",
         pytest.approx(4.5 / 12),
     )
-    assert rollout["saved_fraction_if_fixed"] == pytest.approx(0.25 * 9 / 12), "two causes lose 1/8 each"
-    assert actor["saved_fraction_if_fixed"] is None, "it has no causes"
+    assert rollout["saved_fraction_if_fixed"] == pytest.approx(0.25 * 9 / 12), (
+        "two causes lose 1/8 each; the rollout takes 9 s of 12"
+    )
+    assert actor["saved_fraction_if_fixed"] is None, "the actor has no rows in job_causes"
     assert rollout["saved_gpu_hours_if_twice_as_fast"] == pytest.approx(30 * 4.5 / 12)
     assert tables[ROLE_ITERATION].num_rows == 6
     assert broken_path(tables).rows.num_rows == 0

@@ -1,4 +1,7 @@
-"""Readers get clear errors if a store fails, is slow, drops connections, or rejects credentials."""
+"""Test what happens if a store fails, is slow, drops connections or refuses credentials.
+
+Short faults are retried; otherwise the command ends with a clear error.
+"""
 
 from collections.abc import Iterator
 from datetime import date
@@ -23,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def sound(server: Server) -> Iterator[None]:
-    """Reset all changes that a test made to the server."""
+    """Undo all faults that a test has set on the server."""
     yield
     server.spoil()
 
@@ -39,7 +42,7 @@ def test_a_store_that_fails_costs_time_and_one_that_refuses_costs_the_rest_of_th
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(lease, "LEASE_S", 1.0)  # of the run that could not give it back
+    monkeypatch.setattr(lease, "LEASE_S", 1.0)  # the failed run could not release its lease
     paths = remote.settings.paths
     place = ["--landing", paths.landing, "--warehouse", paths.warehouse]
 

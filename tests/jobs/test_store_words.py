@@ -1,4 +1,4 @@
-"""Test messages about a wrong or failing store, and the content type of pages in a store."""
+"""Test messages about wrong or failing stores, and the content types of pages in a store."""
 
 import logging
 from pathlib import Path
@@ -32,7 +32,7 @@ def raising(error: Exception) -> NoReturn:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
-    """A store in memory that answers every URL."""
+    """A store in memory, which takes the place of the store of every URL."""
     made = MemoryStore()
     monkeypatch.setattr(objects, "store_at", lambda _: made)
     return made

@@ -1,6 +1,6 @@
-"""A standalone cluster gives the tables of one machine, even if two of three workers are killed.
+"""A standalone cluster gives the tables of a single machine, even if two of its three workers are killed.
 
-Everything lies in a store: driver and workers share no folder.
+Driver and workers share no folder: landing and warehouse are in a store.
 """
 
 import subprocess
@@ -57,7 +57,7 @@ sys.exit(backfill.main(sys.argv[3:]))
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[Cluster]:
-    """A master and three workers of one core, each with a separate folder."""
+    """A cluster of a master and three workers, each with one core and a folder of its own."""
     with cluster(tmp_path, workers=3, cores=1) as started:
         yield started
 
@@ -65,9 +65,9 @@ def workers(tmp_path: Path) -> Iterator[Cluster]:
 def submit(
     cluster: Cluster, where: History, server: Server, folder: Path
 ) -> "subprocess.CompletedProcess[str]":
-    """Backfill a history on the cluster, with a program that kills workers.
+    """Backfill a history on the cluster, by a program that also kills two of the workers.
 
-    Executors have the project's code only from the zip.
+    Executors get the project's code only from the zip.
     """
     archive = write_zip(folder / "straggler-fleet.zip")
     killer = folder / "killer.py"

@@ -1,4 +1,4 @@
-"""Replacing a day's rows in Delta changes no other day, and readers of any engine see the same rows."""
+"""Replacing rows of a day changes no other day, and other engines read the same rows."""
 
 from collections.abc import Callable
 from datetime import date
@@ -47,7 +47,6 @@ def test_a_table_that_was_never_written_has_no_rows(warehouse: Warehouse) -> Non
 
 
 def test_a_table_can_be_made_after_a_writer_died_before_its_first_commit(warehouse: Warehouse) -> None:
-    """A table can be created although a writer died before its first commit and left its folder."""
     log = Path(warehouse.path(STAGE_SLOWDOWN), "_delta_log")
     (log / "_staged_commits").mkdir(parents=True)
     (log / ".00000000000000000000.json.0.tmp").touch()
@@ -136,7 +135,7 @@ def test_other_readers_see_the_same_rows(warehouse: Warehouse, name: str) -> Non
     expected = {column: ROWS[name].get(column) for column in table.column_names}
     assert row | {"log_date": DAY} == expected
     first = by_polars.sort("log_date").to_dicts()[0]
-    plain = [column for column in table.column_names if column != "labels"]  # polars has no maps
+    plain = [column for column in table.column_names if column != "labels"]  # polars has no type for maps
     assert {column: first[column] for column in plain} == {column: expected[column] for column in plain}
 
 
@@ -201,7 +200,7 @@ def test_ingested_tables_can_be_those_of_another_warehouse(warehouse: Warehouse)
 
 @pytest.mark.parametrize("name", [JOBS, JOB_CAUSES])
 def test_of_units_that_are_not_there_no_rows_are_read(warehouse: Warehouse, name: str) -> None:
-    """Reading a unit that does not exist gives no rows, even from tables with maps and lists."""
+    """Reading a unit that does not exist gives no rows, also from tables with maps and lists."""
     warehouse.replace(TABLES[name], table_rows(name), [DAY])
     assert warehouse.read(TABLES[name], [DAY], {Unit(DAY, "absent", "r1")}).collect() == []
     assert warehouse.read(TABLES[name], [DAY], {Unit(DAY, "gpt-175b", "r3")}).count() == 1

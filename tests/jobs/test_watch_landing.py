@@ -1,4 +1,4 @@
-"""Test how often the command watch runs, and how it ends."""
+"""Test the command watch: how often its rounds run, what follows a failed round, and how it ends."""
 
 import time
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def test_what_is_no_time(text: str, call: Ask, tmp_path: Path) -> None:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Replace watch's rounds by failing ones, of which the third ends the process; return the sleep times."""
+    """Sleep times between rounds of watching, all of which fail; the third round raises KeyboardInterrupt."""
     slept: list[float] = []
 
     @contextmanager
@@ -42,7 +42,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(cli, "session", nothing)
     monkeypatch.setattr("jobs.night.live.run", fails)
-    # Other threads of this process sleep too.
+    # Replaces the module's `time`, because other threads call time.sleep too.
     monkeypatch.setattr(watch_landing, "time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
     return slept
 

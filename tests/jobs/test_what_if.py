@@ -1,4 +1,4 @@
-"""Test the output of what_if, and its errors for units that cannot be replayed."""
+"""Test the command what-if: its output, and its errors for units that cannot be replayed."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_the_answer_is_a_table_of_the_latest_day(ask: Ask) -> None:
-    """Without --log-date, what_if replays the latest day: its step takes 3 + 1 s, and ideally 2 + 1 s."""
+    """Without --log-date, what-if replays the latest day, whose step takes 4 s and ideally 3 s."""
     status, out, _ = ask(
         main, "--job-id", "llm-a", "--fix", FORWARD, "--fix", "op_type LIKE 'grads%'", "--format", "table"
     )
@@ -57,16 +57,16 @@ def test_the_answer_is_a_table_of_the_latest_day(ask: Ask) -> None:
 
 
 def test_what_two_scenarios_share_is_said_beside_them(ask: Ask) -> None:
-    """The output states how many ops are in both scenarios, because the savings then do not add up."""
+    """The output says how many ops belong to several scenarios: their savings do not add up."""
     one = f"{FORWARD} AND host = 'node-1'"
     fixes = ("--fix", FORWARD, "--fix", one, "--set", "0.5")
     _, out, err = ask(main, "--job-id", "llm-a", *fixes)
     assert "where each alone saves " in err
     assert err.endswith("a saving of one fix cannot be saved again by another (in more than one: 1 op)\n")
-    assert out.startswith("scenario\tchange\t"), "a pipe is given rows alone"
+    assert out.startswith("scenario\tchange\t"), "notes go to standard error"
     _, _, err = ask(main, "--job-id", "llm-a", "--fix", "pause")
     assert "all causes: " in err
-    assert "another" not in err, "what all causes save has those in it that were not asked for"
+    assert "another" not in err, "no such note if a scenario is a cause"
     _, _, err = ask(main, "--job-id", "llm-a", "--fix", FORWARD)
     assert "together" not in err
 
@@ -89,7 +89,7 @@ def test_of_one_end_of_a_transfer_the_other_is_named(scenarios: list[str], said:
 
 
 def test_two_scenarios_may_save_more_than_each_alone(ask: Ask) -> None:
-    """Two scenarios together may save more than the sum of each alone, as one leaves the other's wait."""
+    """Two fixes may save more than the sum of what each saves alone, because each leaves the other's wait."""
     fixes = [f"{FORWARD} AND dp_rank = {rank}" for rank in (0, 1)]
     _, _, err = ask(main, "--job-id", "llm-a", "--fix", fixes[0], "--fix", fixes[1], "--set", "0.2")
     assert (

@@ -1,8 +1,8 @@
-"""Train small models in processes that really wait for each other, and replay the logs of the emitter.
+"""Train small models in processes that wait for each other, and replay the logs that the emitter writes.
 
-In every other step one worker is slowed by a known factor, so that healthy and slowed steps see the same
-machine. The replay of the slowed steps with the slow worker mended must take as long as the healthy ones did.
-`make real-run` prepares an environment with torch for it.
+In every other step one worker is slowed by a known factor, so that load on the machine affects slowed and
+healthy steps alike. If the slowed steps are replayed with the slow worker mended, they must take as long as
+the healthy steps. `make real-run` installs torch into an environment for these runs.
 """
 
 import argparse
@@ -32,7 +32,7 @@ FORWARD, BACKWARD, GATHERED, REDUCED, REDUCED_LAST = (
 )
 FACTOR: Final = 1.5
 SLOWED: Final = (1, 0)
-"""dp rank and stage of the slowed worker."""
+"""(dp rank, stage) of the slowed worker."""
 STEP_ERROR: Final = 0.03
 FACTOR_ERROR: Final = 0.05
 DISCREPANCY: Final = 0.05
@@ -49,7 +49,7 @@ HERE: Final = Path(__file__).parent
 
 
 class Outcome(NamedTuple):
-    """Replay results of a job's healthy and of its slowed steps; times are in seconds."""
+    """Figures of a job from replays of its healthy and of its slowed steps; times are in seconds."""
 
     job: str
     healthy_s: float
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     discrepancy: float
 
     def failures(self) -> list[str]:
-        """Return a description of each result that is out of bounds."""
+        """Return the names of the figures that are out of bounds."""
         wrong = {
             "step time": abs(self.mended_s / self.healthy_s - 1) > STEP_ERROR,
             "factor": abs(self.factor / FACTOR - 1) > FACTOR_ERROR,
@@ -70,16 +70,20 @@ class Outcome(NamedTuple):
 
 
 def ops_once(rank_steps: pa.Table, chunks: int, *, is_sharded: bool) -> bool:
-    """Return whether each rank-step has one forward and one backward per microbatch of each chunk or unit.
+    """Return whether each rank-step has each op of each microbatch and chunk exactly once.
 
-    is_sharded : then each unit gathers its parameters and reduces its gradients once, too
+    is_sharded : parameters of each chunk are then also gathered once, and its gradients reduced once
     """
     microbatches = 1 + pc.max(pc.list_flatten(rank_steps["microbatch"])).as_py()
     wanted = [(op, m, c) for op in (FORWARD, BACKWARD) for m in range(microbatches) for c in range(chunks)]
     names = {FORWARD: FORWARD, BACKWARD: BACKWARD}
     if is_sharded:
         wanted += [(op, -1, c) for op in (GATHERED, REDUCED) for c in range(chunks)]
-        names |= {GATHERED: GATHERED, REDUCED: REDUCED, REDUCED_LAST: REDUCED}  # the last has another name
+        names |= {
+            GATHERED: GATHERED,
+            REDUCED: REDUCED,
+            REDUCED_LAST: REDUCED,
+        }  # the last reduction of gradients has another name
     columns = [rank_steps[name].to_pylist() for name in ("op", "microbatch", "model_chunk")]
     return all(
         sorted((names[op], m, c) for op, m, c in zip(*row, strict=True) if op in names) == sorted(wanted)
@@ -88,7 +92,7 @@ def ops_once(rank_steps: pa.Table, chunks: int, *, is_sharded: bool) -> bool:
 
 
 def replay_of_quiet_steps(rank_steps: pa.Table, manifest: dict[str, Any]) -> dict[str, pa.Table]:
-    """Replay the faster half of the given steps, because load on the machine only lengthens steps."""
+    """Replay the faster half of the given steps, because other load on the machine only lengthens steps."""
     settings = SimulationSettings(minimum_steps=1)
     every = simulate_job(rank_steps, manifest, settings)["step_slowdown"].sort_by("actual_step_s")
     quiet = every["step"][: len(every) // 2]
@@ -96,7 +100,7 @@ def replay_of_quiet_steps(rank_steps: pa.Table, manifest: dict[str, Any]) -> dic
 
 
 def outcome(job: str, landing: Path) -> Outcome:
-    """Replay the healthy and the slowed steps of a job and compare them."""
+    """Replay the healthy and the slowed steps of a job; return the figures that are compared."""
     (folder,) = landing.glob(f"log_date=*/job_id={job}/run_id=r0")
     rank_steps, manifest = read_run(folder)
     if not ops_once(rank_steps, manifest["vpp_size"], is_sharded="--fsdp" in JOBS[job]):
@@ -122,7 +126,7 @@ def outcome(job: str, landing: Path) -> Outcome:
 
 
 def main() -> int:
-    """Run the jobs, print the results, and return 1 if a result is out of bounds."""
+    """Train and replay all jobs, print the results, and return 1 if a result is out of bounds."""
     parser = argparse.ArgumentParser(prog="make real-run")
     parser.add_argument("--torch", required=True, help="a Python with torch, megatron-core and the emitter")
     parser.add_argument("--job", action="append", choices=EVERY, help="all where none is named")

@@ -1,4 +1,4 @@
-"""Train by Megatron's 1F1B with a worker slow in one of three ways; check what the diagnosis names."""
+"""Train by Megatron's 1F1B with one worker slow, in three different ways; check what the diagnosis names."""
 
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -12,14 +12,17 @@ from tests.support.training_run import read_run
 from udfs.what_if import simulate_job
 
 SLOWED: Final = (1, 0)
-"""dp rank and stage of the slowed worker."""
+"""(dp rank, stage) of the slowed worker."""
 MIDDLE: Final = 8
 STEP_ERROR: Final = 0.03
 HERE: Final = Path(__file__).parent
 
 
 class Fault(NamedTuple):
-    """How a worker is slowed, and what must be named; if first_step is None, every other step is slow."""
+    """How a worker is slowed, and the cause, direction and course that the diagnosis must name.
+
+    first_step : step from which on the worker is slow; None if it is slow in every other step
+    """
 
     arguments: tuple[str, ...]
     cause: str
@@ -40,7 +43,7 @@ RUNS: Final = {
 
 
 class FaultOutcome(NamedTuple):
-    """Replay results of a run; times are in seconds."""
+    """Result of a run, from replays of its healthy and its slowed steps; times are in seconds."""
 
     run: str
     healthy_s: float
@@ -48,15 +51,15 @@ class FaultOutcome(NamedTuple):
     causes: frozenset[str]
     worst: dict[str, Any] | None
     steps: tuple[int, ...]
-    """Steps that were examined, and steps that were slowed."""
+    """The slowed steps among those that were replayed."""
 
     @property
     def off(self) -> float:
-        """Error of the step time with the fault's cause fixed, relative to the step time of healthy steps."""
+        """Error of the step time with the cause fixed, relative to the step time of healthy steps."""
         return self.mended_s / self.healthy_s - 1
 
     def failures(self) -> list[str]:
-        """Return the names of the results that are out of bounds."""
+        """Return the names of the figures that are out of bounds."""
         fault, worst = RUNS[self.run], self.worst or {}
         wrong = {
             "step time": abs(self.off) > STEP_ERROR,
@@ -91,7 +94,7 @@ def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[FaultOu
 
 
 def outcome(run: str, landing: Path) -> FaultOutcome:
-    """Compare the step time of the run with its fault fixed with that of its healthy steps."""
+    """Replay a run with its fault fixed; return its step time beside that of the healthy steps."""
     (folder,) = landing.glob(f"log_date=*/job_id={run}/run_id=r0")
     rank_steps, manifest = read_run(folder)
     every = simulate_job(rank_steps, manifest)["step_slowdown"].sort_by("actual_step_s")

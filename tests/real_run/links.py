@@ -1,7 +1,8 @@
 """Train by Megatron's 1F1B with a link that is slow in every other step, and replay the log.
 
-The link and its direction must be named, by either end, and nothing where no link is slow. The manifest
-states which transfers block, as the emitter writes it; the discrepancy without them is there beside.
+The diagnosis must name an end of the slow link and its direction, and nothing if no link is slow. The
+manifest that the emitter writes states which transfers block; the discrepancy of a replay in which none
+blocks is printed too.
 """
 
 import subprocess
@@ -17,7 +18,7 @@ from udfs.what_if import SimulationSettings, simulate_job
 
 STEPS: Final = 24
 STAGE: Final = 1
-"""The link is behind this stage."""
+"""The slow link connects this stage and the next one."""
 RUNS: Final = {
     "link-none": ("0", ()),
     "link-5-forward": ("5", ("--link-forward",)),
@@ -26,19 +27,21 @@ RUNS: Final = {
     "link-50-backward": ("50", ()),
 }
 End = tuple[int, str]
-"""Stage and op type."""
+"""(stage, op type) of one end of a link."""
 MINIMUM: Final = SimulationSettings(minimum_steps=1)
 HEALTHY_ERROR: Final = 0.02
 QUIET: Final = 5
-"""Steps of either kind that are compared."""
+"""Number of healthy steps, and of slowed steps, that are compared."""
 HERE: Final = Path(__file__).parent
 
 
 class LinkOutcome(NamedTuple):
-    """Replay results of a run; times are in seconds, and shares relate to the recorded step time.
+    """Figures of a run from replays of its healthy and of its slowed steps; times are in seconds.
 
-    wanted : stages and op types of the two ends of the slow link; none where none is slow.
-    named  : that of the culprit that lost most; None where no cause holds, or no worker is slow.
+    nonblocking : discrepancy of a replay in which no transfer blocks
+    discrepancy : discrepancy of a replay in which transfers block as the manifest states
+    wanted : the two ends of the slow link; empty if no link is slow
+    named : the end that lost most by the diagnosis; None if it names no slow link
     """
 
     run: str
@@ -57,7 +60,7 @@ class LinkOutcome(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Return whether the step time is close enough, and the right link and direction are named."""
+        """Whether the step time is close enough, and the right link and direction are named."""
         is_near = abs(self.off) <= HEALTHY_ERROR and self.discrepancy <= HEALTHY_ERROR
         return is_near and (self.named in self.wanted if self.wanted else self.named is None)
 
@@ -90,12 +93,12 @@ def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[LinkOut
 
 
 def quiet_steps(every: pa.Table, is_slowed: pa.Array) -> tuple[float, pa.Array]:
-    """Mean time of healthy steps that load does not disturb [s], and such steps of both kinds.
+    """Return the mean time of quiet healthy steps [s], and the numbers of quiet steps of both kinds.
 
-    What else the machine does makes steps longer, never shorter: the fastest of each kind are quiet.
+    Other load on the machine makes steps only longer, so the fastest steps of each kind count as quiet.
 
-    every     : rows of step_slowdown, by their time.
-    is_slowed : of each, whether the fault was there.
+    every     : rows of step_slowdown, sorted by actual_step_s
+    is_slowed : for each row, whether the fault was active
     """
     kinds = map(every.filter, (pc.invert(is_slowed), is_slowed))
     quiet = [each.slice(0, QUIET) for each in kinds]
@@ -103,7 +106,7 @@ def quiet_steps(every: pa.Table, is_slowed: pa.Array) -> tuple[float, pa.Array]:
 
 
 def ends_of(run: str) -> frozenset[End]:
-    """Both ends of the link that is slow in a run; empty if no link is."""
+    """Return both ends of the link that is slow in a run; empty if no link is slow."""
     late_ms, direction = RUNS[run]
     if late_ms == "0":
         return frozenset()
@@ -112,7 +115,7 @@ def ends_of(run: str) -> frozenset[End]:
 
 
 def outcome(run: str, landing: Path) -> LinkOutcome:
-    """Compare the step time of the run with its link fixed with that of its healthy steps."""
+    """Replay a run with its link fixed; return its step time beside that of the healthy steps."""
     (folder,) = landing.glob(f"log_date=*/job_id={run}/run_id=r0")
     rank_steps, manifest = read_run(folder)
     every = simulate_job(rank_steps, manifest)["step_slowdown"].sort_by("actual_step_s")
@@ -122,7 +125,7 @@ def outcome(run: str, landing: Path) -> LinkOutcome:
     (job,) = found["job_slowdown"].to_pylist()
     causes = {row["cause"]: row for row in found["job_causes"].to_pylist()}
     saved = causes["communication"]["time_saved_fraction"]
-    # A slow link of 5 ms costs less than a cause does; without one nothing may be called so.
+    # If a link is slow, any culprit counts as named, because a delay of 5 ms costs too little for a cause.
     culprits = (
         causes["communication"]["culprits"] if ends_of(run) or causes["communication"]["is_cause"] else []
     )

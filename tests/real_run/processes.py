@@ -5,7 +5,7 @@ from multiprocessing.process import BaseProcess
 
 
 def run_all(workers: Sequence[BaseProcess]) -> None:
-    """Start processes and wait until all have ended; raises RuntimeError if one fails."""
+    """Start processes and wait until all have ended; raises RuntimeError if any ended with an error."""
     for worker in workers:
         worker.start()
     for worker in workers:

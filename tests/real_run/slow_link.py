@@ -1,4 +1,4 @@
-"""Make a link between two stages slow in one direction: data arrive some time after they were sent."""
+"""Make a link between two stages slow in one direction: its data arrive some time after they were sent."""
 
 import functools
 import time
@@ -12,9 +12,9 @@ MOST_MESSAGES: Final = 100_000
 
 
 class SlowLink(NamedTuple):
-    """A slow link between `stage` and the next stage, either forward to the next or backward from it.
+    """A link between `stage` and the next stage that is slow in one direction.
 
-    late_s : how much later data arrive in slowed steps. [s]
+    late_s : additional time until data arrive in slowed steps [s]
     """
 
     stage: int
@@ -31,15 +31,15 @@ class SlowLink(NamedTuple):
 
 
 def shared_times(dp_size: int) -> list[Any]:
-    """Shared memory for the time at which each replica sent each message, made before processes fork."""
+    """Return shared memory for the times at which each replica sends; to be made before processes fork."""
     context = get_context("fork")
     return [context.Array("d", MOST_MESSAGES, lock=False) for _ in range(dp_size)]
 
 
 def install(link: SlowLink, stage: int, sent_s: Any, is_slow: Callable[[], bool]) -> None:
-    """Make the receives of this stage wait on the slow link until data would have arrived."""
+    """Make this stage's receives over the slow link wait until the data would have arrived."""
     holder: Any = getattr(p2p_communication, "P2PCommunicator", p2p_communication)
-    communicate = holder._communicate  # what all transfers go through
+    communicate = holder._communicate  # the function that makes all transfers
     sent, received = (
         ("tensor_send_next", "recv_prev") if link.is_forward else ("tensor_send_prev", "recv_next")
     )
@@ -57,4 +57,4 @@ def install(link: SlowLink, stage: int, sent_s: Any, is_slow: Callable[[], bool]
             time.sleep(max(until - time.monotonic(), 0.0))
         return result
 
-    holder._communicate = delayed  # the same
+    holder._communicate = delayed  # replaces the function above

@@ -1,4 +1,4 @@
-"""Train on CPUs by the schedules of Megatron-core, and log by its timers."""
+"""Train on CPUs by the schedules of Megatron-core, and log ops by Megatron's timers."""
 
 import argparse
 from functools import partial
@@ -19,7 +19,7 @@ SAMPLES = 4
 
 
 def on_cpus() -> None:
-    """Let Megatron's schedules run without a GPU, which they need only to place tensors and to wait."""
+    """Let Megatron's schedules run without a GPU, which they need only to place tensors and synchronise."""
     zeros = torch.zeros
 
     def zeros_here(*size: Any, **how: Any) -> Any:
@@ -31,7 +31,7 @@ def on_cpus() -> None:
 
 
 class Chunk(torch.nn.Module):  # type: ignore[misc]  # torch is not in this environment
-    """A chunk of a model, with the interface that Megatron's schedules and finalize_model_grads expect."""
+    """A model chunk with the interface that Megatron's schedules and finalize_model_grads expect."""
 
     def __init__(self, config: Any, seconds: float, dp_group: Any) -> None:
         super().__init__()
@@ -64,7 +64,10 @@ def forward_step(batches: Any, model: Any) -> tuple[Any, Any]:
 
 
 def build(options: argparse.Namespace, sent_s: list[Any], stage: int, recorder: Recorder) -> Step:
-    """Make the chunks of this stage, and steps that Megatron's timers record."""
+    """Make the model chunks of a stage; return a function that trains one step, which timers record.
+
+    sent_s : shared memory for the times at which each replica sends
+    """
     on_cpus()
     if options.link is not None:
         link = SlowLink(options.link, options.link_forward, options.link_ms / 1000)

@@ -1,4 +1,4 @@
-"""Train by torch.distributed.pipelining (dp x 2 stages), by DDP or by FSDP2, and log by hooks."""
+"""Train by torch.distributed.pipelining (dp x 2 stages), by DDP or by FSDP2, and log ops by hooks."""
 
 import argparse
 from collections.abc import Iterable
@@ -18,7 +18,10 @@ STAGES = 2
 
 
 def build_pipeline(options: argparse.Namespace, stage: int, recorder: Recorder) -> Step:
-    """Run 1F1B, or interleaved 1F1B if there are several chunks, and reduce gradients at the end."""
+    """Return a function that trains one step by 1F1B, interleaved if there are several chunks.
+
+    Gradients are reduced at the end of the step.
+    """
     mesh = torch.distributed.init_device_mesh("cpu", (STAGES, options.dp), mesh_dim_names=("pp", "dp"))
     group, replicas = mesh["pp"].get_group(), mesh["dp"].get_group()
     layers = [TimedLayer(FORWARD_S / options.chunks) for _ in range(options.chunks)]
@@ -52,13 +55,18 @@ def build_pipeline(options: argparse.Namespace, stage: int, recorder: Recorder) 
 
 
 def build_replica(options: argparse.Namespace, _stage: int, recorder: Recorder) -> Step:
-    """Accumulate the gradients of some microbatches, and reduce gradients after the last one."""
-    seconds = 6 * FORWARD_S / options.microbatches  # much longer than gloo's collectives, which hide nowhere
+    """Return a function that trains one step by DDP or FSDP2.
+
+    Gradients of several microbatches are accumulated, and reduced after the last one.
+    """
+    seconds = 6 * FORWARD_S / options.microbatches  # long, as gloo's collectives do not overlap
     model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), *(TimedLayer(seconds) for _ in range(2)))
     if options.fsdp:
         mesh = torch.distributed.init_device_mesh("cpu", (options.dp,))
         for module in (*model[1:], model):
-            fully_shard(module, mesh=mesh).set_force_sum_reduction_for_comms(enable=True)  # gloo has no mean
+            fully_shard(module, mesh=mesh).set_force_sum_reduction_for_comms(
+                enable=True
+            )  # gloo cannot average
         follow_fsdp(model, recorder)
         reduces = model.set_requires_gradient_sync
     else:
@@ -78,7 +86,7 @@ def build_replica(options: argparse.Namespace, _stage: int, recorder: Recorder) 
 
 
 def optimizer_of(parameters: Iterable[Any], recorder: Recorder) -> Step:
-    """Make an optimizer, and return its step as an op that is recorded."""
+    """Make an optimizer, and return a function that runs and records its step."""
     optimizer = torch.optim.SGD(parameters, lr=0.01)
 
     def update() -> None:

@@ -1,4 +1,4 @@
-"""What the training scripts share: layers of known duration, the loop over steps, and processes."""
+"""Code of the training scripts: layers of known duration, the loop over steps, and processes."""
 
 import argparse
 import os
@@ -15,17 +15,17 @@ from straggler_emitter import Rank, RankLogWriter, Recorder, Run
 
 WIDTH: Final = 16
 FORWARD_S: Final = 0.1
-"""Seconds for one microbatch through one stage; a backward takes twice as long."""
+"""Time of one microbatch in the forward of one stage [s]; a backward takes twice as long."""
 WARM_UP: Final = 2
 STEPS: Final = 16
 SLOWED: Final = (1, 0)
-"""dp rank and stage of the slowed worker."""
+"""(dp rank, stage) of the slowed worker."""
 
 Step = Callable[[], None]
 
 
 class _Timed(torch.autograd.Function):  # type: ignore[misc]  # torch is not in this environment
-    """A linear map that takes a fixed time, so that other load on the machine hardly changes it."""
+    """A linear map that sleeps for the rest of a fixed time, on which other load has little effect."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Any, weight: Any, seconds: float) -> Any:
@@ -50,10 +50,10 @@ def _sleep(until: float) -> None:
 
 
 class TimedLayer(torch.nn.Module):  # type: ignore[misc]  # torch is not in this environment
-    """A linear layer whose forward takes `seconds` times the pace of its process in this step.
+    """A linear layer whose forward takes `seconds` times `pace`, which is set for the process in each step.
 
-    pause_s  : what one forward of the step takes longer
-    until    : how many forwards run before that one
+    pause_s : additional time of one forward of the step [s]
+    until : number of forwards before that one
     """
 
     pace = backward_pace = 1.0
@@ -99,10 +99,10 @@ def arguments() -> argparse.ArgumentParser:
 def train(
     options: argparse.Namespace, stages: int, build: Callable[[int, Recorder], Step], *, begins: bool = True
 ) -> None:
-    """Train in processes that gloo connects, one of which is slowed in every other step.
+    """Train in processes that gloo connects; the worker SLOWED is slow in every other step.
 
-    build  : makes the model of a stage, lets the recorder follow it, and returns what runs one step
-    begins : whether steps are to be begun here, not by the hooks
+    build  : makes the model of a stage, records it, and returns a function that trains one step
+    begins : whether this loop begins steps in the recorder; otherwise hooks do
     """
 
     def run(rank: int) -> None:
@@ -128,7 +128,7 @@ def train(
 
 
 def _slow_down(options: argparse.Namespace, step: int, *, is_slowed: bool) -> None:
-    """Set the pace of this process for a step."""
+    """Set the pace of this process for a step, and its pause."""
     TimedLayer.backward_pace = options.slow if is_slowed else 1.0
     TimedLayer.pace = 1.0 if options.backward_alone else TimedLayer.backward_pace
     TimedLayer.pause_s = options.pause_s if is_slowed else 0.0

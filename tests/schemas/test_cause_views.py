@@ -1,4 +1,4 @@
-"""Test views of causes: hours are never counted twice, and a run counts once per month."""
+"""Test views of causes: no hours are counted twice, and a run counts once in a month."""
 
 from datetime import date, timedelta
 from typing import Any
@@ -21,14 +21,13 @@ STAGE = culprit(0.2, reach="stage", pp_rank=1)
 def cause(
     job: str, day: date, attributed: float | None, recoverable: float | None, **more: object
 ) -> dict[str, Any]:
-    """Return a row of job_causes without culprits, for a unit whose only loss is attributed to the cause."""
+    """Return a row of job_causes without culprits, for a unit that loses time only to this cause."""
     hours = {"attributed_gpu_hours": attributed, "recoverable_gpu_hours": recoverable}
     hours |= {"lost_gpu_hours": attributed}
     return {"job_id": job, "log_date": day, "culprits": []} | hours | more
 
 
 def worker(host: str | None, effect: float, share_of_steps: float = 1.0, **more: object) -> dict[str, object]:
-    """Return one culprit."""
     return culprit(effect, share_of_steps, host=host, **more)
 
 
@@ -57,10 +56,10 @@ def test_cause_month_counts_a_run_once_and_sums_its_hours() -> None:
 
 
 def test_hours_of_a_month_are_unknown_where_no_run_with_the_cause_states_them() -> None:
-    """The monthly hours of a cause are unknown if no run with that cause states its GPU-hours.
+    """A month's hours of a cause are unknown if no run that loses time to the cause states its GPU-hours.
 
-    On another day run b has no pause, and its loss is 0 hours. Run c, added later, has a pause and states its
-    hours: then the sum is known.
+    Hours of 0 on days without the cause do not make the sum known. It is known with a further run that loses
+    time to the cause and states its hours.
     """
     without = {"cause": "pause", "is_cause": False, "lost_fraction": 0.0}
     unknown = cause("b", DAY, None, None, cause="pause") | {"lost_fraction": 0.5, "lost_gpu_hours": None}
@@ -116,7 +115,7 @@ def test_fix_first_adds_up_what_a_host_does_to_several_jobs_and_days() -> None:
 
 
 def test_errors_of_the_diagnosis_add_up_over_the_days_of_a_run_and_others_do_not() -> None:
-    """Errors of the diagnosis add up over the days of a run; sampling errors add as squares."""
+    """Over days of a run, errors of the diagnosis add up; squares of sampling errors add up."""
     whole = {"lost_fraction_low": 0.0, "lost_fraction_high": 0.25, "diagnosis_error_fraction": 0.03}
     hours = {
         f"{name}_gpu_hours_{end}": value
@@ -140,7 +139,7 @@ def test_errors_of_the_diagnosis_add_up_over_the_days_of_a_run_and_others_do_not
 
 
 def test_degrees_of_freedom_of_a_sum_add_up() -> None:
-    """Degrees of freedom add up in a sum: one run has 3, and four equal runs have 12."""
+    """The interval of a sum has the degrees of freedom of all its runs: four runs with 3 each give 12."""
     sick: dict[str, Any] = {"culprits": [worker("sick", 0.5)], "diagnosis_error_fraction": 0.03}
     sick |= {"interval_freedom": 3.0, "lost_gpu_hours_low": 5.0, "lost_gpu_hours_high": 15.0}
 
@@ -156,7 +155,7 @@ def test_degrees_of_freedom_of_a_sum_add_up() -> None:
 
 
 def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:
-    """fix_first divides a unit's hours among culprits by effect times share of steps: here as 4 to 2 to 2."""
+    """fix_first divides a unit's hours in proportion to each culprit's effect times its share of steps."""
     replica = culprit(0.25, reach="replica", dp_rank=1)
     even = {"culprits": [worker("p", 0.0), worker("q", 0.0)], "cause": "pause"}
     rows = view(
@@ -174,7 +173,7 @@ def test_fix_first_shares_the_hours_of_a_unit_among_its_culprits() -> None:
 
 
 def test_rows_of_a_slow_link_name_each_other_and_have_half_of_it_each() -> None:
-    """In fix_first, both hosts of a slow link name each other, and each has half of the link's hours."""
+    """In fix_first, the two hosts of a slow link name each other, and each has half of the hours."""
     ends = [worker(host, 0.5, pp_rank=stage, dp_rank=0) for stage, host in enumerate("xy")]
     communication = {"cause": "communication", "time_saved_fraction": 0.5}
     rows = view(
@@ -200,7 +199,7 @@ def test_rows_of_a_slow_link_name_each_other_and_have_half_of_it_each() -> None:
 
 
 def test_fix_parts_name_a_host_and_share_by_what_each_culprit_lost() -> None:
-    """fix_parts divides hours by the culprits' lost_s, or by their effects if a lost_s is unknown."""
+    """fix_parts divides hours in proportion to lost_s, or to the effect if a culprit's lost_s is unknown."""
     host = culprit(0.5, reach="host", slow_host="x", lost_s=1.0)
     link = culprit(0.25, reach="link", pp_rank=1, lost_s=3.0)
     unexplained = {"cause": "unexplained", "is_cause": False, "culprits": []}
@@ -304,7 +303,7 @@ def test_fix_first_is_ordered_by_hours_lost_then_by_the_time_that_units_without_
 
 
 def test_fix_first_puts_what_looks_fixed_behind_what_does_not() -> None:
-    """fix_first lists causes that have been absent for three days after those that persist."""
+    """fix_first lists causes that were absent on the last three days behind all others."""
     days = [DAY + timedelta(number) for number in range(5)]
     lasts = {"a": 5, "b": 5, "c": 2, "d": 2, "e": 5}
     units = [
@@ -341,7 +340,7 @@ def test_fix_first_puts_what_looks_fixed_behind_what_does_not() -> None:
 
 
 def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
-    """culprit_history gives the first day of each series of consecutive days that name a culprit."""
+    """culprit_history gives the first of those consecutive days of a job that name the same culprit."""
     days = [date(2026, 1, number) for number in (3, 4, 6, 7, 8)]
     host = culprit(0.5, reach="host", slow_host="x")
     named = [[host], [worker("x", 0.5), STAGE], [host, host], [STAGE], [host]]
@@ -373,7 +372,7 @@ def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
 
 
 def test_news_are_causes_that_begin_or_end_and_not_those_that_cross_the_line() -> None:
-    """cause_news lists causes that clearly begin or end, and not causes that barely cross the threshold."""
+    """cause_news lists causes that clearly begin or end, but not losses that rise from 2 % to 3 %."""
     lost = {"begins": (0.0, 0.1), "ends": (0.2, 0.0), "crosses": (0.02, 0.03), "stays": (0.1, 0.2)}
     rows = [
         cause(job, day, 0.0, 0.0, is_cause=part >= 0.025, lost_fraction=part)
@@ -416,7 +415,7 @@ def test_news_are_causes_that_begin_or_end_and_not_those_that_cross_the_line() -
     ids=["alike", "other workers", "other work", "two runs that day"],
 )
 def test_a_fix_that_came_with_a_new_run_is_followed(changed: dict[str, Any], is_followed: bool) -> None:
-    """If a cause disappears with a new run of the same work, cause_news and fix_outcome report it."""
+    """cause_news and fix_outcome also report a cause that disappears with a new run of the same work."""
     other = {"log_date": NEXT_DAY, "run_id": "r2"}
     held = cause("a", DAY, 0.0, 0.0, lost_fraction=0.2, culprits=[worker("x", 0.5)])
     causes = [held, held | other | {"is_cause": False, "lost_fraction": 0.0, "culprits": []}]
@@ -442,7 +441,7 @@ def test_a_fix_that_came_with_a_new_run_is_followed(changed: dict[str, Any], is_
 
 
 def test_a_new_run_after_a_day_of_two_runs_follows_neither() -> None:
-    """If a job had two runs on a day, its next run is compared with neither, as it may continue either."""
+    """A run after a day with two runs of the job is compared with neither, as it may continue either."""
     days = (DAY, NEXT_DAY, DAY + timedelta(days=2))
     held, gone, beside, after = [
         cause("a", day, 0.0, 0.0, lost_fraction=lost, is_cause=lost > 0.0) | {"run_id": run}
@@ -471,7 +470,7 @@ def test_a_new_run_after_a_day_of_two_runs_follows_neither() -> None:
 def test_a_fix_returns_what_was_predicted_or_not(
     steps_s: tuple[float, float], verdict: str, came: float, said: str
 ) -> None:
-    """fix_outcome compares the saving after a cause disappears with the predicted saving."""
+    """fix_outcome compares how much shorter steps are since a cause disappeared with the predicted saving."""
     days = [DAY, NEXT_DAY, DAY + timedelta(days=2), DAY + timedelta(days=9)]
     causes = [
         cause("a", day, 0.0, 0.0, is_cause=day == DAY, lost_fraction=0.2 * (day == DAY)) for day in days
@@ -493,7 +492,7 @@ def test_a_fix_returns_what_was_predicted_or_not(
     unknown = [row | {"cause": "unexplained"} for row in causes]
     unknown = [row | {"lost_fraction": 0.3 * (row["log_date"] > DAY)} for row in unknown]
     (row,) = answer("SELECT * FROM fix_outcome", {JOB_CAUSES: causes + unknown, JOB_SLOWDOWN: units})
-    assert row.verdict == verdict, "what no cause explains is none that hides another"
+    assert row.verdict == verdict, "unexplained loss does not hide a cause"
     held = [row | {"cause": "pause", "is_cause": True, "lost_fraction": 0.1} for row in causes]
     grown = [row | {"lost_fraction": 0.3 if row["log_date"] > DAY else 0.1} for row in held]
     for others, hides in ((held, False), (grown, verdict != "came")):

@@ -1,4 +1,4 @@
-"""Hosts to drain are ranked by expected cost, from what similar hosts did or from a prior."""
+"""Hosts to drain are ranked by expected savings, from the past of similar hosts or from a prior."""
 
 from datetime import UTC, datetime, timedelta
 from math import exp, log, sqrt
@@ -21,7 +21,11 @@ Tables = dict[str, list[dict[str, Any]]]
 
 
 def fleet(courses: dict[str, str], share: float = 0.1, hours: float | None = HOURS) -> Tables:
-    """Make jobs of a host and a healthy one; each letter is a day: x slow, . not slow, - no job."""
+    """Return rows of one job for each named host; the job also runs on a healthy host.
+
+    courses : by host, a letter for each day: x slow, . not slow, - no job
+    share : share of a job's time that is lost on a slow day
+    """
     tables: Tables = {JOB_SLOWDOWN: [], WORKER_SLOWDOWN: [], JOB_CAUSES: []}
     for host, course in courses.items():
         for day, letter in enumerate(course):
@@ -80,7 +84,7 @@ def test_a_quiet_host_may_fall_back(course: str, again: float) -> None:
 
 
 def test_own_history_moves_the_prior_by_its_hosts() -> None:
-    """Each similar host in the fleet's past moves the probability of staying slow away from the prior."""
+    """Each similar host of the past moves the probability that a host stays slow away from the prior."""
     history = dict.fromkeys("abc", "x.......-")
     row = drained({**history, "new": "........x"})["new"]
     prior = sum(1 / (1 + t) for t in range(1, 8)) / 7
@@ -95,7 +99,7 @@ def test_own_history_moves_the_prior_by_its_hosts() -> None:
 def test_the_interval_is_that_of_its_parts() -> None:
     row = drained({"a": "xxxx"})["a"]
     p = row.probability
-    relative = (1 - p) / (p * (PRIOR_HOSTS + 1))  # all days lose the same: the share is known
+    relative = (1 - p) / (p * (PRIOR_HOSTS + 1))  # the share has no error, as all days lose the same share
     assert row.expected_low < row.expected_gpu_hours < row.expected_high <= 0.1 * HOURS * 7
     assert row.expected_low == pytest.approx(
         row.expected_gpu_hours / sqrt(1 + relative) * exp(-1.645 * sqrt(log(1 + relative)))
@@ -121,7 +125,7 @@ def test_when_the_answer_is_no(more: dict[str, Any], verdict: str) -> None:
 
 
 def test_what_another_cause_hides_does_not_come_back() -> None:
-    """The saving expected of a drain leaves out loss that remains because of another cause."""
+    """The saving expected of a drain excludes the loss that would remain because of another cause."""
     tables = fleet({"a": "xxxx", "b": "xxxx"})
     saved = {"job of a": 0.06, "job of b": -0.02}
     tables[JOB_CAUSES] = [row | {"time_saved_fraction": saved[row["job_id"]]} for row in tables[JOB_CAUSES]]
@@ -133,7 +137,7 @@ def test_what_another_cause_hides_does_not_come_back() -> None:
 
 
 def test_a_host_that_moved_is_judged_by_the_job_that_it_serves_now() -> None:
-    """A host that moved is judged by its present job, or by its last loss if it is not slow there."""
+    """A host that moved is judged by the loss of its present job or, if that is 0, by its last loss."""
     tables = fleet({"a": "xxxx", "b": "xxx."})
     for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN, JOB_CAUSES):
         for row in tables[name]:
@@ -149,7 +153,6 @@ def test_a_host_that_moved_is_judged_by_the_job_that_it_serves_now() -> None:
 
 
 def test_a_host_that_became_slow_within_a_day_is_judged_by_what_it_costs_since() -> None:
-    """A host that became slow within a day is judged by its cost from then on, not by the day's mean."""
     tables = fleet({"a": "x"})
     half: dict[str, Any] = {"lost_fraction": 1 / 9, "lost_gpu_hours": HOURS / 9, "time_saved_fraction": 0.1}
     half["culprits"] = [culprit(0.25, 0.5, host="a", course="from")]
@@ -164,7 +167,7 @@ def test_a_host_that_became_slow_within_a_day_is_judged_by_what_it_costs_since()
 
 
 def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() -> None:
-    """Hosts that became slow one after the other share the step time after the last change."""
+    """If hosts became slow at different times, each loses a share of the step after the last change."""
     tables = fleet({"a": "x"})
     for row in tables[WORKER_SLOWDOWN]:
         if row["dp_rank"] == 3:
@@ -179,7 +182,7 @@ def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() ->
 
 
 def halves(tables: Tables, second: dict[str, Any] | None = None, **ended: object) -> Tables:
-    """Let host a be slow until the middle of its first day, and host b, if given, from the middle on."""
+    """Let host a be slow in the first half of its first day, and host b, if given, in the second half."""
     if second is not None:
         for row in tables[WORKER_SLOWDOWN]:
             if row["dp_rank"] == 3 and row["job_id"] == "job of a":
@@ -191,7 +194,6 @@ def halves(tables: Tables, second: dict[str, Any] | None = None, **ended: object
 
 
 def test_a_host_that_is_healthy_again_within_its_last_day_is_not_slow_now() -> None:
-    """A host that is healthy since a step of its last day counts as quiet since then."""
     at = datetime(DAY.year, DAY.month, DAY.day, 8, tzinfo=UTC)
     (row,) = answer(drain_by(TERMS), halves(fleet({"a": "x"}), last_time=at))
     assert (row.state, row.days_slow_in_row, row.days_slow) == ("quiet_after_one", 0, 1)
@@ -223,16 +225,16 @@ def test_a_host_that_is_slow_in_another_job_is_slow_now() -> None:
 
 
 def test_what_ended_within_the_day_no_longer_lengthens_the_step() -> None:
-    """A host slow in the second half of a day loses a share of the steps of that half, without what ended."""
+    """The loss of a host that is slow in a day's second half is a share of the steps of that half."""
     rows = {row.host: row for row in answer(drain_by(TERMS), halves(fleet({"a": "x"}), second={}))}
-    # Of a mean step of 1, a and b lose 0.1 each, thus 0.2 in their half.
+    # Of a mean step of 1, a and b lose 0.1 each: 0.2 of the steps in their halves.
     assert (rows["b"].share_lost, rows["b"].share_saved) == pytest.approx((0.2, 0.2))
     assert (rows["a"].share_lost, rows["b"].state) == (pytest.approx(0.1), "slow_1_day")
 
 
 @pytest.mark.parametrize("course", ["until", "comes_and_goes", None])
 def test_of_other_courses_the_whole_day_counts(course: str | None) -> None:
-    """If a culprit's slowness ends or recurs, or its course is unknown, the whole day's cost counts."""
+    """Only a host that became slow within the day and stayed slow is not judged by the whole day."""
     tables = fleet({"a": "x"})
     tables[JOB_CAUSES][0]["culprits"] = [
         culprit(0.5, 0.5, host="a", course="from"),
@@ -243,7 +245,7 @@ def test_of_other_courses_the_whole_day_counts(course: str | None) -> None:
 
 
 def test_where_no_slowed_job_states_its_hours_nothing_is_known() -> None:
-    """If no slowed job states its GPU-hours, the drain's verdict is unknown, whatever other jobs state."""
+    """If no slowed job of a host states GPU-hours, the verdict is unknown, whatever its other jobs state."""
     tables = fleet({"a": "x."})
     slowed = tables[JOB_SLOWDOWN][0]
     tables[JOB_SLOWDOWN].append(slowed | {"job_id": "another"})
@@ -254,7 +256,7 @@ def test_where_no_slowed_job_states_its_hours_nothing_is_known() -> None:
 
 
 def test_a_slowed_job_without_hours_leaves_what_the_others_say() -> None:
-    """Slowed jobs without GPU-hours are ignored if other slowed jobs of the host state theirs."""
+    """A slowed job without GPU-hours is ignored if other slowed jobs of the host state theirs."""
     tables = fleet({"a": "xxxxxx"})
     for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN, JOB_CAUSES):
         tables[name] += [row | {"job_id": "silent"} for row in tables[name]]
@@ -265,7 +267,7 @@ def test_a_slowed_job_without_hours_leaves_what_the_others_say() -> None:
         named["time_saved_fraction"] = share
     (row,) = answer(drain_by(TERMS), tables)
     assert (row.share_lost, row.share_saved) == pytest.approx((0.1, 0.15))
-    # Four days are known: their shares scatter by 0.0577.
+    # The shares of the four days with hours have a standard deviation of 0.0577.
     p, of_share = row.probability, (0.1 / sqrt(3) / 0.15) ** 2 / 4
     spread = log(1 + of_share + (1 - p) / (p * (PRIOR_HOSTS + 1)))
     low = row.expected_gpu_hours * exp(-spread / 2 - 1.645 * sqrt(spread))
@@ -273,18 +275,20 @@ def test_a_slowed_job_without_hours_leaves_what_the_others_say() -> None:
 
 
 def test_who_is_not_asked_about() -> None:
-    """Drain omits hosts that were never slow, left a week ago, or are slow for reasons of the job."""
+    """The view omits hosts that were never slow, that no job used for a week, or that only paused."""
     tables = fleet({"slow": "xxxxxxxxxx", "never": "..........", "gone": "xx--------", "idle": "xxxxxxxx--"})
     rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
     assert set(rows) == {"slow", "idle"}
     assert rows["idle"].gpu_hours_per_day == pytest.approx(5 * HOURS / 7)
-    assert rows["idle"].cost_gpu_hours == pytest.approx(4.0)  # no job has to restart
+    assert rows["idle"].cost_gpu_hours == pytest.approx(
+        4.0
+    )  # the cost of a spare host; no job has to restart
     tables[JOB_CAUSES] = [{**row, "cause": "pause"} for row in tables[JOB_CAUSES]]
     assert answer(drain_by(TERMS), tables) == []
 
 
 def test_a_host_that_no_job_uses_is_not_drained() -> None:
-    """A host that no job uses on the last day stays, unless one of its jobs is without results there."""
+    """A host that no job uses on the last day is not drained, unless its job of that day has no results."""
     tables = fleet({"idle": "xxxxxxxx-", "slow": "xxxxxxxxx"})
     rows = {row.host: row for row in answer(drain_by(TERMS), tables)}
     assert {host: (row.verdict, row.is_idle) for host, row in rows.items()} == {
@@ -318,7 +322,7 @@ def test_the_dearest_first() -> None:
 
 
 def test_two_ends_of_one_slow_link_name_each_other() -> None:
-    """In drain, the two ends of a slow link name each other, and each has half of the link's loss."""
+    """In drain, the two ends of a slow link name each other, and state the expected saving of both."""
     tables = fleet({"a": "xxx"})
     for row in tables[WORKER_SLOWDOWN]:
         if row["dp_rank"] == 3:
@@ -345,7 +349,7 @@ def test_the_summary_says_how_many_hosts_more_are_worth_a_drain() -> None:
 
 
 def test_two_slow_hosts_of_one_job_name_each_other() -> None:
-    """In drain, two slow hosts of one job name each other, because one may hide the other's slowness."""
+    """In drain, two slow hosts of a job name each other, because each may hide what the other costs."""
     tables = fleet({"a": "xxx", "c": "x"})
     for row in tables[WORKER_SLOWDOWN]:
         if row["dp_rank"] == 3 and row["job_id"] == "job of a":
@@ -367,7 +371,10 @@ def test_two_slow_hosts_of_one_job_name_each_other() -> None:
 
 
 def beside(courses: dict[str, str], parts: dict[str, float], share: float = 0.1) -> Tables:
-    """Let host b be slow in the job of host a too; parts are what the ops of each took longer."""
+    """Let host b be slow in the job of host a too.
+
+    parts : by host, how much longer its ops take in a step [s]
+    """
     tables = fleet(courses, share)
     for row in tables[WORKER_SLOWDOWN]:
         if row["dp_rank"] == 3 and row["job_id"] == "job of a":
@@ -380,7 +387,7 @@ def beside(courses: dict[str, str], parts: dict[str, float], share: float = 0.1)
 
 
 def test_two_slow_hosts_of_one_cause_are_drained_together() -> None:
-    """Of two hosts that may hide each other, the verdict, the order and the line are of both together."""
+    """Two hosts that may hide each other get one verdict and one rank: those of draining both together."""
     tables = beside({"a": "xxx", "c": "xxx"}, {"a": 0.1, "b": 0.1}, share=0.006)
     rows = answer(drain_by(TERMS), tables)
     found = {row.host: row for row in rows}
@@ -401,7 +408,7 @@ def test_two_slow_hosts_of_one_cause_are_drained_together() -> None:
 
 
 def test_if_draining_all_does_not_pay_one_is_judged_by_its_part_at_most_probably() -> None:
-    """If a second host costs more than it saves, the first is judged by its part, but never certainly."""
+    """If draining both costs more than it saves, the verdict on one host is at most "probably"."""
     tables = beside({"a": "xxx", "big": "..."}, {"a": 0.1, "b": 0.0001})
     for unit in tables[JOB_SLOWDOWN]:
         unit["world_size"] = 4000 if unit["job_id"] == "job of big" else GPUS

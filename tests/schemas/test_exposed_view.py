@@ -1,4 +1,4 @@
-"""exposed_month divides sums of a month, and states the part of GPU-hours of which communication is known."""
+"""exposed_month gives ratios of a month's sums, and the share of GPU-hours whose communication is known."""
 
 from datetime import date
 from typing import Any
@@ -13,13 +13,13 @@ FEBRUARY = date(2026, 2, 1)
 
 
 def unit(job: str, day: date = DAY, hours: float | None = 100.0, **more: object) -> dict[str, Any]:
-    """Return a row of job_slowdown with ten steps of 2 s."""
+    """Return a row of job_slowdown for a unit with ten steps of 2 s."""
     times = {"actual_step_s": 2.0, "actual_total_s": 20.0}
     return {"job_id": job, "log_date": day, "gpu_hours": hours, **times, **more}
 
 
 def exposed(job: str, day: date = DAY, exposed_s: float = 0.5, **more: object) -> dict[str, Any]:
-    """Return a row of exposed_communication for the job."""
+    """Return a row of exposed_communication for a job as a whole."""
     seconds = {"exposed_s": exposed_s, "busy_s": 1.0, "hidden_s": 1 - exposed_s, "overlap_saved_s": 0.25}
     return {"job_id": job, "log_date": day, "scope": "job", "op_type": "all"} | seconds | more
 

@@ -1,4 +1,4 @@
-"""Test views of health: which checks explain or predict culprits, and which culprits no check explains."""
+"""Test views of health: checks that explain or predict culprits, and culprits without a failed check."""
 
 from datetime import date
 from typing import Any
@@ -35,7 +35,7 @@ def test_fix_first_says_what_explains_a_host_and_nothing_of_what_only_stands_bes
         },
     )
     assert {row.host: row.explained_by for row in rows} == {"x": ["gpu 3 hot", "node drained"], "y": None}
-    assert [row.lost_gpu_hours for row in rows] == [4.0, 4.0], "evidence multiplies no hours"
+    assert [row.lost_gpu_hours for row in rows] == [4.0, 4.0], "several checks do not multiply hours"
 
 
 def mitigation(name: str, hours: float | None, of: str = "slow_worker", **more: object) -> dict[str, Any]:
@@ -44,9 +44,9 @@ def mitigation(name: str, hours: float | None, of: str = "slow_worker", **more: 
 
 
 def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
-    """fix_first names the mitigation that saves most time in the row's units.
+    """fix_first names the mitigation that saves most time in the units of a row.
 
-    Without a replica most GPU-hours are saved, but hardly any time.
+    Here removing a replica would save the most GPU-hours, but hardly any time, and is not named.
     """
     rows = view(
         "fix_first",
@@ -74,11 +74,11 @@ def test_fix_first_names_the_mitigation_that_saves_most_in_its_units() -> None:
         (None, "b"): ("layers between stages", None),
         (None, "c"): (None, None),
     }
-    assert sum(row.lost_gpu_hours for row in rows) == 20.0, "mitigations multiply no hours"
+    assert sum(row.lost_gpu_hours for row in rows) == 20.0, "several mitigations do not multiply hours"
 
 
 def test_health_predicts_counts_host_days_that_train() -> None:
-    """health_predicts counts host-days with training: two of six are slow, and a check fails on three."""
+    """health_predicts counts (host, day) pairs with training: of 3 with a failed check, 2 are slow."""
     hosts = [{"log_date": day, "host": host} for day in (DAY, NEXT_DAY) for host in ("x", "y", "z")]
     rows = view(
         "health_predicts",

@@ -1,4 +1,4 @@
-"""A host with many jobs, or in a place that is always slow, does not count as slow beyond chance."""
+"""host_record compares each host with the other hosts of its jobs, to tell slow hosts from chance."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -19,7 +19,7 @@ Workers = list[dict[str, Any]]
 
 
 def job(job_id: str, day: int, hosts: str, slow: str = "") -> Workers:
-    """Return one job on one day, with a worker on each host, whose name is a letter."""
+    """Return rows of worker_slowdown for a job on a day; each letter of `hosts` is a host with one worker."""
     return [
         {
             "job_id": job_id,
@@ -39,7 +39,7 @@ def hosts_of(workers: Workers, *period: date, causes: Sequence[dict[str, Any]] =
 
 
 def tail(chances: list[float], slow: int) -> float:
-    """Probability that at least `count` of the given independent events happen, by enumeration."""
+    """Return the probability that at least `slow` of independent events happen, by enumeration."""
     outcomes = product((False, True), repeat=len(chances))
     return sum(
         prod(p if happens else 1 - p for p, happens in zip(chances, outcome, strict=True))
@@ -53,7 +53,7 @@ def test_the_chance_is_that_of_a_random_host_in_the_same_places() -> None:
         *job("1", 0, "abcd", "a"),
         *job("2", 0, "abefghij", "ab"),
         *job("3", 1, "ae"),
-        *job("4", 1, "a", "a"),  # all of its hosts are slow: says nothing
+        *job("4", 1, "a", "a"),  # no evidence, as all hosts of the job are slow
     ]
     found = hosts_of(workers)
     chances = [1 / 4, 2 / 8, 0.0, 1.0]
@@ -66,7 +66,7 @@ def test_the_chance_is_that_of_a_random_host_in_the_same_places() -> None:
 
 
 def test_a_busy_host_is_not_a_bad_host() -> None:
-    """A host that is slow in 5 of 40 jobs, as often as its peers, is not beyond chance."""
+    """A host that is slow in 5 of 40 jobs, as often as its peers, is not slow beyond chance."""
     others = "cdefghi"
     busy = [worker for n in range(40) for worker in job(f"b{n}", n, "b" + others, ("b" + others)[n % 8])]
     bad = [worker for n in range(6) for worker in job(f"x{n}", n, "xyzuvwst", "x")]
@@ -78,7 +78,7 @@ def test_a_busy_host_is_not_a_bad_host() -> None:
 
 
 def test_several_days_of_one_job_are_one_trial() -> None:
-    """Days of one job count as one trial, because a host at the last stage is slow on each of them."""
+    """All days of a job count as one trial: a host at a heavy stage is slow on each of them."""
     week = [worker for day in range(7) for worker in job("long", day, "abcdefgh", "h")]
     found = hosts_of(week)
     assert found["h"].p_value == pytest.approx(1 / 8, rel=1e-12)
@@ -145,7 +145,7 @@ def test_a_verdict_has_what_was_measured_and_what_recurs() -> None:
 
 
 def test_a_host_that_a_cause_names_is_slow_on_its_days_though_no_worker_stands_out() -> None:
-    """A host that a cause names counts as slow on that day, even if none of its workers stands out."""
+    """A host that a cause names on a day counts as slow on it, even if its workers are not the slowest."""
     workers = [worker for day in range(3) for worker in job("1", day, "abcd", "b")]
     units = [{"job_id": "1", "run_id": "r3", "log_date": DAY + timedelta(days=day)} for day in range(3)]
     ends = [culprit(0.5, rank=place, host=host) for place, host in enumerate("ab")]

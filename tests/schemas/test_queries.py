@@ -1,4 +1,4 @@
-"""Named queries return known answers on a made history, among them the paper's headline figures."""
+"""Named queries give known answers for a made-up history, which has the paper's headline figures."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
@@ -41,7 +41,7 @@ UNITS: list[dict[str, Any]] = [{}, {"log_date": NEXT_DAY}, {"job_id": "b"}]
 
 
 def stated(spark: SparkSession, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Stated:
-    """Return the given tables, and the tables of daily sums that follow from them."""
+    """Return the given tables, and tables of daily sums computed from them."""
     rows = {name: frame(spark, name, tables.get(name, [])) for name in TABLES}
     days = {
         GROUP_DAY: group_day(with_lost(rows[JOB_SLOWDOWN], rows[JOB_CAUSES]), rows[JOBS]),
@@ -106,7 +106,7 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
         *({"status": status, "job_days": number} for status, number in known.LEFT_OUT.items()),
         {"status": "analysed", "job_days": 200, "job_days_share": 0.5, "gpu_hours_share": 2 / 3},
     ],
-    # Of 200 wastes in order the 180th is 0.16 and the 181st 0.3: the 90th percentile is a tenth between.
+    # The 180th of 200 sorted wastes is 0.16, the 181st 0.3: the 90th percentile is 0.16 plus a tenth of 0.14.
     "waste_distribution": [
         {
             "waste_p50": LITTLE, "waste_p90": 0.16 + 0.1 * 0.14, "waste_p99": 0.3,
@@ -155,7 +155,7 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
         }
     ],
 }  # fmt: skip
-"""Answers of the known history, row by row, in order."""
+"""Expected answers of named queries to the known history: the rows in order."""
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -197,7 +197,7 @@ def test_groups_have_their_shares_and_how_much_of_them_was_analysed(history: Sta
 
 
 def test_a_run_of_several_days_counts_once_by_its_sums(spark: SparkSession) -> None:
-    """A run of several days counts once, by the sums of its days."""
+    """A run of several days counts once; its slowdown is the ratio of the sums of its days."""
     first = {"simulated_total_s": 10.0, "ideal_total_s": 5.0, "slowdown": 2.0, "slow_worker_share": 1.0}
     second = {"simulated_total_s": 100.0, "ideal_total_s": 95.0, "slow_worker_share": 0.25}
     later = {"status": "no_ops", "slowdown": None, "log_date": known.FEBRUARY}
@@ -240,7 +240,7 @@ def test_runs_whose_names_look_alike_together_are_two() -> None:
 
 
 def test_causes_share_what_is_lost(spark: SparkSession) -> None:
-    """The losses of all causes add up to the loss of analysed units; units not analysed add nothing."""
+    """What all causes lose adds up to what analysed units lose; other units add nothing."""
     rows: list[dict[str, Any]] = [
         {"lost_gpu_hours": 60.0, "lost_fraction": 0.5},
         {"job_id": "b", "lost_gpu_hours": None, "lost_fraction": None},
@@ -265,7 +265,7 @@ def test_causes_share_what_is_lost(spark: SparkSession) -> None:
 
 
 def test_hours_lost_to_a_cause_are_unknown_where_none_of_its_units_states_them(spark: SparkSession) -> None:
-    """Hours of a cause are null if none of its units states them, and sort by the share of time."""
+    """A cause has null hours, and is sorted by its share of time, if no unit that it slows states hours."""
     rows: list[dict[str, Any]] = [
         {"lost_gpu_hours": 60.0, "lost_fraction": 0.5},
         {"cause": "pause", "lost_gpu_hours": 0.0, "lost_fraction": 0.0, "is_cause": False},
@@ -290,7 +290,7 @@ SAY_WHAT_IS_LOST: Final = ("causes", "fix_first", "groups", "runs", "straggling"
 
 
 def _units_that_lose(rng: np.random.Generator) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows of job_slowdown and job_causes in which "c" states no GPU-hours and "d" is not analysed."""
+    """Return rows of job_slowdown and job_causes; "c" states no GPU-hours, and "d" is not analysed."""
     slowdowns: list[dict[str, Any]] = []
     causes: list[dict[str, Any]] = []
     for job, day in product("abcd", (DAY, NEXT_DAY)):
@@ -313,7 +313,6 @@ def _units_that_lose(rng: np.random.Generator) -> tuple[list[dict[str, Any]], li
 
 
 def test_every_view_table_and_query_says_the_same_of_what_is_lost(spark: SparkSession) -> None:
-    """Every view, table and query reports the same total loss, including units without GPU-hours."""
     slowdowns, causes = _units_that_lose(np.random.default_rng(30))
     jobs = [{name: row[name] for name in ("job_id", "log_date")} for row in slowdowns]
     tables = dict(stated(spark, {JOB_SLOWDOWN: slowdowns, JOB_CAUSES: causes, JOBS: jobs}))

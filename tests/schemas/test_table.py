@@ -1,4 +1,4 @@
-"""Test table declarations and what is derived: rules, data dictionary and schema differences."""
+"""Test declarations of tables, and what is derived from them: rules, dictionary, schema differences."""
 
 import re
 from dataclasses import replace
@@ -65,11 +65,13 @@ def test_expectations_have_distinct_names_and_meanings(table: Table) -> None:
 @EVERY_TABLE
 def test_key_columns_are_never_null_except_where_null_is_a_value_of_the_key(table: Table) -> None:
     nullable = {column.name for column in table.columns if column.nullable}
-    assert nullable.isdisjoint(set(table.grain) - {"line"})  # a reject of a whole file has no line
+    assert nullable.isdisjoint(set(table.grain) - {"line"})  # null if a whole file is rejected
 
 
 def test_tables_of_units_start_with_the_unit() -> None:
-    for name in {*INGESTED_TABLES, *RESULT_TABLES} - {HOST_HEALTH}:  # which is of days
+    for name in {*INGESTED_TABLES, *RESULT_TABLES} - {
+        HOST_HEALTH
+    }:  # whose rows belong to a day, not to a run
         assert TABLES[name].column_names[:3] == UNIT_KEY
         assert TABLES[name].grain[:3] == UNIT_KEY
         assert TABLES[name].partition_by == ("log_date",)
@@ -166,7 +168,6 @@ def test_a_type_that_has_no_name_in_sql_is_an_error() -> None:
 
 
 def test_no_meaning_has_a_placeholder_that_was_not_filled_in() -> None:
-    """No description contains an unfilled placeholder such as {CAUSE_UNEXPLAINED}."""
     meanings = {name: each.meaning for name, each in (TABLES | VIEWS | QUERIES).items()}
     meanings |= {f"{each.table}.{each.column}": each.meaning for each in entries()}
     meanings |= {

@@ -1,4 +1,4 @@
-"""A unit is worded by its run's names, or as the health of a day's hosts, which has no run."""
+"""A unit is printed as job, run and day, or as the health of hosts on a day, which has no run."""
 
 from schemas.unit import Unit
 from tests.support.examples import DAY

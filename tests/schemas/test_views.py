@@ -1,4 +1,4 @@
-"""Views are found in a folder or a zip file, filled in and explained, and return the right rows."""
+"""Views are found in a folder or a zip file, and return the right rows."""
 
 import subprocess
 import sys
@@ -35,12 +35,12 @@ FEBRUARY = date(2026, 2, 1)
 
 
 def view(name: str, tables: Stated) -> list[Row]:
-    """Return the rows of a view over the given tables, with all other tables empty."""
+    """Return the rows of a view over the given tables; all other tables are empty."""
     return answer(f"SELECT * FROM {name} ORDER BY 1, 2, 3", tables)
 
 
 def unit(job: str, day: date, simulated_s: float, ideal_s: float, gpu_hours: float | None) -> dict[str, Any]:
-    """Columns of job_slowdown for an analysed unit of which only the sums matter."""
+    """Return columns of job_slowdown for an analysed unit with these total times."""
     slowdown = simulated_s / ideal_s
     return {
         "log_date": day,
@@ -124,7 +124,7 @@ def test_ops_names_every_op_type() -> None:
 
 
 def test_fleet_month_counts_a_run_once_and_judges_it_by_its_sums() -> None:
-    # a: days of 2.0 and 1.0, by sums 110/105 = 1.047..., not straggling though the mean of ratios is 1.5
+    # Run a has slowdowns 2.0 and 1.0 on its days, but 110/105 = 1.047 by sums, so it does not straggle.
     rows = view(
         "fleet_month",
         {
@@ -182,11 +182,10 @@ def test_job_history_sums_days_and_never_means_ratios() -> None:
     assert run.waste_fraction == pytest.approx(5 / 110, rel=1e-14)
     assert (run.launch_slowdown, run.worst_day_slowdown) == (1.0, 2.0)
     assert (run.gpu_hours, run.wasted_gpu_hours) == (300.0, 50.0)
-    assert run.lost_fraction == 0.25, "of the day that was analysed"
+    assert run.lost_fraction == 0.25, "only the day with a known loss counts"
 
 
 def test_a_day_whose_loss_is_not_known_is_no_time_without_loss() -> None:
-    """A day without a known loss is left out of a history's lost fraction, not counted as without loss."""
     tables = {
         JOB_SLOWDOWN: [unit("a", DAY, 10.0, 5.0, 100.0), unit("a", NEXT_DAY, 90.0, 45.0, 100.0)],
         JOB_CAUSES: [
@@ -346,13 +345,17 @@ def test_effective_time_sums_before_it_divides_and_counts_what_it_does_not_know(
     assert (named["ettr"], named["productive_fraction"]) == (119 / 256, 96 / 256)
     assert (named["failures"], named["unknown_gpu_hours"], named["known_fraction"]) == (3, 71.0, 1 - 71 / 256)
     assert (nameless["ettr"], nameless["known_fraction"], nameless["unknown_gpu_hours"]) == (None, 0.0, 128.0)
-    assert (nameless["productive_gpu_hours"], nameless["failures"]) == (None, None), "not measured is not 0"
+    assert (nameless["productive_gpu_hours"], nameless["failures"]) == (None, None), (
+        "null, not 0, without events"
+    )
     run, *_ = view("effective_time_job", tables)
     assert (run["job_id"], run["ettr"], run["units"], run["last_day"]) == ("a", 119 / 256, 2, NEXT_DAY)
     for row in (named, nameless, run):
         hours = {name: value for name, value in row.asDict().items() if name.endswith("_gpu_hours")}
         measured, scheduled = hours.pop("measured_gpu_hours"), hours.pop("scheduled_gpu_hours")
-        assert sum(value for value in hours.values() if value is not None) == scheduled, "parts add up"
+        assert sum(value for value in hours.values() if value is not None) == scheduled, (
+            "the parts add up to the scheduled hours"
+        )
         assert measured == (0.0 if row is nameless else scheduled)
 
 
@@ -370,7 +373,7 @@ def test_windows_end_with_each_day_and_hold_the_days_that_there_are() -> None:
 
 
 def test_each_definition_of_goodput_has_its_own_base() -> None:
-    """Each definition of goodput divides hours by a total of its own, such as all hours or those of steps."""
+    """Each definition of goodput divides by a total of its own, such as all GPU-hours or those of steps."""
     units: list[dict[str, Any]] = [{"job_id": "a"}, {"job_id": "b"}, {"job_id": "no events"}]
     units = [each | {"gpu_hours": 192.0, "world_size": 64} for each in units]
     times = [{"job_id": "a"}, {"job_id": "b", "queued_gpu_hours": None}]
@@ -395,7 +398,7 @@ def test_each_definition_of_goodput_has_its_own_base() -> None:
 
 
 def test_the_waterfall_leads_from_recorded_to_productive_by_differences() -> None:
-    """The waterfall's differences add up from the recorded GPU-hours to the productive GPU-hours."""
+    """In waterfall, each total equals the total before it minus the differences between the two totals."""
     job = unit("a", DAY, 100.0, 90.0, 192.0) | {"actual_total_s": 120.0}
     causes = [
         {"job_id": "a", "cause": "slow_worker", "lost_fraction": 0.2, "lost_gpu_hours": 38.4},
@@ -420,7 +423,9 @@ def test_the_waterfall_leads_from_recorded_to_productive_by_differences() -> Non
     }
     left: float | None = None
     for is_total, hours, _ in of_a.values():
-        assert not is_total or left is None or hours == pytest.approx(left), "the total before it, less"
+        assert not is_total or left is None or hours == pytest.approx(left), (
+            "each total is the total before, less the differences between"
+        )
         left = hours if is_total else left - hours
     of_b = {row.figure: (row.gpu_hours, row.seconds) for row in rows if row.job_id == "b"}
     assert (of_b["recorded"], of_b["pause"]) == ((None, 100.0), (None, pytest.approx(10.0)))

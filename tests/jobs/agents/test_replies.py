@@ -1,4 +1,4 @@
-"""Replies to agents are short, state what they leave out, and treat names as data."""
+"""Replies to agents are short, say what was left out, and never take names in the data as instructions."""
 
 import json
 from datetime import date

@@ -1,4 +1,4 @@
-"""Test the server for agents through the SDK's own client: answers of its tools, and refusals."""
+"""Test the MCP server for agents through the client of MCP's SDK: answers of its tools, and refusals."""
 
 import asyncio
 import json
@@ -99,7 +99,6 @@ def test_names_of_logs_are_inert(warehouse: str) -> None:
 
 
 def test_what_if_is_that_of_the_command(warehouse: str) -> None:
-    """The agents' what-if tool returns the same figures as the command what_if."""
     forward = "op_type = 'forward-compute'"
     found = answer(warehouse, "what_if", job_id="llm-a", fixes=[forward])
     assert found["step_s"] == {"actual": 4.0, "simulated": 4.0, "ideal": 3.0}
@@ -178,7 +177,7 @@ def test_ten_questions_of_a_lead_are_answered_by_tools_alone(demo: Demo) -> None
     def ask(tool: str, **arguments: object) -> Mapping[str, Any]:
         return answer(str(demo.warehouse), tool, **arguments)
 
-    # What should we fix first? Why is the first of its jobs slow, since when, and who is the culprit?
+    # What should we fix first? Why is the first job in its list slow, since when, and on which host?
     first = ask("fix_first")["rows"][0]
     assert (first["cause"], first["host"]) == ("slow_worker", "node-0013")
     why = ask("why_slow", job_id="gpt-175b")
@@ -200,7 +199,7 @@ def test_ten_questions_of_a_lead_are_answered_by_tools_alone(demo: Demo) -> None
     assert ask("headline", name="straggling")["rows"]
     assert len(ask("headline", name="trend")["rows"]) >= 1
     assert ask("headline", name="hosts")["rows"][0]["host"] == "node-0013"
-    # What of the fleet do these figures cover, and why is this job not among them?
+    # Which part of the fleet do these figures cover, and why is this job not included?
     assert ask("headline", name="coverage")["rows"]
     lacking = ask("why_slow", job_id="tuning-7b")
     assert lacking["job"]["status"] == "missing_workers"

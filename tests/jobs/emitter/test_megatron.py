@@ -1,6 +1,6 @@
 """The calls that Megatron's schedules make are recorded as the expected ops.
 
-Its own code runs in `make real-run`.
+Substitutes make these calls here; `make real-run` runs Megatron itself.
 """
 
 import copy
@@ -22,7 +22,7 @@ PACKAGE = "megatron.core.pipeline_parallel"
 
 
 class OldTimers:
-    """Substitute for Megatron's timers that records the calls it receives."""
+    """Substitute for Megatron's timers that lists the calls it receives."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, dict[str, bool]]] = []
@@ -38,7 +38,7 @@ class OldTimers:
 
 
 class Peer:
-    """A request whose message has not arrived."""
+    """A request to a peer whose message arrives 2 ms after it is waited for."""
 
     def wait(self) -> str:
         time.sleep(0.002)
@@ -64,7 +64,7 @@ def communicate(_self: object, *, requests: Any = None, **_: object) -> tuple[No
 
 
 class Job:
-    """One rank of a job that calls timers in the same order as Megatron."""
+    """One rank of a job that calls the emitter's timers in the same order as Megatron."""
 
     def __init__(self, landing: Path, schedules: Any, **config: Any) -> None:
         self.landing, self.schedules, self.old = landing, schedules, OldTimers()
@@ -156,8 +156,8 @@ def test_a_transfer_that_moves_nothing_only_keeps_the_count(tmp_path: Path, sche
     job = started(tmp_path, schedules)
     job.moves("forward-send-forward-recv", recv_prev=True)
     job.compute("out")
-    job.moves("forward-send-forward-recv")  # a placeholder: the first send is the first compute's
-    job.moves("forward-send-forward-recv")  # nothing at all
+    job.moves("forward-send-forward-recv")  # moves nothing, but counts as the first send
+    job.moves("forward-send-forward-recv")  # a call without transfers
     job.back("out")
     (line,) = job.lines()
     assert ops(line) == ["backward-compute", "forward-compute", "forward-recv", "forward-send"]
@@ -192,7 +192,7 @@ def test_an_overlapped_transfer_lasts_until_it_was_waited_for(
     job.timers("forward-backward").stop()
     requests["send_next"].wait()
     (line,) = job.lines()
-    assert ops(line)[2:] == ["forward-recv", "forward-send"], "each once"
+    assert ops(line)[2:] == ["forward-recv", "forward-send"], "each transfer is recorded once"
     ends = {op: s + d for op, s, d in zip(line["op"], line["start_us"], line["duration_us"], strict=True)}
     for op in ("forward-send", "forward-recv"):
         assert (ends[op] > ends["forward-compute"]) is is_waited_for
@@ -212,13 +212,13 @@ def test_the_gather_of_the_parameters_is_the_next_steps(tmp_path: Path, schedule
     first, second = job.lines()
     tail = ["grads-reduce-scatter", "layernorm-grads-all-reduce", "optimizer", "optimizer-clip-main-grad"]
     computes = ["backward-compute", "forward-compute"]
-    assert ops(first) == [*computes, *tail], "no collective for an embedding that is not shared"
+    assert ops(first) == [*computes, *tail], "no op for embeddings, which are not shared"
     assert ops(second) == sorted([*computes, *tail, "params-all-gather"])
     assert (first["step"], second["step"]) == (100, 101)
     at = {
         op: (s, s + d) for op, s, d in zip(first["op"], first["start_us"], first["duration_us"], strict=True)
     }
-    rounded_us = 3 * 0.05  # a start, a duration and the other start
+    rounded_us = 3 * 0.05  # three numbers are rounded: two starts and a duration
     assert at["optimizer"][0] == pytest.approx(
         at["optimizer-clip-main-grad"][1], rel=0.0, abs=rounded_us + 1e-6
     )

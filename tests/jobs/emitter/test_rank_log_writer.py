@@ -1,4 +1,4 @@
-"""Written logs are valid rank-log/1 and equal the input, even if the writing process dies."""
+"""Written logs are valid rank-log/1 and equal the recorded values, even if the writing process dies."""
 
 import errno
 import gzip
@@ -43,7 +43,6 @@ def _write(landing: Path, *steps: int, compress: bool = False) -> RankLogWriter:
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("rank", [RANK, Rank(0, dp_rank=0, host=None), Rank(1, 0, gpu_type="H100")])
 def test_the_strict_reader_reads_what_was_written(tmp_path: Path, rank: Rank, *, compress: bool) -> None:
-    """The strict reader returns every op type and every float exactly as written."""
     ops = [
         (name, 15480.5 + 0.1 * place, 1 / (3 + place), place, -place) for place, name in enumerate(OP_TYPES)
     ]
@@ -75,7 +74,7 @@ def test_lies_where_the_contract_says(tmp_path: Path) -> None:
 
 
 def test_an_existing_manifest_stays(tmp_path: Path) -> None:
-    """A restarted rank does not overwrite an existing job.json, to which GPU-hours may have been added."""
+    """A restarted rank does not overwrite job.json, because GPU-hours may have been added to it."""
     path = write_manifest(tmp_path, Run("gpt-175b", "r3", dp_size=8, fields={"gpu_hours": 12.0}), DAY)
     _write(tmp_path, 1)
     assert json.loads(path.read_text())["gpu_hours"] == 12.0
@@ -132,7 +131,7 @@ def test_a_log_that_is_gone_from_its_place_is_begun_again_there(tmp_path: Path, 
 
 
 def test_a_new_day_is_a_new_file_unless_the_day_is_fixed(tmp_path: Path) -> None:
-    last_us = T0_US + 16 * 3600 * 1_000_000 - 1  # of that day
+    last_us = T0_US + 16 * 3600 * 1_000_000 - 1  # the last moment of that day
     for fixed in (None, DAY):
         with RankLogWriter(tmp_path, RUN, RANK, log_date=fixed) as log:
             for number, t0_us in enumerate([T0_US, last_us, last_us + 1]):

@@ -135,7 +135,7 @@ def test_a_store_that_never_answers_slows_no_job(
     with caplog.at_level(logging.WARNING, WARNINGS):
         assert train(recorder, range(3 * line_thread.MOST_WAITING)) == 3 * line_thread.MOST_WAITING
         recorder.close(timeout_s=0.01)
-    assert not hangs.is_set(), "no job waited for the store"
+    assert not hangs.is_set(), "the training did not wait for the store"
     behind, lost = (record.getMessage() for record in caplog.records)
     assert behind.endswith("steps behind")
     assert lost == f"rank 0: the last {3 * line_thread.MOST_WAITING - 1} steps were not written"
@@ -227,7 +227,10 @@ while True:
 
 
 def terminated(landing: Path, handler: str, slow_s: float, steps: int) -> tuple[int, int, float]:
-    """Run a training that gets SIGTERM; return its exit status, its logged steps, and its time to end [s]."""
+    """Run a training that gets SIGTERM.
+
+    Returns its exit status, the number of logged steps, and the time from the signal to its end [s].
+    """
     command = [sys.executable, "-c", TERMINATED, str(landing), handler, str(slow_s)]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -240,10 +243,10 @@ def terminated(landing: Path, handler: str, slow_s: float, steps: int) -> tuple[
 
 
 def test_sigterm_costs_no_step_that_had_ended(tmp_path: Path) -> None:
-    """SIGTERM loses no completed step, even where Python has no handler and ends at once."""
+    """After SIGTERM, all completed steps are in the log, even without a Python handler for the signal."""
     status, steps, _ = terminated(tmp_path, "none", 0, 30)
     assert status == -signal.SIGTERM
-    assert len(lines(tmp_path)) >= steps - 1  # the last may be on its way to the thread
+    assert len(lines(tmp_path)) >= steps - 1  # the last step may not have reached the writer's thread
 
 
 def test_lines_that_a_slow_store_is_behind_are_written_when_a_handler_of_sigterm_exits(
@@ -337,7 +340,7 @@ def test_a_handler_of_the_job_that_fails_on_the_warning_ends_no_training(
     monkeypatch.setattr(module, "HostClock", raises(ValueError("no clock")))
     assert train(recorder, range(20)) == 20
     recorder.close()
-    assert (len(called), returned) == (1, []), "called once, and not waited for"
+    assert (len(called), returned) == (1, []), "the handler ran once, and the recorder did not wait"
     goes_on.set()
 
 
@@ -393,7 +396,7 @@ def test_what_a_loader_is_besides_stays_and_its_errors_too(tmp_path: Path) -> No
         assert batches.sampler == "all of them"
         with pytest.raises(OSError, match="no such file"):
             next(batches)
-        assert list(recorder.loads([1, 2])) == [1, 2], "outside any step"
+        assert list(recorder.loads([1, 2])) == [1, 2], "data loads outside of steps are passed on"
 
 
 def test_loads_are_timed_by_the_host_beside_a_gpu(tmp_path: Path) -> None:
@@ -405,4 +408,4 @@ def test_loads_are_timed_by_the_host_beside_a_gpu(tmp_path: Path) -> None:
             pass
     (line,) = lines(tmp_path)
     assert line["op"] == ["forward-compute", "data-load"]
-    assert (line["start_us"][0], line["duration_us"][0]) == (1000.0, 1000.0), "no event was for the load"
+    assert (line["start_us"][0], line["duration_us"][0]) == (1000.0, 1000.0), "the load used no CUDA event"

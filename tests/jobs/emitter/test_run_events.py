@@ -1,4 +1,4 @@
-"""Run events from a training job are valid, and an error in writing them never disturbs the job."""
+"""Run events that a training job writes are valid, and errors in writing them never disturb the job."""
 
 import json
 import logging
@@ -41,7 +41,7 @@ class Clock:
 
 
 def written(landing: Path) -> list[dict[str, Any]]:
-    """Return the rows of all written event files by day, after checking that every line is valid."""
+    """Return the rows of all event files, earliest day first; fails if a line is invalid."""
     rows: list[dict[str, Any]] = []
     for path in sorted(landing.rglob("events.jsonl")):
         found = read_events([path.read_bytes().splitlines()], {"job_id": "j", "run_id": "r"}, Bounds())

@@ -1,4 +1,4 @@
-"""The emitter's wheel can be installed and used where this project and its dependencies are missing."""
+"""The emitter's wheel works in an environment without this project and its dependencies."""
 
 import os
 import subprocess
@@ -47,6 +47,6 @@ def test_the_same_code_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_its_words_are_those_of_the_warehouse() -> None:
-    """The emitter's op types equal those of the warehouse, in the order of the stored codes."""
+    """The emitter's op types equal the warehouse's, in the same order, because their positions are stored."""
     assert (RANK_LOG_FORMAT, OP_NAMES) == (vocabulary.RANK_LOG_FORMAT, vocabulary.OP_TYPES)
     assert RUN_EVENTS_FORMAT == vocabulary.RUN_EVENTS_FORMAT

@@ -23,7 +23,7 @@ def _printed_code(landing: Path) -> list[str]:
 
 def test_the_printed_code_writes_what_was_run(tmp_path: Path) -> None:
     loop, end_of_day = _printed_code(tmp_path)
-    assert len(loop.split("\n\n", 1)[1].splitlines()) <= 10, "ten lines to add"
+    assert len(loop.split("\n\n", 1)[1].splitlines()) <= 10, "at most ten lines to add"
     names: dict[str, Any] = {"first_step": 98, "last_step": 103}
 
     def train_step() -> None:

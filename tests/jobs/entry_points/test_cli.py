@@ -1,4 +1,4 @@
-"""Test entry points: arguments, exit status, one-line errors, and their rows in pipeline_runs."""
+"""Test entry points: arguments, exit status, one-line errors, and each run's row in pipeline_runs."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def doing_nothing(spark: SparkSession, settings: Settings, arguments: Arguments)
 
 
 def after_ctrl_c(spark: SparkSession, settings: Settings, arguments: Arguments) -> Mapping[str, int]:
-    """Act like a cancelled Spark job or DuckDB query: swallow KeyboardInterrupt and raise another error."""
+    """Raise another error in place of KeyboardInterrupt, as cancelled jobs of Spark and DuckDB do."""
     with suppress(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(9)
@@ -123,7 +123,7 @@ def test_what_ctrl_c_makes_fail_is_an_interruption_and_sparks_jobs_are_cancelled
 ) -> None:
     cancelled = Event()
     monkeypatch.setattr(spark.sparkContext, "cancelAllJobs", cancelled.set)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process ignores it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes ignore SIGINT
     try:
         assert entry_point("night")(after_ctrl_c)(["--warehouse", str(tmp_path)]) == 130
         assert signal.getsignal(signal.SIGINT) == signal.default_int_handler

@@ -1,4 +1,4 @@
-"""Test the JSON summary that a run leaves for its caller: its contents, and the file it is written to."""
+"""Test the JSON summary that a run writes for the process that started it: its contents and its file."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_the_summary_of_a_history_has_days_rows_and_phases(tmp_path: Path) -> No
     leave(of_history([NEXT_DAY, DAY], counts), str(tmp_path / "summary.json"))
     summary = json.loads((tmp_path / "summary.json").read_text())
     work = {"phase": "simulate", "stage": "simulate", "seconds": 2.5, "gate_seconds": 0.5}
-    for name in ("phases", "stages"):  # the second is of 0.3.0
+    for name in ("phases", "stages"):  # the second is the name until version 0.3.0
         (found,) = summary.pop(name)
         assert work.items() <= found.items()
     days = ["2026-01-05", "2026-01-06"]

@@ -1,4 +1,4 @@
-"""Test which rows the gates accept or refuse, with which messages, and rules that cannot be evaluated."""
+"""Test which rows gates accept and refuse, the messages, and rules that cannot be evaluated."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ STAGES = TABLES[STAGE_SLOWDOWN]
 
 
 def refused(name: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the rows that each broken expectation of a table refuses."""
+    """Return how many rows each expectation refuses in a table of the given rows."""
     found = audit(TABLES[name], table_rows(name, changes))
     assert {refusal.table for refusal in found} == {name}
     return {refusal.expectation: refusal.rows for refusal in found}
@@ -33,7 +33,7 @@ def test_a_good_row_passes_every_expectation_of_its_table(table: Table) -> None:
 
 
 def test_every_kind_of_violation_of_a_column_is_refused_and_counted() -> None:
-    # A slowdown is stored as computed, whatever it is.
+    # Any finite slowdown is valid, even a negative one.
     rows: list[dict[str, Any]] = [
         {},
         {"pp_rank": 1, "slowdown": -0.5},
@@ -48,7 +48,7 @@ def test_every_kind_of_violation_of_a_column_is_refused_and_counted() -> None:
     assert refused(STAGE_SLOWDOWN, rows) == {
         "job_id_not_null": 1,
         "slowdown_not_null": 1,
-        "slowdown_finite": 4,  # null is not a finite number either
+        "slowdown_finite": 4,  # NaN, two infinities and null
         "pp_rank_in_range": 2,
     }
 
@@ -85,8 +85,8 @@ def test_the_message_names_table_expectation_and_rows() -> None:
 @pytest.mark.parametrize(
     ("condition", "reason"),
     [
-        ("nope > 1", "nope"),  # a mistake that analysis finds
-        ("1 / (pp_rank - pp_rank) > 1", "zero"),  # one that only rows show
+        ("nope > 1", "nope"),  # an error when the query is parsed
+        ("1 / (pp_rank - pp_rank) > 1", "zero"),  # an error when the query runs
         ("pp_rank >", "missing"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_condition_that_comes_out_as_null_is_a_violation() -> None:
 
 
 def test_a_rule_that_only_warns_is_found_among_published_rows_and_others_are_not() -> None:
-    """`warnings` reports published rows that break a rule that only warns; it ignores rules that refuse."""
+    """`warnings` returns only rules of severity "warns" that published rows break, not rules that refuse."""
     rows = table_rows(REJECTS, [{}, {"line": 4, "text": "x" * 2001, "source_file": None}])
     broken = {refusal.expectation: refusal.severity for refusal in audit(TABLES[REJECTS], rows)}
     assert broken == {"text_is_cut": "warns", "source_file_not_null": "refuses"}

@@ -1,4 +1,4 @@
-"""Test the rules that tables declare between columns of a row and within lists and maps."""
+"""Test the rules that tables declare: between columns of a row, and within lists and maps."""
 
 import math
 from datetime import date
@@ -68,7 +68,7 @@ def test_parts_of_a_runs_time_add_up_and_its_ratios_are_theirs() -> None:
 
 
 def test_a_usual_transfer_may_be_a_little_below_zero_as_clocks_differ() -> None:
-    assert CLAMP_S == -CLOCK_NOISE_S, "a transfer of this and less is 0 in the replay"
+    assert CLAMP_S == -CLOCK_NOISE_S, "the replay sets transfers of at most this time to 0"
     times_s = {"good": -0.0099, "clamped": -0.01, "infinite": float("inf"), "unknown": None}
     rows = [
         {"run_id": name, "op_types": [{"op_type": "forward-pp-comm", "ideal_duration_s": time_s}]}
@@ -98,7 +98,7 @@ def test_identities_of_a_units_figures_are_checked() -> None:
     ]
     found = refused(JOB_SLOWDOWN, rows)
     with_replay = {name: count for name, count in found.items() if name.endswith("_with_replay")}
-    assert set(with_replay.values()) == {2, 3}  # rows 1 and 9, and row 2 where the ideal step is null
+    assert set(with_replay.values()) == {2, 3}  # of runs 1 and 9, and of run 2, which has no ideal step
     assert with_replay["ideal_step_s_with_replay"] == 3
     assert len(with_replay) == 25
     assert {name: count for name, count in found.items() if name not in with_replay} == {
@@ -135,7 +135,7 @@ def test_line_accounting_and_manifests_are_checked() -> None:
         {"run_id": "2", "manifest_status": "bad_layout", "manifest_detail": "9 is not 8", "world_size": 9},
         {"run_id": "3", "vpp_size": None},
         {"run_id": "4", "manifest_status": "no_manifest"},
-        {"run_id": "5", "dp_size": 2**31 - 1, "pp_size": 2**31 - 1},  # the product fits no integer
+        {"run_id": "5", "dp_size": 2**31 - 1, "pp_size": 2**31 - 1},  # the product exceeds int64
     ]
     assert refused(JOBS, manifests) == {
         "world_size_is_the_product": 2,
@@ -250,7 +250,7 @@ def test_culprits_are_checked() -> None:
     rows = [{"job_id": str(number), "culprits": each} for number, each in enumerate(culprits)]
     assert refused(JOB_CAUSES, rows) == {
         "culprits_not_null": 1,
-        "culprits_are_described": 5,  # a null list cannot be looked into either
+        "culprits_are_described": 5,  # a null list also breaks this rule
         "culprits_have_their_course": 5,
         "one_worker_has_its_rank": 4,
     }

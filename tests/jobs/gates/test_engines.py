@@ -1,4 +1,4 @@
-"""Declared rules are written in Spark's SQL, and DuckDB, which evaluates them, gives the results of Spark."""
+"""Rules are written in Spark's SQL and evaluated by DuckDB, which gives the same results as Spark."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -32,11 +32,11 @@ HELD: Final[Mapping[str, list[dict[str, Any]]]] = {
     "waited_for_if_on_the_path": [{"waited_for_s": 0.0, "is_waited_for": True}],
     "revised_rows_say_so": [{"evidence": {"revised_from": 1.0}}, {"flag_reason": "judged_by_history"}],
 }
-"""Values that break rules on fields within lists, and rules over several columns."""
+"""By rule: changes of a good row that break rules which the values of _values do not break."""
 
 
 def _values(kind: pa.DataType) -> tuple[Any, ...]:
-    """Values of a type, of which some rules may refuse a few."""
+    """Return values of a column's type, some of which are refused by some rules."""
     found: tuple[Any, ...] = (None,)
     if pa.types.is_floating(kind):
         found = NUMBERS
@@ -77,7 +77,7 @@ def _by_duckdb(table: Table, rules: list[Expectation], rows: pa.Table) -> Iterat
 
 @pytest.fixture(scope="module")
 def by_spark(spark: SparkSession) -> dict[str, pa.Table]:
-    """Return Spark's result for each rule and row, by table, in one query."""
+    """Spark's result of each rule for each row: by table, one column for each rule."""
     frames = {
         table.name: spark.createDataFrame(_rows(table), spark_schema(table))
         .coalesce(1)
@@ -103,7 +103,7 @@ def test_every_rule_is_judged_alike_and_some_row_breaks_it(
 
 
 def test_a_rule_that_duckdb_would_judge_otherwise_is_seen() -> None:
-    """DuckDB returns false for array_contains on a list with null, where Spark's result is unknown."""
+    """For a list with a null, array_contains gives false in DuckDB, where it is unknown (null) in Spark."""
     with duckdb.connect() as connection:
         sql = condition("array_contains(array(1, null), 2)")
         assert connection.execute(f"SELECT {sql}").fetchone() == (False,)

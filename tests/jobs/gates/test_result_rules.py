@@ -1,4 +1,4 @@
-"""Test rules that compare result tables with each other, and that results which break one are refused."""
+"""Test the rules that compare result tables with each other: results that break one are refused."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def test_a_unit_that_lacks_a_row_is_incomplete(results: Results, name: str) -> N
     table = results[name]
     firsts = {table.column("job_id").index(job_id).as_py() for job_id in "abc"} - {-1}
     lacking = table.filter(pa.array([place not in firsts for place in range(table.num_rows)]))
-    expected = set() if name == OP_TYPE_SLOWDOWN else {"a", "b"}  # no other table has the types
+    expected = set() if name == OP_TYPE_SLOWDOWN else {"a", "b"}  # no other table lists a unit's op types
     assert found(incomplete_units(results | {name: lacking})) == expected
 
 
@@ -104,7 +104,7 @@ def test_a_unit_that_was_not_replayed_has_one_row_alone(results: Results) -> Non
 def test_hours_of_a_cause_are_those_of_its_unit(
     results: Results,
     name: str,
-    change: Any,  # noqa: ANN401  # a lambda of the parameters above
+    change: Any,  # noqa: ANN401  # one of the lambdas above
     units: set[str],
 ) -> None:
     assert found(units_of_other_gpu_hours(results)) == set()
@@ -149,7 +149,7 @@ def test_what_is_unexplained_is_lost_too_but_of_units_that_an_earlier_version_si
     ],
 )
 def test_causes_of_a_unit_lose_at_most_the_unit(changes: dict[str, float], breaks: bool) -> None:
-    """A rule refuses units of which one cause, or all causes together, lose more than the unit."""
+    """A rule refuses units of which one cause, or all causes together, lose more time than the unit took."""
     causes: list[dict[str, Any]] = [changes | {"cause": CAUSES[0]}, {"cause": CAUSES[1]}]
     tables = {JOB_CAUSES: table_rows(JOB_CAUSES, causes), JOB_SLOWDOWN: table_rows(JOB_SLOWDOWN, [{}])}
     assert bool(units_of_more_than_all(tables).rows.num_rows) is breaks
@@ -181,7 +181,7 @@ def test_time_is_shared_of_the_gpu_hours_that_the_unit_has_and_no_others(results
 
 
 def test_types_of_gpu_have_all_workers_and_what_their_cause_saves() -> None:
-    """A rule refuses units whose rows by GPU type omit workers, or contradict the cause of mixed hardware."""
+    """A rule refuses units whose rows by GPU type lack workers, or contradict the cause mixed_hardware."""
     types: list[dict[str, Any]] = [
         {"job_id": name, "gpu_type": kind} for name in "abcef" for kind in ("H100", "A100")
     ]
@@ -208,7 +208,12 @@ def test_units_lost_and_units_made_up_have_no_result_of_their_own() -> None:
 
 def test_miscounted_causes_are_those_that_job_causes_and_the_fleet_do_not_bear_out() -> None:
     def wrong(changes: dict[int, dict[str, Any]], lost: int | None = None, replayed: int = 2) -> set[str]:
-        """Return the causes that the rule names if rows of cause_day are changed or missing."""
+        """Return the causes that the rule finds miscounted in cause_day.
+
+        changes : new values for the rows of cause_day, by the number of the cause
+        lost : number of the cause whose row is missing
+        replayed : number of replayed units that fleet_day states; job_causes has 2
+        """
         causes = [
             {"cause": cause, "attributed_gpu_hours": 48.0, "recoverable_gpu_hours": 96.0, "jobs": 2}
             | {"lost_gpu_hours": 48.0}
@@ -234,7 +239,9 @@ def test_miscounted_causes_are_those_that_job_causes_and_the_fleet_do_not_bear_o
         8: {"jobs": 3},
     }
     assert wrong(changes, lost=5) == set(CAUSES)
-    assert wrong({}, replayed=3) == set(CAUSES) - set(LOGGED_CAUSES), "the fleet has 3 replayed units"
+    assert wrong({}, replayed=3) == set(CAUSES) - set(LOGGED_CAUSES), (
+        "each cause has 2 units in job_causes, of 3 replayed"
+    )
 
 
 def test_a_day_is_miscounted_whose_units_are_not_those_that_were_ingested() -> None:

@@ -1,4 +1,4 @@
-"""Test a team's own Great Expectations suites, which are found in a folder and run on a phase's rows."""
+"""Test a team's own Great Expectations suites: found in a folder, and run on the rows of a phase."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ UNITS: list[dict[str, Any]] = [{"run_id": "r1", "ops": 900}, {"run_id": "2", "op
 
 
 def suite(folder: Path, *expectations: dict[str, Any], **changes: object) -> str:
-    """Write a suite and return its folder."""
+    """Write a suite for job_slowdown to the file mine.json of a folder, and return the folder."""
     stated = {"name": JOB_SLOWDOWN, "expectations": expectations} | changes
     (folder / "mine.json").write_text(json.dumps(stated))
     return str(folder)
@@ -56,11 +56,11 @@ OF_SHARES = {
         "threshold": 0.1,
     },
 }
-"""Needs what is imported late."""
+"""An expectation for which Great Expectations imports a further package when it is evaluated."""
 
 
 def own(folder: str, phase: str = Phase.SIMULATE, **tables: Rows) -> list[Rule]:
-    """Return results of the folder's own suite, mine.json, without those of the built-in suites."""
+    """Return the results of the suite mine.json in a folder, without those of the other suites."""
     return [rule for rule in Suites(folder, phase).rules(tables) if "mine.json" in rule.section]
 
 

@@ -1,4 +1,4 @@
-"""A night names units whose training took more time than their GPU-hours allow, and states both figures."""
+"""A night names units that trained longer than their GPU-hours allow, and states both figures."""
 
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -23,13 +23,13 @@ UNKNOWN: dict[str, Any] = dict.fromkeys((f"{name}_gpu_hours" for name in KNOWN_P
     "steps_lost": 0.0,
     "contradictions": 1,
 }
-"""A row of job_time where nothing is known, by events that contradict something."""
+"""Part of a row of job_time: no GPU-hours are known, because the run's events contradict each other."""
 
 
 def texts(settings: Settings, folder: Path, times: list[dict[str, Any]]) -> list[str]:
-    """Return a night's messages about units on 8 GPUs that did 10,000 steps of 5.1 s in 20 hours.
+    """Return a night's messages about units that did 10,000 steps, of 5.1 s each, on 8 GPUs within 20 hours.
 
-    times : what their rows of job_time have of their own
+    times : changes to the units' rows of job_time
     """
     warehouse = Warehouse(cast("SparkSession", None), str(folder))
     units = [{"log_date": DAY, "job_id": row["job_id"]} for row in times]
@@ -65,7 +65,7 @@ def test_steps_that_take_longer_than_there_was_time_are_named(
 def test_gpu_hours_that_are_too_few_for_the_events_are_named_with_both(
     test_settings: Settings, tmp_path: Path
 ) -> None:
-    """A night names a unit whose stated GPU-hours are fewer than its events show, with both figures."""
+    """A night names a unit whose job.json states fewer GPU-hours than its events show, with both figures."""
     few, enough = ({"scheduled_gpu_hours": hours, "unknown_gpu_hours": hours} for hours in (96.0, 114.0))
     times = [{"job_id": "a"} | UNKNOWN | few, {"job_id": "b"} | UNKNOWN | enough, {"job_id": "c", **few}]
     (said,) = texts(test_settings, tmp_path, times)

@@ -1,4 +1,4 @@
-"""Test a night's warnings about coverage, losses and hosts against settings and earlier days."""
+"""Test a night's warnings about coverage, losses and hosts, which depend on settings and earlier days."""
 
 from collections.abc import Mapping
 from datetime import date, timedelta
@@ -48,7 +48,7 @@ def of_units(analysed: int = 8, failed: int = 0, no_ops: int = 2) -> dict[str, f
 
 
 def lost(*percents: float) -> list[Figures]:
-    """Return figures of days that lose the given percentages of 100 GPU-hours, latest day first."""
+    """Return figures of days of 100 GPU-hours each, of which these percentages are lost; latest day first."""
     return [{"analysed_gpu_hours": 100.0, "lost_gpu_hours": percent} for percent in percents]
 
 
@@ -57,7 +57,12 @@ def notices(
     hosts: Mapping[str, list[float | None]] | None = None,
     jobs: Mapping[str, Slowed] | None = None,
 ) -> list[Notice]:
-    """Return the warnings of a night on DAY; figures and slowdowns of hosts are given latest day first."""
+    """Return the warnings of the night of DAY.
+
+    days : figures of the fleet, latest day first
+    hosts : slowdowns of each host, latest day first
+    jobs : by host, the unit that the host slows
+    """
     dates = [DAY, *BEFORE]
     rows = table_rows(FLEET_DAY, [of_units() | dict(figures) for figures in days]).to_pylist()
     slowdowns: dict[date, list[tuple[str, date, float | None]]] = {day: [] for day in dates}
@@ -105,10 +110,14 @@ def test_coverage_and_failures(days: list[Figures], texts: dict[str, str]) -> No
     [
         (lost(*[10.0] * 7), 15.5, True),
         (lost(*[10.0] * 7), 14.5, False),  # rises by less than watch.rise
-        (lost(*UNRULY), 30.0, False),  # its past is as unruly
+        (lost(*UNRULY), 30.0, False),  # earlier days vary as much
         (lost(*UNRULY), 46.0, True),
-        (lost(*[10.0] * 4), 90.0, False),  # too short a past
-        ([{"analysed_gpu_hours": None, "lost_gpu_hours": None}] * 7, 90.0, False),  # a past without hours
+        (lost(*[10.0] * 4), 90.0, False),  # too few earlier days
+        (
+            [{"analysed_gpu_hours": None, "lost_gpu_hours": None}] * 7,
+            90.0,
+            False,
+        ),  # no GPU-hours on earlier days
     ],
 )
 def test_loss_that_rises_above_its_past_warns(before: list[Figures], today: float, warns: bool) -> None:
@@ -213,7 +222,10 @@ def test_what_was_published_is_compared_and_checked_by_rules_that_only_warn(
 def summary_of(
     warehouse: Warehouse, found: list[Notice], folder: Path | None = None, **run: object
 ) -> dict[str, Any]:
-    """Return the summary of a night after one run, made without Spark."""
+    """Return the summary of the night of DAY, made without Spark.
+
+    run : fields of the night's row in pipeline_runs; without any, there is no row
+    """
     runs = [dict(ROWS[PIPELINE_RUNS]) | {"log_date": DAY} | run] if run else []
     rows = dict.fromkeys(COUNTED, 0) | {FLEET_DAY: 1}
     return night_summary(warehouse, DAY, found, folder, rows, phases_of(runs, DAY))
@@ -225,7 +237,7 @@ def test_a_summary_says_the_night_in_lines(tmp_path: Path) -> None:
     row = {"log_date": DAY, "straggling": 3} | of_units() | dict(loss)
     warehouse.append(TABLES[FLEET_DAY], table_rows(FLEET_DAY, [row]))
     work = {"stage": "simulate", "seconds": 20.0, "gate_seconds": 1.0, "expectations": 90, "released": 1}
-    before = {"stage": "ingest", "seconds": 12.5}  # an earlier version did not count the work of gates
+    before = {"stage": "ingest", "seconds": 12.5}  # earlier versions recorded no work of gates
     summary = summary_of(warehouse, [Notice("host_rose", "slow")], stages=[before, work])
     leads = {"drain": ["drain node-07"], "changes": ["new: pause in a"]}
     leads["not_analysed"] = ["not analysed: job b"]
@@ -256,7 +268,7 @@ def test_a_summary_says_the_night_in_lines(tmp_path: Path) -> None:
 
 
 def test_what_is_not_believed_and_what_a_manifest_leaves_out_is_named() -> None:
-    """A night names a unit that claims a billion GPU-hours, and one that claims a hundred restarts."""
+    """A night names a unit that claims a billion GPU-hours, and one whose manifest states 99 restarts."""
     claim = {"refused_claims": ["gpu_hours is 1e+09"], "job_id": "greedy", "log_date": DAY}
     restarts = {"status": "too_many_restarts", "status_detail": "99 restarts, more than 15", "log_date": DAY}
     found = of_claims(table_rows(JOBS, [{}, claim]), table_rows(JOB_SLOWDOWN, [{}, NOT_REPLAYED | restarts]))
@@ -323,7 +335,7 @@ def test_units_whose_logs_changed_their_owner_with_the_last_ingest_are_named(
     wanted = [f"{DAY}: job {name}, run {run_id}: {of}" for name in jobs[1:6]]
     assert named() == [*wanted, f"{DAY}: and 1 more unit"]
     with monkeypatch.context() as later:
-        later.setattr(owners, "_KEPT", timedelta(0))  # files of the earlier version may be gone
+        later.setattr(owners, "_KEPT", timedelta(0))  # as if VACUUM had deleted the earlier version's files
         assert named() == []
     ingest(dict.fromkeys(jobs, 1001) | {"job-0": 1000})
     assert named() == []

@@ -1,4 +1,4 @@
-"""Either all tables of a phase become visible to readers, or none do (write, audit, publish)."""
+"""Write, audit, publish: readers see either all tables that a phase wrote, or none of them."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -27,7 +27,7 @@ def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
 
 @pytest.fixture
 def published(warehouse: Warehouse) -> Warehouse:
-    """A warehouse in which a row of the day is already published."""
+    """A warehouse with one published row of DAY."""
     tables = {name: table_rows(name) for name in (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)}
     assert publish("simulate", warehouse, tables, [DAY]).rows == {STAGE_SLOWDOWN: 1, DP_RANK_SLOWDOWN: 1}
     return warehouse
@@ -39,7 +39,7 @@ def contents(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
 
 
 def count_refused(warehouse: Warehouse, phase: str) -> dict[str, int]:
-    """Count the refused rows that were saved, by table."""
+    """Return the number of refused rows that a phase saved, by table or rule."""
     folder = Path(refused_path(warehouse.root, phase, [DAY]))
     spark = warehouse.spark
     return {
@@ -70,14 +70,15 @@ def test_all_refusals_are_listed_with_those_of_rules_across_tables(published: Wa
     assert count_refused(published, "simulate") == {STAGE_SLOWDOWN: 2, DP_RANK_SLOWDOWN: 1, "lines": 2}
     with pytest.raises(GateRefusedError, match="expectation schema, 1 row: column pp_rank is missing"):
         publish("simulate", published, {STAGE_SLOWDOWN: phases.slice(1).drop_columns("pp_rank")}, [DAY])
-    assert count_refused(published, "simulate")[STAGE_SLOWDOWN] == 1, "whatever their columns"
+    assert count_refused(published, "simulate")[STAGE_SLOWDOWN] == 1, (
+        "refused rows are saved even if a column is missing"
+    )
     assert refused_path("/w", "ingest", [NEXT_DAY, DAY]) == "/w/_refused/ingest/2026-01-05..2026-01-06"
 
 
 def test_a_rule_that_only_warns_publishes_its_rows_and_says_so(
     warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rules that only warn, of one table or across tables, let rows be published and produce a warning."""
     rows = table_rows(REJECTS, [{"text": "x" * 2001}])
     rules = [Rule("whole", rows.select(["log_date"]), REJECTS, "all are whole", "warns")]
     found = publish("ingest", warehouse, {REJECTS: rows}, [DAY], rules)
@@ -115,7 +116,7 @@ def test_an_expectation_that_cannot_be_evaluated_publishes_nothing(
 
 
 def test_rows_in_files_are_judged_where_they_are(warehouse: Warehouse) -> None:
-    """Gates do not read lists that the writer of a file found valid, but read lists that it found invalid."""
+    """Gates check lists in a staged file only if its writer has marked the file as not valid."""
     for is_sound in (True, False):
         staging = Staging(warehouse.root, "run")
         rows = table_rows(RANK_STEPS, [{"step": 7}, {"step": 8, "rank": -1, "duration_us": [-1.0, 0.0, 0.0]}])

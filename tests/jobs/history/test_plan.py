@@ -1,4 +1,4 @@
-"""Test plans made from fingerprints, without Spark: which units of which days, in which batches."""
+"""Test plans: which units of which days each phase computes again, in which batches; without Spark."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
@@ -36,24 +36,31 @@ def landed_files(units: Collection[Unit], size: int = 10) -> dict[Unit, list[Lan
 def landing(
     units: Collection[Unit], changed: Collection[Unit] | None = None, size: int = 10
 ) -> LandingChanges:
-    """Units of the landing, and which of them have changed (by default, all have)."""
+    """Return a landing of these units, with one log file each.
+
+    changed : units whose logs have changed; all, if left out
+    size : of each log file [bytes]
+    """
     return LandingChanges(
         landed_files(units, size), frozenset(units if changed is None else changed), frozenset(), ()
     )
 
 
 class InMemory(Records):
-    """Records of finished phases that are kept in memory, and look back only on DAYS."""
+    """Records of finished phases that a test states, instead of reading them from a warehouse."""
 
     def context(self, phase: str) -> dict[date, str]:
-        """For each day, return a hash of the rows before it."""
+        """Return a hash of the earlier days' records of the preceding phase, by day; empty if not used."""
         if not PHASES[phase].looks_back:
             return {}
         return looked_back_on(self.done[phase_before(phase)], DAYS, self.settings.revision.days)
 
 
 def records(done: Mapping[str, Recorded], look_back_days: int = 0) -> Records:
-    """Return records in which the given phases are done for the given units."""
+    """Return records in which each phase is done for the units given for it.
+
+    look_back_days : number of earlier days on which revision depends
+    """
     revision = SETTINGS.revision.model_copy(update={"days": look_back_days})
     settings = SETTINGS.model_copy(update={"revision": revision})
     found = InMemory(cast("TableReader", None), settings, DAYS)
@@ -81,7 +88,10 @@ def ingested(*units: Unit, digest: str = "d") -> Recorded:
 
 
 def all_done(*units: Unit, look_back_days: int = 0) -> dict[str, Recorded]:
-    """Return records in which all phases are done for the given units."""
+    """Return records in which every phase is done for the given units.
+
+    look_back_days : number of earlier days on which revision depends
+    """
     done = {"ingest": ingested(*units)}
     for phase in PHASE_NAMES[1:]:
         built = records(done, look_back_days).built_on(phase)
@@ -90,7 +100,7 @@ def all_done(*units: Unit, look_back_days: int = 0) -> dict[str, Recorded]:
 
 
 def changed(done: Mapping[str, Recorded], phase: str, *units: Unit) -> dict[str, Recorded]:
-    """Return copies of the records in which a phase has processed the given units from other input."""
+    """Return the records as if a phase had processed the given units from other input."""
     others = {each: done[phase][each]._replace(inputs="other") for each in units}
     return {**done, phase: done[phase] | others}
 
@@ -122,7 +132,7 @@ def test_what_ingest_will_change_is_planned_for_all_that_follow() -> None:
     assert batch.work("aggregate") == Work(2, 20, 200)
     done = all_done(*done["ingest"], look_back_days=1)
     (batch,) = batches_of(records(done, look_back_days=1), late, wants, LIMITS)
-    assert batch.units["revise"] == set(done["ingest"]), "a day that depends on it"
+    assert batch.units["revise"] == set(done["ingest"]), "the later day looks back on the changed one"
 
 
 def test_ops_of_what_was_never_ingested_are_estimated_by_what_was() -> None:
@@ -176,7 +186,6 @@ def test_causes_are_revised_anew_where_a_day_before_has_other_results() -> None:
 
 
 def test_days_are_aggregated_anew_where_revised_causes_before_them_changed() -> None:
-    """A day is aggregated again if revised causes of earlier days, on which it looks back, have changed."""
     done = all_done(unit(0), unit(1), unit(2), look_back_days=1)
     assert records(done, 1).due("aggregate", None) == set()
     late = done | {"ingest": ingested(unit(0), digest="late")}
@@ -202,7 +211,7 @@ def test_contents_do_not_depend_on_times_but_of_files_that_could_not_be_read() -
 def test_a_day_that_looks_back_on_one_of_an_earlier_batch_is_revised_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If an earlier day changes, later days that look back on it are revised in that earlier day's batch."""
+    """If one day changes, a later day that looks back on it is revised too, though it is in another batch."""
     done = all_done(unit(0), unit(1), look_back_days=1)
     done["ingest"] |= ingested(unit(0), digest="late")
     whole = records(done, look_back_days=1)

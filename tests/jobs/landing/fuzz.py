@@ -1,8 +1,9 @@
-"""Fuzz the readers of the landing with damaged bytes: a reader may fail only with its own error.
+"""Fuzz the readers of the landing with damaged bytes: a reader may raise only its own errors.
 
-`python -m tests.jobs.landing.fuzz --inputs 100000` tries lines, manifests, gzip and Parquet files, health and
-what becomes it, and whole units of every format, each a good one with bytes changed, cut, doubled or put
-elsewhere, or with a number made extreme. It names the slowest inputs, and those that took most memory.
+`python -m tests.jobs.landing.fuzz --inputs 100000` damages good inputs: lines, manifests, gzip and Parquet
+files, events of health, output of health tools, and whole units of every format. Bytes are changed, removed,
+repeated or inserted, or a number is replaced by an extreme one. At the end, the command prints the inputs
+that took the most time and those that took the most memory.
 """
 
 import argparse
@@ -49,7 +50,7 @@ _TRACE: Final = parquet(ops({}, {"step": 17}, {"rank": 1}, {"optype": "optimizer
 
 
 def mutated(content: bytes, chance: random.Random) -> bytes:
-    """Return the input with one to four random changes."""
+    """Return a copy of the input with one to four random changes."""
     found = bytearray(content)
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(len(found) + 1)
@@ -74,7 +75,7 @@ def mutated(content: bytes, chance: random.Random) -> bytes:
 
 
 def read_lines(chance: random.Random) -> None:
-    """Check that reading lines together gives the same as reading each alone, and loses none."""
+    """Fail unless damaged lines give the same rows together as alone, and each gives a row or a reject."""
     lines = [mutated(chance.choice(_LINES), chance).replace(b"\n", b"") for _ in range(8)]
     lines.append(chance.choice(_LINES))
     rows, rejects = RankLogReader(_UNIT, _BOUNDS).read(lines, 1)
@@ -103,7 +104,7 @@ _EVENT: Final = {
 
 
 def read_some_events(content: bytes) -> None:
-    """Check that every line of events that is not blank becomes a valid row or a reject."""
+    """Fail unless every line of events that is not blank becomes a valid row or a reject."""
     lines = content.split(b"\n")
     found = read_events([lines], _UNIT, _BOUNDS)
     pa.Table.from_pylist(found.rows, EVENT_ROWS)
@@ -133,7 +134,7 @@ FILES: Final[dict[str, tuple[bytes, Callable[[bytes], object]]]] = {
         lambda content: list(Content(io.BytesIO(content), _BOUNDS).lines(is_packed=True)),
     ),
 }
-"""A good file of each kind, and its reader: a changed file is read, or raises FileError."""
+"""A good file of each kind, and its reader, which either reads a damaged copy or raises FileError."""
 
 
 def read_file(name: str, chance: random.Random) -> None:
@@ -152,7 +153,7 @@ READERS: Final[dict[str, Callable[[random.Random], None]]] = {
 
 
 class Cost(NamedTuple):
-    """Seconds and additional bytes of memory that an input costs."""
+    """Duration of reading an input, and the memory that the process used beyond what it used before."""
 
     input: str
     seconds: float
@@ -160,9 +161,12 @@ class Cost(NamedTuple):
 
 
 def read_one(name: str, number: int, seed: int) -> Cost:
-    """Read one damaged input."""
+    """Read one damaged input, and return what the reading cost.
+
+    number, seed : determine the damage
+    """
     started, before = time.perf_counter(), _resident_bytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is that of this input
+    Path("/proc/self/clear_refs").write_text("5")  # resets the process's peak memory (VmHWM)
     READERS[name](random.Random(f"{seed}/{number}"))  # noqa: S311  # no secrets
     grown = _resident_bytes("VmHWM") - before
     return Cost(f"{name} {number}", time.perf_counter() - started, grown)
@@ -174,7 +178,7 @@ def _resident_bytes(name: str) -> int:
 
 
 def main() -> None:
-    """Read a number of damaged inputs; print those that cost most time and memory."""
+    """Read damaged inputs, and print those that took the most time and the most memory."""
     parser = argparse.ArgumentParser(prog="tests.jobs.landing.fuzz", description=__doc__)
     parser.add_argument("--inputs", type=positive, default=100_000)
     parser.add_argument("--seed", type=int, default=0)

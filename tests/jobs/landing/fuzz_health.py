@@ -1,4 +1,4 @@
-"""Fuzz health of hosts: a landing's days, and the output of other tools, with changed bytes."""
+"""Fuzz health of hosts: a day's files of events in a landing, and the output of tools, both damaged."""
 
 import gzip
 import json
@@ -40,11 +40,11 @@ _VALUES: Final[tuple[object, ...]] = (
     "0001-01-01T00:00:00+23:59",
     "9999-12-31T23:59:59-12:00",
 )
-"""Replacements for a value of a document."""
+"""Unusual values, one of which replaces a value of a JSON document."""
 
 
 def read_changed_day(mutate: Mutate, store_of: StoreOf, chance: random.Random) -> None:
-    """Read changed health of a day; raises AssertionError if a line is in neither a span nor a reject."""
+    """Read damaged health files of a day; fails unless each line counts in a span or becomes a reject."""
     lines = [
         mutate(line, chance).replace(b"\n", b"") if chance.random() < 0.5 else line
         for line in chance.choices(_LINES, k=6)
@@ -74,7 +74,7 @@ def read_changed_day(mutate: Mutate, store_of: StoreOf, chance: random.Random) -
 
 
 def read_converted(tool: str, mutate: Mutate, chance: random.Random) -> None:
-    """Convert a tool's changed output; it must give valid events or the converter's own error."""
+    """Convert damaged output of a health tool: it gives valid events, or the converter raises SourceError."""
     cases = [case for case in test_sources.CASES.values() if case[0] == tool]
     _, text, given, *_ = chance.choice(cases)
     content = _other_value(text, chance) if chance.random() < 0.5 else mutate(text.encode(), chance)
@@ -83,13 +83,13 @@ def read_converted(tool: str, mutate: Mutate, chance: random.Random) -> None:
         found = converted(content, tool, known, MOST_EVENTS)
         for each in (*found, *of_day(found, DAY, known.left_out)):
             line = json.dumps(each, allow_nan=False).encode()
-            {each["host"], each["check"]}  # they are counted
+            {each["host"], each["check"]}  # a TypeError shows a value that cannot be counted
             with suppress(LineError):
                 read_event(line, DAY, _BOUNDS)
 
 
 def _other_value(text: str, chance: random.Random) -> bytes:
-    """Change one value of a JSON document; if the text is no document, repeat one of its lines."""
+    """Return the text with one value of its JSON replaced; if it is no JSON, repeat one of its lines."""
     lines = text.splitlines()
     at = chance.randrange(len(lines))
     try:

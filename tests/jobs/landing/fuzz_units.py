@@ -1,4 +1,4 @@
-"""Fuzz whole units of every format by changing one file: errors become rejects, and no line is lost."""
+"""Fuzz whole units of every format by damaging a file: errors become rejects, and no line is lost."""
 
 import gzip
 import io
@@ -114,7 +114,7 @@ UNITS: Final[dict[str, Callable[[], Files]]] = {
 
 
 class Memory(Store):
-    """A file system in memory."""
+    """A store whose files are in memory."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -124,12 +124,12 @@ class Memory(Store):
 
 
 def read_changed(name: str, mutate: Mutate, chance: random.Random) -> None:
-    """Read a unit of which one or, rarely, every file is changed; raises AssertionError if a line is lost."""
+    """Read a unit with one damaged file, rarely with all damaged; fails if a line is lost."""
     files = dict(UNITS[name]())
     changed = list(files) if chance.random() < 0.1 else [chance.choice(list(files))]
     for each in changed:
         files[each] = mutate(files[each], chance)
-    with TemporaryDirectory(dir="/dev/shm") as folder:  # where there is one: a hundred a second
+    with TemporaryDirectory(dir="/dev/shm") as folder:  # a folder in memory allows a hundred units a second
         staging = Staging(folder, "run")
         landed = [
             LandedFile(*_UNIT, f"log_date={DAY}/job_id={JOB}/run_id={RUN}/{each}", each, len(files[each]))
@@ -140,7 +140,7 @@ def read_changed(name: str, mutate: Mutate, chance: random.Random) -> None:
 
 
 def _counted(folder: str, staged: list[StagedFile]) -> Iterator[tuple[str, str]]:
-    """Count stored rows by table and file."""
+    """Yield (table, file name) of each stored row."""
     for each in staged:
         found = pq.read_table(f"{folder}/{each.table}/{each.path}", partitioning=None)
         if "source_file" in found.column_names:
@@ -150,7 +150,10 @@ def _counted(folder: str, staged: list[StagedFile]) -> Iterator[tuple[str, str]]
 def check(
     account: UnitAccount, landed: list[LandedFile], files: Files, stored: list[tuple[str, str]]
 ) -> None:
-    """Check that each log has an account, and that each line is counted as a row or as a reject."""
+    """Fail unless each log has an account, and each of its lines is counted as a row or a reject.
+
+    stored : table and file of each stored row
+    """
     assert jobs_of([account]).num_rows == 1
     assert _source_files([account]).num_rows == sum(file.is_log for file in landed)
     for each in account.files:

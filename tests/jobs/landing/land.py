@@ -1,4 +1,4 @@
-"""Land a day without Spark, as one of its workers would; return what it stored and its memory."""
+"""Ingest a day without Spark, in this process: its tables, its accounts, and the peak memory."""
 
 import resource
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,12 @@ Rejected = list[tuple[str, int | None, str]]
 
 
 class OneWorker:
-    """Replaces a Spark session: runs the tasks of its workers in this process, one after the other."""
+    """Substitute for a Spark session that runs the tasks of its workers in this process, one by one."""
 
-    defaultParallelism = 2  # noqa: N815  # as Spark spells it
+    defaultParallelism = 2  # noqa: N815  # Spark's name
 
     @property
-    def sparkContext(self) -> "OneWorker":  # noqa: N802  # as Spark spells it
+    def sparkContext(self) -> "OneWorker":  # noqa: N802  # Spark's name
         return self
 
     def parallelize(self, tasks: list[bytes], _: int) -> "OneWorker":
@@ -43,7 +43,7 @@ class OneWorker:
 
 
 class Landed:
-    """The ingested tables, the day's misplaced entries, and the account of each job."""
+    """The ingested tables, the day's misplaced entries, the account of each job, and the peak memory."""
 
     def __init__(
         self, tables: Mapping[str, Rows], misplaced: Sequence[str], accounts: Sequence[UnitAccount]
@@ -53,42 +53,42 @@ class Landed:
         self.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
     def of(self, table: str, job_id: str) -> Rows:
-        """Return rows of one job in a fixed order, without the unit's key."""
+        """Return one job's rows of a table, sorted, without the unit's key."""
         found = [row for row in self.tables[table] if row["job_id"] == job_id]
         bare = [{name: value for name, value in row.items() if name not in UNIT_KEY} for row in found]
         return sorted(bare, key=repr)
 
     def steps(self, job_id: str) -> list[tuple[int, int]]:
-        """Return (rank, step) of all rows of one job."""
+        """Return (rank, step) of each stored row of one job, sorted."""
         return sorted((row["rank"], row["step"]) for row in self.of(RANK_STEPS, job_id))
 
     def rejected(self, job_id: str) -> Rejected:
-        """Return (file name, line, reason) of all rejects of one job."""
+        """Return (file name, line, reason) of each reject of one job."""
         rows = self.of(REJECTS, job_id)
         found = [(row["source_file"].rsplit("/", 1)[1], row["line"], row["reason"]) for row in rows]
         return sorted(found, key=lambda each: (each[0], each[1] or 0))
 
     def reasons(self, job_id: str) -> dict[str, str]:
-        """Return the reject reason of each file that has a reject."""
+        """Return the reason of a reject of one job, by file name."""
         return {name: reason for name, _, reason in self.rejected(job_id)}
 
     def details(self, job_id: str) -> dict[str, str]:
-        """Return the reject detail of each file that has a reject."""
+        """Return the detail of a reject of one job, by file name."""
         return {row["source_file"].rsplit("/", 1)[1]: row["detail"] for row in self.of(REJECTS, job_id)}
 
     def job(self, job_id: str) -> dict[str, Any]:
-        """Return the only row of jobs."""
+        """Return the job's only row of the table jobs."""
         (row,) = self.of(JOBS, job_id)
         return row
 
     def last(self, job_id: str) -> dict[tuple[str, int], int]:
-        """Return how often each rank of a communicator came last."""
+        """Return the number of collectives to which each rank came last, by (communicator, rank)."""
         rows = self.of(COLLECTIVE_ARRIVAL, job_id)
         return {(each["communicator"], each["rank"]): each["times_last"] for each in rows}
 
 
 def land(landing: Path | str, staging: Path | str, bounds: Bounds | None = None) -> Landed:
-    """Read the landing of a day as a worker does."""
+    """Read the landing of DAY as a worker of ingest does; tables are staged in the folder `staging`."""
     listed = Landing(str(landing), [DAY])
     where = Where(str(landing), str(staging), "run", bounds or Bounds())
     landed = read_landing(cast("SparkSession", OneWorker()), listed, where)

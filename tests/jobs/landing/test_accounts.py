@@ -1,4 +1,4 @@
-"""GPU types that rank logs state are merged from all parts of a unit into its row of jobs."""
+"""GPU types and contradictions in rank logs are merged from all parts of a unit into its row of jobs."""
 
 import json
 from datetime import date
@@ -89,7 +89,7 @@ def test_a_run_is_read_with_the_types_that_its_manifest_and_its_lines_state(tmp_
 def test_a_manifest_that_a_tenth_of_the_lines_contradict_is_a_bad_layout(
     tmp_path: Path, ranks: int, strays: int, status: str | None
 ) -> None:
-    """A unit is refused as bad_layout if at least a tenth of its lines contradict its manifest."""
+    """A manifest is a bad_layout if at least a tenth of the lines, and at least two lines, contradict it."""
     manifest = {"job_id": JOB, "run_id": RUN, **SIZES}
     (tmp_path / "job.json").write_text(json.dumps(manifest))
     good = [line(step=step) for step in range(ranks)]
@@ -114,7 +114,7 @@ def test_lines_of_all_parts_contradict_a_manifest_together() -> None:
 
 
 def test_a_row_of_jobs_has_what_rows_refer_to_and_a_host_of_each_further_type() -> None:
-    """`jobs.gpu_types` has the hosts of stored rows, and a host for each GPU type that those hosts lack."""
+    """`jobs.gpu_types` lists the hosts of stored rows, and one host of each GPU type that they lack."""
     types = {"a": "T0", "b": "T1", "c": "T0", "d": "T2", "e": "T2", **{f"f{n}": f"F{n}" for n in range(99)}}
     first = account({"gpu_types": types, "iterations": {1: 5, 2: 6, 3: 6}}, z="H100")
     other = account(None)
@@ -141,7 +141,7 @@ def test_only_rows_that_are_stored_refer_to_a_manifest(tmp_path: Path) -> None:
 
 
 def test_manifests_come_to_the_driver_by_task(tmp_path: Path) -> None:
-    """The driver receives manifests in one Arrow chunk per task, not one per unit, to save memory."""
+    """The driver receives manifests in one Arrow chunk for each task, not for each unit, to save memory."""
     made, units = Landing(tmp_path / "landing"), [f"job-{number}" for number in range(30)]
     for job_id in units:
         made.manifest(job_id, world_size=1)

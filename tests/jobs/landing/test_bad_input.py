@@ -1,4 +1,4 @@
-"""In a day full of bad input, each defect costs only its own line, file or unit."""
+"""In a day full of bad input, each defect rejects only its own line, file or unit."""
 
 import gzip
 import logging
@@ -31,7 +31,7 @@ LONG = [line(job_id="long", rank=0, step=step) for step in range(400)]
 
 
 def write_lines(landing: Landing) -> None:
-    """Write a rank log per case: a good line, two blank lines, the case on line 4, and a good line."""
+    """Write a log for each case, whose line 4 is the case; good and blank lines surround it."""
     landing.manifest(JOB)
     texts = [bad.text for bad in BAD_LINES.values()] + [
         with_step(name, text) for name, (text, _) in GOOD_LINES.items()
@@ -42,7 +42,7 @@ def write_lines(landing: Landing) -> None:
 
 
 def with_step(name: str, text: bytes) -> bytes:
-    """Return the case's good line with a unique step, so that all cases fit in one run."""
+    """Return the case's good line with a step that no other case has, so that all cases fit in one run."""
     return re.sub(rb'("step": ?)2\b', rb"\g<1>%d" % (100 + [*GOOD_LINES].index(name)), text)
 
 
@@ -265,11 +265,11 @@ def test_rows_of_a_unit_lie_together_in_order(day: Landed) -> None:
     order = ("job_id", "run_id", "pp_rank", "step", "dp_rank", "cp_rank", "tp_rank", "rank")
     keys = [[(row[name] is not None, row[name]) for name in order] for row in day.tables[RANK_STEPS]]
     starts = [place for place in range(1, len(keys)) if keys[place] < keys[place - 1]]
-    assert len(starts) <= 1, "one for the second of two tasks"
+    assert len(starts) <= 1, "each of the two tasks sorts its rows"
 
 
 class OfAnother(Listed):
-    """A landing whose files are reported to belong to another user."""
+    """A landing that reports user 4711 as owner of all its files."""
 
     @property
     def units(self) -> dict[Unit, list[LandedFile]]:

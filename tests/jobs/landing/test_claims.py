@@ -1,4 +1,4 @@
-"""False claims of producers are refused: lines about another rank or file, and too many GPU-hours."""
+"""False claims of producers are refused: logs about other ranks, logs that differ, too many GPU-hours."""
 
 import os
 from collections import Counter
@@ -30,7 +30,7 @@ def landing(tmp_path: Path) -> Landing:
 
 
 def contested(landing: Landing, tmp_path: Path) -> tuple[list[tuple[int, int]], set[str], list[str] | None]:
-    """Return the stored rank-steps, the reasons of rejects, and the job's refused claims."""
+    """Return (rank, step) of stored rows, the reasons of rejects, and the job's refused claims."""
     found = land(landing.root, tmp_path / "staging")
     reasons = {row["reason"] for row in found.of(REJECTS, JOB)}
     for each in found.of(SOURCE_FILES, JOB):
@@ -39,7 +39,7 @@ def contested(landing: Landing, tmp_path: Path) -> tuple[list[tuple[int, int]], 
 
 
 def test_lines_of_another_rank_are_rejects_in_the_log_of_a_rank(landing: Landing, tmp_path: Path) -> None:
-    """A line about rank 1 in the log of rank 0 is rejected, and does not replace rank 1's own line."""
+    """A line about rank 1 in rank 0's log is rejected, and rank 1's own line for that step is kept."""
     put(landing, "rank-00001.jsonl", 1)
     own, strange = line(job_id=JOB, rank=0, step=0), line(job_id=JOB, rank=1, step=0, host="innocent")
     landing.log(JOB, "rank-00000.jsonl", [own, strange])
@@ -76,7 +76,7 @@ def test_where_two_files_agree_the_first_stays(landing: Landing, tmp_path: Path)
 
 
 def test_a_repeat_in_one_file_keeps_the_first(landing: Landing, tmp_path: Path) -> None:
-    """If a file contains a step twice, as after a restart from a checkpoint, the first line is kept."""
+    """If a file has a step twice, as after a restart from a checkpoint, the first of the lines is kept."""
     put(landing, "rank-00001.jsonl", 1)
     with (landing.root / landing.put(JOB, "rank-00002.jsonl", b"")).open("ab") as file:
         for t0_us in (1, 2):
@@ -161,7 +161,7 @@ def test_units_whose_logs_have_another_owner_than_before_are_named() -> None:
 
 
 def test_ranks_of_a_worker_that_nothing_shows_count_only_up_to_a_bound() -> None:
-    """Ranks per worker that a manifest claims, but no log shows, are believed only up to a limit."""
+    """A manifest's GPU-hours are refused if they need more ranks per worker than is plausible (1,024)."""
     sizes = {"world_size": 2**30, "tp_size": 2**28, "cp_size": 1, "refused_claims": None}
     found = without_refused({"gpu_hours": 9e8, **sizes})
     assert (found["gpu_hours"], len(found["refused_claims"])) == (None, 1)

@@ -1,4 +1,4 @@
-"""Test the bytes of a file: decompression, limits, and splitting into lines."""
+"""Test how a file's bytes are read: decompression, limits, and splitting into lines."""
 
 import gzip
 import hashlib
@@ -121,7 +121,7 @@ def test_short_lines_come_some_at_a_time() -> None:
 
 
 def test_lines_packed_one_by_one_come_many_at_a_time() -> None:
-    """Lines that the writer compressed one by one, each as a gzip member, are returned in large batches."""
+    """Lines that the writer compressed one by one, as gzip members, are returned in large batches."""
     found = list(Content(io.BytesIO(gzip.compress(b"a\n") * 5_000), Bounds()).lines(is_packed=True))
     assert [len(each) for each in found] == [5_000]
 

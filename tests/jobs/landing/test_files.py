@@ -1,4 +1,4 @@
-"""Entries of a landing are classified by place, name and kind."""
+"""A landing's entries are classified by place, name and kind: logs of units, and misplaced entries."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ from tests.support.night import DAY, EMPTY_DAY, NEXT_DAY
 from tests.support.night import Landing as Folders
 
 ODD = ("plain", "a,b", "[x]*y?", "{c,d}", "50%20 off", "back\\slash", "a:b", "köln", "日本")
-"""Job ids that a glob, a URL, a list of names or a locale could misread."""
+"""Job ids that a glob, a URL, a comma-separated list or a locale could misread."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 @pytest.mark.parametrize("job_id", ODD)
 @pytest.mark.parametrize("scheme", ["", "file://", "local://"])
 def test_one_unit_is_found_whatever_its_name(folders: Folders, job_id: str, scheme: str) -> None:
-    """A unit with any name is found, by system calls and by an fsspec filesystem."""
+    """A unit with an odd name is found, in a local folder and through fsspec's file systems."""
     unit = Unit(DAY, job_id, "r3")
     root = f"{scheme}{folders.root.as_uri().removeprefix('file://') if scheme == 'file://' else folders.root}"
     landing = Landing(root, [DAY], {unit, Unit(DAY, "absent", "r3")})
@@ -103,7 +103,7 @@ def test_what_is_no_input_is_misplaced_and_not_silently_gone(tmp_path: Path) -> 
 
 
 def test_dumps_and_execution_traces_are_looked_at(tmp_path: Path) -> None:
-    """The content of memory dumps and execution traces selects the message of the refusal."""
+    """Memory dumps and execution traces are listed as logs, so that the refusal can name their format."""
     made = Folders(tmp_path)
     for name in (
         "_dump_0",
@@ -132,7 +132,7 @@ def test_names_of_logs_that_are_no_files_say_what_they_are(
     (run / "rank-4.jsonl").symlink_to("rank-4.jsonl")
     (run / "rank-5.jsonl").symlink_to("rank-0.jsonl")
     (run / "rank-6.jsonl").symlink_to("gone")
-    monkeypatch.chdir(run)  # the path of a socket may not be long
+    monkeypatch.chdir(run)  # a socket's path has a maximal length
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("rank-7.jsonl")
     _, units = misplaced_and_units(made.root)
@@ -174,7 +174,7 @@ def test_folders_that_are_no_days_are_named(tmp_path: Path) -> None:
 
 
 def test_links_to_one_folder_do_not_multiply(tmp_path: Path) -> None:
-    """Of links to the same folder only the first is followed, and links to a folder above them are not."""
+    """Of links to one folder, only the first is followed; a link to a folder above it is not followed."""
     made = Folders(tmp_path)
     day = made.root / f"log_date={DAY}"
     for number in range(40):
@@ -201,7 +201,7 @@ def test_names_need_not_be_text(tmp_path: Path) -> None:
     landing = Landing(str(tmp_path), [DAY])
     ((unit, (file,)),) = landing.units.items()
     assert (unit[1], file.name) == ("a\\xff", "rank-\\xfe.jsonl")
-    assert len(landing.misplaced) == 1, "two names that are spelled alike are one file and one too many"
+    assert len(landing.misplaced) == 1, "of two names that are equal as text, one is misplaced"
     with store_of(str(tmp_path)).open(file.path) as opened:
         assert opened.read() in names
 
@@ -221,7 +221,6 @@ def test_what_has_become_something_else_since_it_was_listed_is_an_error(tmp_path
 def test_a_folder_that_has_become_a_link_since_it_was_listed_is_not_followed(
     tmp_path: Path, swapped: str
 ) -> None:
-    """A folder that becomes a link after it was listed is not followed out of the landing."""
     made, outside = Folders(tmp_path / "landing"), Folders(tmp_path / "outside")
     made.put("a", "rank-0.jsonl", b"own")
     outside.put("a", "rank-0.jsonl", b"another's")
@@ -234,7 +233,6 @@ def test_a_folder_that_has_become_a_link_since_it_was_listed_is_not_followed(
 
 
 def test_who_wrote_a_file_and_how_many_names_it_has_are_recorded(tmp_path: Path) -> None:
-    """The owner and the number of hard links of a file are recorded."""
     made = Folders(tmp_path / "landing")
     for rank in (0, 1):
         made.put("a", f"rank-{rank}.jsonl", b"x")
@@ -247,7 +245,7 @@ def test_who_wrote_a_file_and_how_many_names_it_has_are_recorded(tmp_path: Path)
 def test_a_folder_that_may_be_listed_and_not_entered_costs_its_unit_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that can be listed but not entered, as after chmod -R 644, costs only its own unit."""
+    """If a unit's folder can be listed but not entered, as after chmod -R 644, other units are still read."""
     made = Folders(tmp_path)
     for job_id in ("a", "b"):
         made.put(job_id, "rank-0.jsonl", b"x")
@@ -302,13 +300,15 @@ def test_any_store_of_fsspec_will_do() -> None:
 def test_a_store_that_does_not_answer_is_no_empty_one_and_is_named_by_its_url(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A store that does not answer is an error of one line with its URL, not an empty store."""
+    """A store that does not answer raises an error of one line with its URL, and is not taken as empty."""
     fsspec.filesystem("memory").pipe("/silent/day/a.jsonl", b"abc")
     store = store_of("memory://silent")
     error = ConnectionError("\x1b[31mHTTP error\x1b[0m\n  \x1b[2m↳\x1b[0m refused")
     memory = "fsspec.implementations.memory.MemoryFileSystem"
     monkeypatch.setattr(f"{memory}.info", Mock(side_effect=error))
-    monkeypatch.setattr(f"{memory}.isfile", fsspec.AbstractFileSystem.isfile)  # by info, as other stores
+    monkeypatch.setattr(
+        f"{memory}.isfile", fsspec.AbstractFileSystem.isfile
+    )  # the general method, which calls info
     for asked in (
         lambda: store.folders("day"),
         lambda: [*store.walk("day")],

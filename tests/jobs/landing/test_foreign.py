@@ -1,4 +1,4 @@
-"""Runs of other tools are recognised by content, or refused with a reason; no file is dropped silently."""
+"""Other tools' runs are recognised by content or refused with a reason; each file has an account."""
 
 import gzip
 import json
@@ -58,7 +58,7 @@ def test_the_format_is_chosen_by_content_whatever_packs_it(made: Landing) -> Non
         assert all(file.digest for file in found.accounts[job_id].files)
     assert (len(found.steps("torn")), found.reasons("torn")) == (0, {"a.json.zst": "unreadable_file"})
     assert (len(found.steps("megascan")), found.job("megascan")["transfers"]) == (80, "absent")
-    assert found.job("megascan")["left_out"], "the unnamed end of iterations is counted"
+    assert found.job("megascan")["left_out"], "events that end iterations without a name are counted"
 
 
 def test_the_manifest_wins_over_files(made: Landing) -> None:
@@ -216,7 +216,7 @@ def test_traces_of_two_jobs_in_one_run_are_refused(made: Landing) -> None:
     words = r"traces of different jobs: of-2-0\.json has world_size 2; .*, of-3-0\.json has world_size 3; "
     assert re.search(words, found.job("two")["manifest_detail"])
     assert (len(found.steps("two")), set(found.reasons("two").values())) == (0, {"unusable_log"})
-    assert len(found.accounts["two"].files) == 4, "none is accounted for twice"
+    assert len(found.accounts["two"].files) == 4, "no file has two accounts"
 
 
 def test_an_empty_manifest_is_filled_from_the_log_and_says_so(made: Landing) -> None:

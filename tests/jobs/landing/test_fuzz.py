@@ -1,4 +1,4 @@
-"""Test a few of the inputs that `python -m tests.jobs.landing.fuzz` tries by the hundred thousand."""
+"""Try some of the damaged inputs that `python -m tests.jobs.landing.fuzz` tries by the hundred thousand."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_a_few_thousand_more_end_none(name: str) -> None:
 
 
 def test_a_count_that_no_column_holds_is_the_most_that_it_holds() -> None:
-    """A count beyond the range of its column's type is stored as the largest value of that type."""
+    """A count too large for its column is stored as the largest value of the column's type."""
     assert left_out_of({"ms without a name": 10**300, "others": 2}) == {
         "ms without a name": 2**63 - 1,
         "others": 2,

@@ -1,4 +1,4 @@
-"""A log that is still growing is read up to its last whole line, and read again when it has grown."""
+"""A log that still grows is read up to its last complete line, and read again when it has grown."""
 
 from datetime import date
 from io import BytesIO
@@ -56,8 +56,10 @@ def test_a_run_is_read_again_once_all_of_its_rank_logs_have_changed() -> None:
     files = [log(name, size) for name, size in (("job.json", 9), ("rank-0.jsonl", 4), ("rank-1.jsonl", 4))]
     units = {UNIT: [*files, log("trace-x.parquet", 5), log("rank-2.jsonl.gz", 5)]}
     assert grown(units, {}) == {UNIT: files}
-    assert grown(units, {UNIT: {"rank-0.jsonl": 3}}) == {UNIT: files}, "the other was not there"
+    assert grown(units, {UNIT: {"rank-0.jsonl": 3}}) == {UNIT: files}, "rank-1 was missing in the last round"
     assert grown(units, {UNIT: {"rank-0.jsonl": 3, "rank-1.jsonl": 4}}) == {}
-    assert grown(units, {UNIT: {"rank-0.jsonl": 3, "rank-1.jsonl": 5}}) == {UNIT: files}, "written anew"
+    assert grown(units, {UNIT: {"rank-0.jsonl": 3, "rank-1.jsonl": 5}}) == {UNIT: files}, (
+        "rank-1 has shrunk: it was written anew"
+    )
     assert grown({UNIT: [log("job.json", 9), log("trace-x.parquet", 5)]}, {}) == {}
     assert grown({Unit.of_day(UNIT.log_date): [log("health.jsonl", 9)]}, {}) == {}

@@ -1,4 +1,4 @@
-"""If some units of a landing are made to stop the night, only these fail; a good job stays exact."""
+"""If some units are made to stop a night, only these fail: the rows of good jobs are complete."""
 
 import gzip
 import os
@@ -48,7 +48,7 @@ def put_good(landing: Landing, job_id: str = "good") -> None:
 
 
 def packed(size: int, around: tuple[bytes, bytes]) -> Iterator[bytes]:
-    """Return a gzip file of two lines with `size` bytes between them."""
+    """Yield pieces of a gzip file: two lines, and between them a line of `size` zeros. [bytes]"""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     yield packer.compress(around[0] + b"\n")
     for _ in range(size // MB):
@@ -57,7 +57,7 @@ def packed(size: int, around: tuple[bytes, bytes]) -> Iterator[bytes]:
 
 
 def put_huge(landing: Landing) -> None:
-    """Write small files that claim to be large, and large files without content."""
+    """Write small files that unpack to huge ones, a huge line, and a large file without content."""
     job = "huge"
     landing.manifest(job)
     ends = line(job_id=job, rank=0, step=1), line(job_id=job, rank=0, step=2)
@@ -77,7 +77,7 @@ def put_huge(landing: Landing) -> None:
 
 
 def put_slow(landing: Landing) -> None:
-    """Write input that takes quadratic time, or deep recursion, in a naive parser."""
+    """Write input for which a naive parser needs quadratic time or deep recursion."""
     twice = b"{" + b",".join([b'"a":1'] * 60_000) + b"}"
     landing.put("keys", "job.json", twice)
     landing.log("keys", "rank-0.jsonl", [twice, line(job_id="keys")[:-1] + b"," + twice[1:]])
@@ -125,7 +125,7 @@ def found(
         cwd=PROJECT,
         env={"PATH": os.environ["PATH"], "LC_ALL": request.param},
     )
-    found: Landed = pickle.loads(done.stdout)  # noqa: S301  # of our own process
+    found: Landed = pickle.loads(done.stdout)  # noqa: S301  # written by our own process
     return found
 
 
@@ -141,7 +141,7 @@ def test_memory_stays_small(found: Landed) -> None:
 
 NAMED: Final[dict[str, tuple[list[tuple[int, int]], Rejected]]] = {
     "huge": (
-        [(0, 1), (0, 2)],  # of the file with one long line the others count
+        [(0, 1), (0, 2)],  # from the good lines around a line that is too long
         [
             ("rank-00000.jsonl.gz", None, "file_too_large"),
             ("rank-long.jsonl", 2, "line_too_long"),
@@ -162,7 +162,7 @@ NAMED: Final[dict[str, tuple[list[tuple[int, int]], Rejected]]] = {
     "deep lines": ([(1, 2)], [("rank-1.jsonl", 1, "nested_too_deeply")]),
     "raw\\xff": ([], [("rank-\\xfe.jsonl", 1, "identity_mismatch")]),
 }
-"""Rows and rejects of jobs whose manifest is invalid, except for the first."""
+"""Stored (rank, step) and rejects of each hostile job; only `huge` has a valid manifest."""
 
 
 @pytest.mark.parametrize("job_id", NAMED)
@@ -179,7 +179,7 @@ def test_what_is_no_file_is_named_and_nothing_of_the_system_is_read(found: Lande
 
 
 def test_every_log_is_accounted_for(found: Landed, landing: Landing) -> None:
-    """Every log has an account, as counted by the test independently of the reader."""
+    """Every log file, as the test itself finds them, has an account or is misplaced."""
     day = os.fsencode(landing.root / PREFIX)
     names = [name for _, _, files in os.walk(day) for name in files]
     logs = [name for name in names if not name.startswith((b"job.json", b"meta-"))]
@@ -203,7 +203,7 @@ def test_a_hundred_thousand_files_are_too_many(tmp_path: Path) -> None:
 
 
 def test_beyond_a_number_of_rejects_a_file_of_little_else_is_one(tmp_path: Path) -> None:
-    """A file of mostly bad lines becomes a single reject beyond a limit of rejects."""
+    """A file with more bad lines than the limit of rejects, and fewer good ones, becomes a single reject."""
     made = Landing(tmp_path / "landing")
     good = [line(job_id="j", step=step) for step in range(60)]
     made.manifest("j")

@@ -1,4 +1,4 @@
-"""Each file of a large unit is compared with the rows of other files by lookup, not by scanning."""
+"""Each file of a large unit is compared with other files' rows by lookup, not by a scan of all rows."""
 
 import gzip
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ DAY = date(2026, 1, 5)
 
 
 class AskedOnly(dict[tuple[int, int], str]):
-    """Rows of other files that can be looked up but not iterated, because a large unit has too many."""
+    """A dict that may be asked for a key but not iterated, as a scan of a large unit's rows is too slow."""
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        raise AssertionError("it took 11 minutes to walk them all for each of 20,000 files")
+        raise AssertionError("a scan of all rows for each of 20,000 files took 11 minutes")
 
 
 def test_rows_of_other_files_are_asked_and_not_walked() -> None:

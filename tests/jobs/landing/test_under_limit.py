@@ -1,4 +1,4 @@
-"""Reading a landing made to fill the memory ends normally in a process with little memory."""
+"""A landing that is made to fill the memory is read by a process with little memory, without an error."""
 
 import json
 import os
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.slow
 
 MB: Final = 1 << 20
 MOST_MB: Final = 1300
-"""Limit of address space, half of which is libraries and stacks. Read whole, the files take more."""
+"""Limit of the address space; libraries and stacks take half. Files that are read whole would exceed it."""
 MANIFESTS: Final = 50
-"""Number of each kind. Rows of jobs with hosts, iterations and defects took 3 MB each."""
+"""Number of manifests of each kind. With all its hosts, iterations or defects, a row of jobs takes 3 MB."""
 MOST_OF_MANIFESTS_MB: Final = 350
-"""Most memory [MB]: without rejects 160 are taken; the rows alone of 200 took 600."""
+"""Limit of resident memory [MB]: 160 are used now; 200 rows of jobs took 600 before they were shortened."""
 
 LAND: Final = """
 import json, re, sys
@@ -44,14 +44,18 @@ for each in landed.accounts:
     for file in each.files:
         counted = file.lines or 0, file.rows, file.rejects
         found[each.unit.job_id][1:] = map(sum, zip(found[each.unit.job_id][1:], counted))
-# Not ru_maxrss, which a new program inherits from the process that it was forked from.
+# Not ru_maxrss, which also counts the memory of the process that this one was forked from.
 peak_mb = int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024
 print(json.dumps([found, landing.misplaced_count, peak_mb]))
 """
 
 
 def landed(landing: Landing) -> tuple[dict[str, list[object]], int, int]:
-    """Return the rows of each job, misplaced entries, and the peak of memory. [MB]"""
+    """Read a landing in a process with a limit of MOST_MB.
+
+    Returns the status and the counts of lines, stored rows and rejects of each job, the number of misplaced
+    entries, and the peak memory [MB].
+    """
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MB * MB, MOST_MB * MB))

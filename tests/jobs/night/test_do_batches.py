@@ -1,4 +1,4 @@
-"""If gates refuse some batches, all other batches are done, and every refusal is reported."""
+"""If gates refuse a batch of days, all other batches are still done, and every refusal is reported."""
 
 import re
 from datetime import date
@@ -21,7 +21,7 @@ Done = list[tuple[str, list[int]]]
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> Done:
-    """Phases and days done by a run in which gates refuse simulate of day 1, and ingest of days 4 and 6."""
+    """(phase, days) done by a run in which gates refuse simulate of day 1, and ingest of days 4 and 6."""
     found: Done = []
     refusals = {("simulate", 1): (day(1),), ("ingest", 4): (day(4),), ("ingest", 6): ()}
 
@@ -63,7 +63,7 @@ def all_phases(*days: int) -> Done:
 
 def test_batches_that_pass_are_done_as_they_are(done: Done) -> None:
     counts = do_days([2, 3], [5])
-    assert counts.pop("job_causes") == 3, "rows that a later phase publishes again are the same rows"
+    assert counts.pop("job_causes") == 3, "rows that phases publish again count once"
     assert counts == {f"{phase}.units": 3 for phase in PHASES}
     assert done == [*all_phases(2, 3), *all_phases(5)]
 
@@ -79,7 +79,7 @@ def test_a_refused_day_keeps_no_other_back(done: Done, caplog: pytest.LogCapture
     assert raised.value.kept_in == "/w/_refused/[0, 1, 2], /w/_refused/[4]"
     units = {"ingest.units": 4, "simulate.units": 3, "aggregate.units": 3}
     assert raised.value.counts == {"job_causes": 4, **units}
-    assert "2026-01-02: gate refused" in caplog.text, "reported at once, whatever ends the run later"
+    assert "2026-01-02: gate refused" in caplog.text, "logged at once, as a later error may end the run"
 
 
 def test_a_refusal_of_no_day_is_looked_for_day_by_day(done: Done) -> None:

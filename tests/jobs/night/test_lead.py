@@ -1,4 +1,4 @@
-"""Test the sentences with which the summary of a night begins."""
+"""Test the sentences with which a night's summary begins."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,7 +15,7 @@ def test_a_summary_names_jobs_whose_step_time_changed() -> None:
     changed: dict[str, Any] = {"log_date": DAY, "since": DAY, "job_id": "india", "cause": "no cause recorded"}
     tables = {JOB_CHANGES: [changed | {"before": 2.04, "after": 2.23, "change": 0.097, "also": []}]}
 
-    def rows(sql: str) -> Any:  # noqa: ANN401  # what of an arrow table is asked for
+    def rows(sql: str) -> Any:  # noqa: ANN401  # stands for an Arrow table
         return SimpleNamespace(to_pylist=lambda: [row.asDict() for row in answer(sql, tables)])
 
     reader = cast("Reader", SimpleNamespace(rows=rows))

@@ -1,4 +1,4 @@
-"""When runs in progress are watched, each begin and end of a cause gives one warning, even after a kill."""
+"""While runs are watched, each begin and each end of a cause gives one warning, even if a round is killed."""
 
 import json
 import shutil
@@ -35,11 +35,11 @@ DAY = date(2026, 1, 5)
 FAULT = WeakGpu(1, 0, 1.5, window=Window(30, 50))
 STEPS = 80
 BEGUN, GOES_ON, ENDED = 40, 48, 75
-"""Steps that are logged when a round begins: ten of the fault's, most of them, and none in the window."""
+"""Steps logged when a round begins: of the last 20, the fault slows ten, eighteen and none."""
 
 
 class Watched:
-    """A landing with one run in progress, and the warnings of each round."""
+    """A landing with one run in progress, which tests watch in rounds."""
 
     def __init__(self, root: Path, spark: SparkSession, settings: Settings) -> None:
         paths = {"landing": str(root / "landing"), "warehouse": str(root / "warehouse")}
@@ -54,7 +54,7 @@ class Watched:
         self.summary = root / "summary.json"
 
     def round(self, step: int | None = None) -> live.RoundDone:
-        """Log all steps before `step`, and do one round of watching."""
+        """Log the first `step` steps, if given, and do one round of watching."""
         if step is not None:
             self.run.log_to(step)
         return live.run(self.spark, self.settings, str(self.summary))
@@ -82,12 +82,12 @@ def watched(tmp_path: Path, spark: SparkSession, test_settings: Settings) -> Wat
 def unkilled(
     tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, test_settings: Settings
 ) -> Watched:
-    """Return a landing and warehouse after three rounds without kills, with the expected warnings."""
+    """A landing and warehouse after three undisturbed rounds, which gave the expected warnings."""
     made = Watched(tmp_path_factory.mktemp("live"), spark, test_settings)
     assert made.kinds(BEGUN) == ["cause_began"]
     (warning,) = json.loads(made.summary.read_text())["warnings"]
     assert "slow worker: node-0000 (stage 0, dp rank 1), since step" in warning["text"]
-    assert made.kinds(GOES_ON) == [], "it warns once"
+    assert made.kinds(GOES_ON) == [], "it does not warn again"
     assert made.kinds(ENDED) == ["cause_ended"]
     return made
 
@@ -97,7 +97,7 @@ def test_the_fault_is_found_from_its_first_to_its_last_step(unkilled: Watched) -
     (row,) = unkilled.rows(LIVE_CAUSES)
     assert row["cause"] == "slow_worker"
     assert row["first_step"] == steps[30]
-    assert row["last_step"] == steps[47], "the last of the windows in which it held"
+    assert row["last_step"] == steps[47], "the last step of the latest window with the cause"
     assert (row["is_now"], row["is_warned"]) == (False, True)
 
 
@@ -109,7 +109,7 @@ def test_an_unfinished_line_waits_and_is_no_reject(unkilled: Watched) -> None:
 
 
 def test_nothing_else_is_written(unkilled: Watched) -> None:
-    """A round of watching writes only the live tables, so that no published table has preliminary rows."""
+    """A round writes only the live tables: published tables must have no preliminary rows."""
     assert {path.name for path in unkilled.warehouse.iterdir()} == {*LIVE_TABLES, "_live"}
 
 
@@ -120,17 +120,17 @@ def test_what_has_not_grown_is_not_read(unkilled: Watched) -> None:
     (log, *_) = sorted(unkilled.run.folder.glob("rank-*.jsonl"))
     content = log.read_bytes()
     log.write_bytes(content[:-1])
-    assert unkilled.round().read == 0, "one rank alone completes no step"
+    assert unkilled.round().read == 0, "a step is read when all ranks have logged it"
     log.write_bytes(content)
     finish_day(unkilled.root / "landing", DAY)
-    assert unkilled.round(STEPS).runs == 0, "a finished day is the night's"
+    assert unkilled.round(STEPS).runs == 0, "a complete day is left to the night"
     assert unkilled.rows(LIVE_SLOWDOWN) == before
 
 
 def test_rounds_that_are_killed_are_made_up_for(
     watched: Watched, unkilled: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a round is killed before, between or after its commits, no row or warning is lost or repeated."""
+    """If rounds are killed before, between or after their commits, no row or warning is lost or repeated."""
     warned = []
     for step in (BEGUN, GOES_ON, ENDED):
         watched.run.log_to(step)
@@ -178,7 +178,7 @@ def test_a_night_goes_first(
             raise KilledError
 
     monkeypatch.setattr(live, "windows_of", night)
-    with pytest.raises(KilledError):  # and no LockedError: a night begins at once, and runs on beside a round
+    with pytest.raises(KilledError):  # not LockedError: a night may begin during a round
         watched.round()
 
 

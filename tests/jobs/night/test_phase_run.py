@@ -1,4 +1,4 @@
-"""A night's log has lines about each phase instead of a progress bar."""
+"""A night's log has a line for each phase, with seconds and rates."""
 
 from datetime import date
 from types import SimpleNamespace
@@ -20,6 +20,6 @@ def test_a_phase_is_a_line_with_seconds_and_rates() -> None:
     ]
     said = "ingest of 2026-01-05 to 2026-01-06: 2 units in 4.0 s; 0.5 units and 1,000 ops a second"
     assert phase_line("ingest", DAYS, done, 4.0) == said
-    assert phase_work("ingest", done, 4.0, GateWork(0.5, 7, 0))["ingest.units"] == 2, "as its line says"
+    assert phase_work("ingest", done, 4.0, GateWork(0.5, 7, 0))["ingest.units"] == 2, "as in the phase's line"
     assert phase_line("revise", DAYS[:1], done[:1], 0.0) == "revise of 2026-01-06: 1 unit in 0.0 s"
     assert phase_line("revise", DAYS[:1], [], 0.0) == "revise of 2026-01-06: 0 units in 0.0 s"

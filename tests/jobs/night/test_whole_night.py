@@ -1,4 +1,4 @@
-"""Test what a night reports about its days before it reads them."""
+"""Test what a night says about its days before it reads them."""
 
 from datetime import date
 from pathlib import Path
@@ -13,7 +13,7 @@ DAYS = [date(2026, 1, day) for day in (5, 6, 7)]
 def test_a_day_that_its_producers_have_not_marked_complete_is_a_warning(
     test_settings: Settings, tmp_path: Path
 ) -> None:
-    """A night warns of a day that lacks _SUCCESS; a day without a folder gets another warning instead."""
+    """Of the days without _SUCCESS, a night warns of those that have a folder in the landing."""
     paths = test_settings.paths.model_copy(update={"landing": str(tmp_path)})
     settings = test_settings.model_copy(update={"paths": paths})
     for day in DAYS[:2]:

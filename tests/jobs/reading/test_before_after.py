@@ -1,4 +1,4 @@
-"""Test which jobs are compared before and after a change, and intervals computed by hand."""
+"""Test which jobs are compared before and after a change, and confidence intervals against known values."""
 
 from datetime import date, timedelta
 
@@ -57,7 +57,7 @@ def test_with_a_label_days_after_need_it_and_days_before_must_not_have_it() -> N
     found = by_name(days)
     assert found["chosen"].difference.effect == pytest.approx(0.2)
     assert found["chosen"].verdict == WORSE
-    others = found["all others"].difference  # days without the label, on both sides
+    others = found["all others"].difference  # units without the label, before and after
     assert (others.count_before, others.count_after) == (3, 1)
 
 
@@ -76,7 +76,7 @@ def test_nothing_at_all_is_not_enough() -> None:
 
 
 def test_an_interval_worked_by_hand() -> None:
-    """The interval between means 2 and 5, three values each of variance 1, is 3 +- 2.776445 * sqrt(2 / 3)."""
+    """By Welch, the 95 % interval of the difference of 1, 2, 3 and 4, 5, 6 is 3 +- 2.776445 * sqrt(2 / 3)."""
     found = compare([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 0.95)
     assert (found.before, found.after, found.effect) == (2.0, 5.0, 3.0)
     assert found.low == pytest.approx(3 - 2.776445 * (2 / 3) ** 0.5, rel=1e-6)
@@ -85,7 +85,7 @@ def test_an_interval_worked_by_hand() -> None:
 
 
 def test_pairs_leave_out_what_differs_between_them() -> None:
-    """Paired differences 1, 2 and 3 give 2 +- 2.919986 / sqrt(3); the unpaired interval would contain 0."""
+    """The 90 % interval of the paired differences 1, 2, 3 excludes 0; without pairs it contains 0."""
     before, after = [0.0, 10.0, 20.0], [1.0, 12.0, 23.0]
     found = compare(before, after, 0.9, is_paired=True)
     assert found.effect == pytest.approx(2.0)

@@ -1,4 +1,4 @@
-"""Readers see a warehouse as of one publication, whichever writer made its files."""
+"""Readers see all tables of a warehouse as of one publication, whichever engine wrote the files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ JOB_IDS = "SELECT job_id FROM job_slowdown ORDER BY job_id"
 
 @pytest.fixture(params=[str, Path.as_uri], ids=["folder", "store"])
 def spelled(request: pytest.FixtureRequest) -> Spelled:
-    """Return a folder by its path, or by its URL, through which the folder is read like a store."""
+    """Function that names a folder by its path, or by its file:// URL, which is read like a store."""
     found: Spelled = request.param
     return found
 
@@ -72,7 +72,7 @@ def test_a_table_whose_name_is_only_a_word_of_the_questions_is_not_opened(tmp_pa
 
 
 def no_tables(root: str | Path) -> str:
-    """Return the error for a warehouse folder without tables."""
+    """Return the hint in the error for a warehouse without tables; for a URL, the whole error."""
     with pytest.raises(QuestionError) as said:
         Database(str(root)).check_exists("run a night")
     return str(said.value).partition(": ")[2] if "://" not in str(root) else str(said.value)
@@ -87,7 +87,9 @@ def test_a_folder_within_a_warehouse_is_said_to_be_one(
     assert no_tables(root / "jobs") == no_tables(f"{root}/jobs/") == table
     assert no_tables((root / "jobs").as_uri()).endswith(f": it is a table of the warehouse {root.as_uri()}")
     (root / "rejects").mkdir()
-    assert no_tables((root / "rejects").as_uri()).endswith(": run a night"), "no table of the store"
+    assert no_tables((root / "rejects").as_uri()).endswith(": run a night"), (
+        "only a folder with a Delta log is a table"
+    )
     inner = next((root / "jobs").glob("log_date=*"))
     assert no_tables(inner) == f"it lies in the warehouse {root}"
     assert no_tables(root / "jobz") == "run a night", "there is no such folder"
@@ -98,13 +100,14 @@ def test_a_folder_within_a_warehouse_is_said_to_be_one(
 
 
 def test_warehouses_in_a_folder_are_named(tmp_path: Path) -> None:
-    (tmp_path / "jobs").mkdir()
-    assert no_tables(tmp_path) == "run a night", "a folder of a table's name is none"
+    folder = tmp_path / "alone"
+    (folder / "jobs").mkdir(parents=True)
+    assert no_tables(folder) == "run a night", "a folder with a table's name is no warehouse"
     names = ["a", "b", "c", "d", "e", "f"]
     says = []
     for name in names:
-        warehouse_of(tmp_path / name, jobs=table_rows(JOBS))
-        says.append(no_tables(tmp_path))
+        warehouse_of(folder / name, jobs=table_rows(JOBS))
+        says.append(no_tables(folder))
     assert says == [
         "the folder a in it is a warehouse",
         "the folders a and b in it are warehouses",

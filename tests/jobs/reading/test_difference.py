@@ -1,4 +1,4 @@
-"""Parts of a comparison add up; chance, small differences and too few steps give no verdict."""
+"""Differences of two runs: parts add up, and neither chance nor few steps give a verdict."""
 
 from datetime import date
 from typing import Any
@@ -29,7 +29,13 @@ NO_JOB: dict[str, Any] = {}
 
 
 def day(steps_s: list[float], lost: float = 0.0, exposed_s: float = 0.0, number: int = 5) -> Day:
-    """Return a day of steps with the given times, of which slow workers and sends lose a part."""
+    """Return a day of a run with the given step times.
+
+    steps_s : times of the steps [s]
+    lost : share of the time that a slow worker loses
+    exposed_s : exposed time of sends, and of reduce-scatters, in a step [s]
+    number : day of January
+    """
     causes = [
         {
             "cause": "slow_worker",
@@ -84,7 +90,7 @@ def test_parts_of_every_kind_add_up_to_the_difference() -> None:
 
 @pytest.mark.parametrize(("alone", "attributed"), [(True, 0.1), (False, 0.06)])
 def test_a_cause_that_holds_on_one_side_is_measured_on_both(*, alone: bool, attributed: float) -> None:
-    """If only one of two runs has a cause, it is compared by the time attributed to it in both runs."""
+    """If only one of two runs has a cause, the cause is compared by the time attributed to it in both."""
     a = with_slow_worker(day(wobbling(10, 0.1)), attributed_fraction=0.02, time_saved_fraction=0.02)
     b = with_slow_worker(
         day(wobbling(11, 0.1)),
@@ -114,7 +120,7 @@ def test_a_difference_beyond_chance_is_slower_or_faster() -> None:
 
 @pytest.mark.parametrize("at", [20, 30, 33, 50])
 def test_an_interval_is_no_wider_where_both_runs_turn_slow(at: int) -> None:
-    """If both runs turn slow at the same step, the jump of step times does not widen the interval much."""
+    """If both runs become slow at the same step, the interval is less than twice that of two steady runs."""
     a, b = wobbling(10, 0.1, 60), wobbling(10.5, 0.1, 60)
     turned = [[time + 5.0 * (step >= at) for step, time in enumerate(each)] for each in (a, b)]
     steady, both = found(a, b), found(turned[0], turned[1])
@@ -125,7 +131,7 @@ def test_an_interval_is_no_wider_where_both_runs_turn_slow(at: int) -> None:
 
 @pytest.mark.parametrize(("first", "is_slower"), [(6, True), (12, True), (20, False)])
 def test_a_run_that_turns_slow_on_its_way_is_slower(first: int, *, is_slower: bool) -> None:
-    """A run that turns slow midway counts as slower: the jump of its step times is not treated as noise."""
+    """A run that becomes slow after 6 or 12 of 20 steps counts as slower than a run that stays fast."""
     turned = [time + 3.0 * (step >= first) for step, time in enumerate(wobbling(10, 0.1))]
     answer = found(wobbling(10, 0.1), turned)
     assert answer.verdict == (SLOWER if is_slower else SAME)
@@ -138,7 +144,7 @@ def test_what_comes_and_goes_is_chance() -> None:
 
 
 def test_steps_that_follow_each_other_count_together() -> None:
-    """Two consecutive steps of equal time count as one piece of evidence, which makes the interval wider."""
+    """Twenty pairs of equal consecutive steps give a wider interval than forty independent steps."""
     alone = found(wobbling(10, 1.0, 40), wobbling(11, 1.0, 40))
     in_a_row = [[time for time in wobbling(each, 1.0, 20) for _ in range(2)] for each in (10, 11)]
     assert (found(in_a_row[0], in_a_row[1]).reach_s or 0) > 1.3 * (alone.reach_s or 0)
@@ -169,10 +175,10 @@ def test_days_count_by_their_steps_and_many_of_them_one_by_one() -> None:
     assert uneven.step_s == 11.0
     noise = uneven.noise()
     assert noise is not None
-    assert noise.freedom == 8, "ten blocks, about two levels"
+    assert noise.freedom == 8, "ten blocks of steps, less two fitted levels"
     many = side(*(day(wobbling(10, 1.0, 7 + number), number=number) for number in range(1, 7))).noise()
     assert many is not None
-    assert many.freedom == 5, "six days"
+    assert many.freedom == 5, "six days, less one for their mean"
 
 
 def test_a_log_of_step_times_alone_has_no_parts() -> None:

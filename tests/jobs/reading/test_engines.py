@@ -1,4 +1,4 @@
-"""DuckDB and Spark give equal results for expressions that differ by dialect, and all project SQL."""
+"""DuckDB and Spark give equal results for this project's SQL, and for expressions translated to DuckDB."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import NEXT_DAY, table_rows
 
 CLOSE = 1e-9
-"""Relative: sums are taken in another order."""
+"""Relative tolerance: the engines add numbers in different orders."""
 
 UNREPLAYED = {column.name: None for column in TABLES[JOB_SLOWDOWN].columns if column.nullable}
 
@@ -113,7 +113,7 @@ def both(spark: SparkSession, root: str) -> tuple[Reader, Reader]:
 def test_what_looks_like_a_variable_is_text(
     readers: tuple[Reader, Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Text that looks like a Spark variable stays text in a query."""
+    """Text in a question that looks like a variable of Spark, such as ${env:SECRET}, is not replaced."""
     monkeypatch.setenv("SECRET", "hidden")
     asked = ["${env:SECRET}", "${system:user.home}", "${spark.app.name}"]
     sql = f"SELECT {', '.join(map(repr, asked))}, '${{env:SECRET}}' FROM job_slowdown WHERE job_id = 'b'"
@@ -131,7 +131,7 @@ def test_spark_reads_a_table_for_the_first_of_its_questions(
 
 
 def same(left: object, right: object) -> bool:
-    """Return whether two values are equal up to rounding."""
+    """Return whether two values are equal up to rounding, also within lists and maps."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     if isinstance(left, Sequence) and isinstance(right, Sequence) and not isinstance(left, str):
@@ -144,14 +144,14 @@ def same(left: object, right: object) -> bool:
 
 
 def plain(kind: pa.DataType) -> pa.DataType | None:
-    """Return a type without its width; None for nested types."""
+    """Return the type, with int64 for all integer types; None for nested types."""
     if pa.types.is_nested(kind):
         return None
     return pa.int64() if pa.types.is_integer(kind) else kind
 
 
 def differing(found: Result, wanted: Result) -> list[tuple[str, object, object]]:
-    """Return the columns that differ, with both of their values."""
+    """Return (column, left value, right value) of each cell in which two results differ."""
     assert len(found.rows) == len(wanted.rows)
     return [
         (name, left, right)
@@ -202,7 +202,7 @@ def test_an_answer_comes_in_batches(
 
 
 def test_no_more_rows_are_read_than_are_taken(readers: tuple[Reader, Reader]) -> None:
-    """A query for 10^10 rows reads only as many rows as are requested, and so fits into memory."""
+    """A question for 10^10 rows computes only the batches that are taken, so that it fits into memory."""
     counts = "(SELECT explode(sequence(1, 100000)) AS {0}) AS of_{0}"
     sql = f"SELECT a, b FROM {counts.format('a')}, {counts.format('b')}"
     batches = readers[0].batches(sql)
@@ -255,7 +255,11 @@ def test_both_give_the_same_names_and_types_to_all_sql_of_this_project(
 
 def test_both_give_the_same_answers_of_the_demo(spark: SparkSession, demo: Demo) -> None:
     duckdb, by_spark = both(spark, str(demo.warehouse))
-    unlike = {"ops": None, "rank_steps": None, "job_days": "log_date, job_id, run_id"}  # maps have no order
+    unlike = {
+        "ops": None,
+        "rank_steps": None,
+        "job_days": "log_date, job_id, run_id",
+    }  # columns of maps cannot be sorted by
     orders = {name: unlike.get(name, "ALL") for name in VIEWS}
     orders |= {name: ", ".join(table.grain) for name, table in TABLES.items() if name not in unlike}
     ordered = [f"SELECT * FROM {name} ORDER BY {order}" for name, order in orders.items() if order]

@@ -1,4 +1,4 @@
-"""A query cannot read other files, write, change settings, or run code."""
+"""A question cannot read other files, write files, change settings or run code."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ from schemas.vocabulary import JOB_SLOWDOWN
 from tests.jobs.reading.warehouses import warehouse_of
 from tests.support.examples import table_rows
 
-SECRET = "a secret"  # noqa: S105  # of this test's own
+SECRET = "a secret"  # noqa: S105  # made up for this test
 
 FILES = [
     "SELECT * FROM read_text('{secret}')",
@@ -50,7 +50,7 @@ FILES = [
     "SELECT getenv('HOME')",
     "SELECT * FROM a_variable_of_python",
 ]
-"""Questions refused by DuckDB; each is also tried without the check before it."""
+"""Questions that DuckDB itself refuses too: they are also tried without the check that precedes DuckDB."""
 
 STATEMENTS = [
     "SELECT 1; SELECT 2",
@@ -95,7 +95,7 @@ STATEMENTS = [
     "SELECT * FROM (DELETE FROM job_slowdown)",
     "DESCRIBE HISTORY delta.`{folder}/warehouse/job_slowdown`",
 ]
-"""For Spark or for either."""
+"""Questions that the check must refuse, because one of the engines would obey them."""
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stored(folder: Path) -> Path:
-    """Return the only file of the warehouse's table."""
+    """Return the only Parquet file of the warehouse's only table."""
     (file,) = (folder / "warehouse" / JOB_SLOWDOWN).glob("log_date=*/*.parquet")
     return file
 
@@ -132,7 +132,7 @@ def test_what_does_more_than_read_the_tables_is_refused_before_an_engine_has_it(
 ) -> None:
     monkeypatch.chdir(folder)
     before = contents(folder)
-    if "getenv" not in sql:  # a function that neither has
+    if "getenv" not in sql:  # refused later: neither engine has the function
         with pytest.raises(QuestionError):
             question(filled(sql, folder))
     status = main([filled(sql, folder), "--warehouse", str(folder / "warehouse")])

@@ -1,4 +1,4 @@
-"""fix_first states in words which units it leaves out, for all days or a period, and the SQL to list them."""
+"""A note says how many units fix_first leaves out, for all days or a period, and gives SQL to list them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -26,7 +26,10 @@ SEVERAL = [
 
 
 def said(root: Path, units: Sequence[Mapping[str, Any]], *period: date | None) -> tuple[str, list[object]]:
-    """Return the sentence about units that fix_first leaves out, and the jobs that its SQL lists."""
+    """Return the note on units that fix_first leaves out, and the job ids that the note's SQL lists.
+
+    period : first and last day, if given
+    """
     warehouse = warehouse_of(root, **{JOB_SLOWDOWN: table_rows(JOB_SLOWDOWN, units)}).root
     with closing(DuckDbReader(Database(warehouse))) as reader:
         text = not_in_fix_first(reader, *period)

@@ -1,4 +1,4 @@
-"""The code on jobs/reading/README.md works as written in DuckDB and other engines and tools."""
+"""The code on jobs/reading/README.md runs as printed, in DuckDB and in other engines and tools."""
 
 import re
 import sys

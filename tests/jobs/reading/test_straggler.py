@@ -1,4 +1,4 @@
-"""The examples of the notebook module hold on a warehouse of one job, whatever the working directory."""
+"""The examples of the module `straggler` for notebooks hold on a warehouse of one job."""
 
 import ast
 import doctest
@@ -32,7 +32,7 @@ UNIT = Unit(date(2026, 1, 5), "a", "r1")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, published_traces: Path) -> Path:
-    """A folder with a demo warehouse of one job, the published trace ST."""
+    """Folder that contains demo/warehouse, a warehouse of one job: the published trace ST."""
     made = tmp_path_factory.mktemp("user")
     run = made / "log_date=2026-01-05" / "job_id=gpt-175b" / "run_id=r1"
     shutil.copytree(published_traces / "ST", run)
@@ -65,7 +65,6 @@ def test_its_examples_hold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_notebook_runs_and_each_cell_shows_something(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every cell of the notebook runs and shows a value."""
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "straggler", straggler)
     cells = json.loads((PROJECT / "jobs/reading/straggler/tour.ipynb").read_text(encoding="utf-8"))["cells"]
@@ -121,7 +120,7 @@ def test_a_run_and_a_unit_answer_alike(folder: Path) -> None:
 
 
 def test_its_short_name_is_the_same_module() -> None:
-    """The short name of the module imports the same module, so that its errors are the same classes."""
+    """`straggler` and `jobs.reading.straggler` are one module, so that their error classes are the same."""
     assert importlib.import_module("straggler") is straggler
 
 
@@ -143,7 +142,6 @@ def test_a_figure_is_drawn_without_a_network(folder: Path) -> None:
 
 
 def test_a_figure_is_drawn_where_standard_input_is_closed() -> None:
-    """A chart is drawn even if standard input is closed, as in a daemon."""
     code = (
         "import os; os.close(0); from jobs.reading import straggler\n"
         "print(straggler.Figure('bar', {'mark': 'bar', 'data': {'values': [{'é': 1}]}}).svg()[:4])"
@@ -202,7 +200,7 @@ def test_figures_of_a_unit_that_was_not_analysed_say_why_there_is_nothing_to_dra
         with pytest.raises(straggler.FigureError, match=r"for a, run r1, 2026-01-05: bad_layout, dp_size is"):
             getattr(figures, name)
     with pytest.raises(straggler.FigureError, match="is not simulated yet"):
-        straggler.Figures(UNIT, lambda _: []).causes  # noqa: B018  # raises
+        straggler.Figures(UNIT, lambda _: []).causes  # noqa: B018  # the property raises
 
 
 def test_the_chart_of_steps_joins_only_steps_that_follow_each_other() -> None:
@@ -217,7 +215,9 @@ def test_the_chart_of_steps_joins_only_steps_that_follow_each_other() -> None:
 def test_a_figure_is_chosen_by_name(folder: Path) -> None:
     unit = straggler.open(folder / "demo" / "warehouse").unit("gpt-175b")
     assert unit.figure("causes").spec == unit.figures.causes.spec
-    assert unit.figure().spec["encoding"]["color"]["legend"] == {"titleLimit": 0}, "its title is long"
+    assert unit.figure().spec["encoding"]["color"]["legend"] == {"titleLimit": 0}, (
+        "the legend's title is not cut"
+    )
     with pytest.raises(ValueError, match="no figure worker: did you mean workers"):
         unit.figure("worker")
 

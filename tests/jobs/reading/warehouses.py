@@ -1,4 +1,4 @@
-"""Make warehouses for tests of readers without Spark."""
+"""Make local warehouses without Spark, and rows of small jobs."""
 
 from datetime import date
 from pathlib import Path
@@ -17,7 +17,7 @@ SIZES = {"dp_size": 2, "pp_size": 1, "tp_size": 1, "cp_size": 1, "vpp_size": 1, 
 
 
 def warehouse_of(root: Path, **tables: pa.Table) -> Warehouse:
-    """A local warehouse with the given rows, written without a Spark session."""
+    """Write a local warehouse with the given rows, by table, without a Spark session."""
     made = Warehouse(cast("SparkSession", None), str(root))
     for name, rows in tables.items():
         made.replace(TABLES[name], rows, rows.column("log_date").unique().to_pylist())
@@ -25,7 +25,10 @@ def warehouse_of(root: Path, **tables: pa.Table) -> Warehouse:
 
 
 def replicas(slow_s: float, step: int = 7) -> list[dict[str, Any]]:
-    """Two replicas with forwards of 1 s and `slow_s`, and a reduce-scatter of 1 s."""
+    """Return a step's rows of two replicas: forwards of 1 s and of `slow_s`, then a reduce-scatter.
+
+    The reduce-scatter ends 1 s after the slower forward, and the faster replica waits in it.
+    """
     lines = []
     for dp_rank, forward_s in enumerate((1, slow_s)):
         reduce_s = slow_s + 1 - forward_s
@@ -35,7 +38,7 @@ def replicas(slow_s: float, step: int = 7) -> list[dict[str, Any]]:
 
 
 def replicated() -> dict[str, pa.Table]:
-    """Jobs llm-a with a run on two days, llm-b with two runs, and bad with three runs not replayed."""
+    """Return rows of jobs and rank_steps: llm-a on two days, two runs of llm-b, three runs not replayed."""
 
     def unit(job_id: str, run_id: str, day: date, **more: object) -> dict[str, Any]:
         return {"job_id": job_id, "run_id": run_id, "log_date": day, **more}

@@ -1,4 +1,4 @@
-"""Make the fleet's page of random units; DuckDB answers its queries from rows in memory."""
+"""Make tables of the fleet's page for random units; DuckDB answers the page's queries from rows in memory."""
 
 from collections import defaultdict
 from datetime import date, timedelta
@@ -33,14 +33,17 @@ from udfs.lost import lost_columns
 
 LAST: Final = date(2026, 5, 31)
 NAUGHTY: Final = "</script><img src=x onerror=\"document.title='owned'\">'; drop"
-"""A name that is markup, script, SQL and shell at once."""
+"""A name that a page, a script, a shell or SQL could mistake for code."""
 _TEAMS: Final = ("speech", "vision", None, "<b>research</b>")
 
 Rows = list[dict[str, Any]]
 
 
 def fleet(runs: int = 40, days: int = 30, seed: int = 1, *, with_hours: bool = True) -> FleetTables:
-    """Random runs on one to five days each; half are analysed, and some state no GPU-hours."""
+    """Return the tables of a random fleet: runs of one to five days, half of them analysed.
+
+    with_hours : whether most runs state GPU-hours, instead of none
+    """
     rng = np.random.default_rng(seed)
     tables: defaultdict[str, Rows] = defaultdict(list)
     for number in range(runs):
@@ -57,7 +60,10 @@ def fleet(runs: int = 40, days: int = 30, seed: int = 1, *, with_hours: bool = T
 
 
 def asked(tables: dict[str, Rows], first_day: date, last_day: date = LAST) -> FleetTables:
-    """Tables of the fleet's page, made from the good rows of tests.support.examples with changed columns."""
+    """Return the tables of the fleet's page for given rows.
+
+    tables : by table, changes to the good row of tests.support.examples, one mapping for each row
+    """
     with duckdb.connect(":memory:") as connection:
         for statement in (IN_ORDER, WHOLE):
             connection.execute(statement)
@@ -75,7 +81,10 @@ def asked(tables: dict[str, Rows], first_day: date, last_day: date = LAST) -> Fl
 
 
 def publication(tables: FleetTables, *pages: str) -> Publication:
-    """Return the publication of the fleet's last day."""
+    """Return the fleet's publication of the last day.
+
+    pages : paths of the job pages that it contains
+    """
     hosts = dict.fromkeys(tables.host_units["host"].to_pylist())
     return publication_of(tables, LAST, pages, hosts, "a b/warehouse")
 
@@ -83,7 +92,7 @@ def publication(tables: FleetTables, *pages: str) -> Publication:
 def _add_unit(
     tables: dict[str, Rows], number: int, day: date, rng: np.random.Generator, *, with_hours: bool
 ) -> None:
-    """Add one unit; every second run is analysed, and the others have another status."""
+    """Add rows of one unit of a run; runs of odd number are analysed, the others have various statuses."""
     key = {"log_date": day, "job_id": NAUGHTY if number == 1 else f"pretrain-{number:04d}", "run_id": "r1"}
     status = "analysed" if number % 2 else STATUSES[number // 2 % len(STATUSES)]
     is_replayed = status in {"analysed", "too_few_steps", "high_discrepancy"}
@@ -125,7 +134,7 @@ def _causes(
     *,
     is_analysed: bool,
 ) -> Rows:
-    """Return one or two causes, some with the given hosts, and the unexplained part."""
+    """Return rows of one or two causes, and of the unexplained part; a slow worker is on the given hosts."""
     rows: Rows = []
     for cause in [
         *rng.choice(FIXABLE_CAUSES, size=int(rng.integers(1, 3)), replace=False),

@@ -1,4 +1,4 @@
-"""Parse the parts of a page that tests read: embedded data, links and text."""
+"""Parse a page, for tests: its elements, text and embedded data."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import pandas as pd
 
 
 def unpacked(columns: Mapping[str, Any]) -> pd.DataFrame:
-    """Decode a table that a page stores by columns, in which text may be an index into a list of names."""
+    """Return a table that a page stores by columns; text is stored as positions in a list of names."""
     return pd.DataFrame(
         {
             name: [None if place is None else values["names"][place] for place in values["places"]]
@@ -24,7 +24,7 @@ VOID = {"meta", "input", "br", "wbr", "link", "circle", "line", "polyline"}
 
 
 class Page(HTMLParser):
-    """A parsed page; `open` lists the elements that are not closed correctly."""
+    """A parsed page; `open` lists elements without an end tag."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__()
@@ -37,17 +37,17 @@ class Page(HTMLParser):
 
     @property
     def data(self) -> dict[str, Any]:
-        """The JSON data that the page's script reads."""
+        """The JSON data embedded in the page for its script."""
         found: dict[str, Any] = json.loads(self._data)
         return found
 
     @property
     def text(self) -> str:
-        """All text of the page, with each run of spaces reduced to one."""
+        """All text of the page, with each run of white space reduced to one space."""
         return " ".join("".join(self.words).split())
 
     def all(self, tag: str, attribute: str) -> list[str]:
-        """All values of an attribute of one kind of element."""
+        """Return the values of an attribute in all elements of one kind."""
         return [values[attribute] or "" for name, values in self.tags if name == tag and attribute in values]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

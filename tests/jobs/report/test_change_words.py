@@ -1,4 +1,4 @@
-"""Test the words for a job's latest change, and the text of an interval in GPU-hours or per cent."""
+"""Test the words for a job's latest change, and for an interval in GPU-hours or per cent."""
 
 from collections.abc import Mapping
 

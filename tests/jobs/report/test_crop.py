@@ -1,4 +1,4 @@
-"""The picture of a culprit shows the culprit and a healthy peer in the right steps, and the slow part."""
+"""A picture draws ops of a culprit beside those of a healthy peer, in a slow step and in a usual step."""
 
 import json
 import re
@@ -22,7 +22,7 @@ SICK = sick_job()
 
 @pytest.fixture(scope="module")
 def drawn() -> UnitTables:
-    """A job with a slow host, with its recorded lines."""
+    """A job with a slow host, with the recorded ops that its picture shows."""
     job = recorded_job()
     rows = job.rank_steps.select(["rank", "step", "op", "start_us", "duration_us"]).to_pylist()
     lines = [row | {"op": [OP_CODES.get(op, op) for op in row["op"]]} for row in rows]
@@ -108,7 +108,6 @@ def test_loads_of_data_are_drawn_and_named_where_there_are_some(drawn: UnitTable
 
 
 def test_ops_have_the_colour_of_their_cause_or_of_none() -> None:
-    """Ops are drawn in the colour of their cause, or in grey if they have none."""
     files = shared_files()
     colours = re.search(r"CAUSE_COLOURS = (.*);", files["report.js"].decode())
     assert colours is not None

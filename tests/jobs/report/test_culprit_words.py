@@ -1,4 +1,4 @@
-"""A job's page and the command's output state where a culprit is, since when, and how slow it is."""
+"""Test the words for a culprit on pages and in commands: where, since when, and by how much it is slow."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -98,7 +98,7 @@ def test_a_slow_link_has_its_direction_and_both_ends() -> None:
     assert said("backward-send") == "1.7 s longer per step in backward transfers to host-01 (stage 0)"
     assert said("backward-recv") == "1.7 s longer per step in backward transfers from host-21 (stage 2)"
     assert said("forward-send", 2) == "1.7 s longer per step in forward transfers to host-01 (stage 0)", (
-        "chunks"
+        "the last stage sends to stage 0, for the next model chunk"
     )
     assert said("both") == "1.7 s longer per step in transfers there and back, both together"
     assert said("grads-reduce-scatter") == "1.7 s longer per step in grads-reduce-scatter"

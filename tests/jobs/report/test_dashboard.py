@@ -1,4 +1,4 @@
-"""A warehouse answers the dashboard's panels with the figures of the report's first page."""
+"""The queries of the Grafana dashboard give the figures of the report's first page."""
 
 import json
 from itertools import combinations
@@ -31,7 +31,7 @@ def test_panels_have_a_place_and_a_source_of_their_own() -> None:
 
 
 def test_its_figures_are_those_of_the_report(demo: Demo, tmp_path: Path) -> None:
-    """The dashboard's queries, run by DuckDB on its source file, return the figures of the report."""
+    """The dashboard's queries on an exported DuckDB file give the figures of the warehouse's report."""
     export(Database(str(demo.warehouse)), tmp_path / "fleet.duckdb", tuple({*TABLES, *VIEWS} - {*OF_OPS}))
     with duckdb.connect(str(tmp_path / "fleet.duckdb"), read_only=True) as connection:
 

@@ -1,4 +1,4 @@
-"""Folders of reports are replaced at once, listed latest first, and named safely for any job id."""
+"""Reports are replaced as whole folders, listed latest first, and safely named for any job id."""
 
 from datetime import date
 from pathlib import Path
@@ -16,7 +16,7 @@ PAGE = job_page_path(DAY, "job", "r1")
 
 @pytest.fixture(autouse=True)
 def _short_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the chart library by a stub, as building it takes seconds; browser tests use the real one."""
+    """Replace the chart library, which takes seconds to build, by a stub; browser tests use the real one."""
     monkeypatch.setattr("vl_convert.javascript_bundle", lambda snippet: f"library; {snippet}")
 
 

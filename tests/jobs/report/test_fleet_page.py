@@ -1,4 +1,4 @@
-"""All sums on the fleet's page agree, names stay plain text, and the page stays small."""
+"""Sums on the fleet's page agree, names remain plain text, and the page remains small."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def test_what_no_cause_explains_is_the_last_row_and_no_row_is_negative() -> None
 
 
 def test_the_browser_is_given_rows_that_sum_to_the_tiles() -> None:
-    """Rows embedded in the page sum to the figures of its tiles, to six digits."""
+    """The rows embedded in the page sum to the figures of its tiles, up to 1e-5."""
     for tables, name in ((FLEET, "lost_gpu_hours"), (TIMES, "lost_s")):
         data = fleet_data(tables, publication(tables))
         units, parts = unpacked(data["units"]), unpacked(data["parts"])
@@ -110,7 +110,7 @@ def test_what_an_earlier_version_simulated_is_in_no_share_and_the_page_says_so()
 
 
 def test_the_line_of_days_leaves_out_units_whose_loss_is_not_known_as_the_tile_does() -> None:
-    """The tile and its line of days leave out units whose loss an earlier version did not compute."""
+    """The tile and its line of days both leave out units of earlier versions, whose loss is not known."""
     days = [LAST - timedelta(days=age) for age in range(2)]
     keys = [{"log_date": day, "job_id": job} for day in days for job in ("late", "before")]
     lost = {"late": (0.25, 25.0), "before": (None, None)}
@@ -211,7 +211,6 @@ def test_the_page_leads_with_what_is_new_on_its_day() -> None:
 
 
 def test_the_page_names_jobs_whose_step_time_changed_on_its_day_the_largest_first() -> None:
-    """The page lists jobs whose step time changed on its day, with the largest change first."""
     on_day: dict[str, Any] = {"log_date": LAST, "since": LAST, "cause": "no cause recorded", "also": []}
     sizes = {"a": 0.1, "b": -0.3, "c": 0.05, "d": 0.06, "e": 0.07, "f": 0.08}
     rows = [on_day | {"job_id": job, "change": size} for job, size in sizes.items()]
@@ -268,7 +267,9 @@ def test_a_page_loads_nothing_from_elsewhere_and_the_same_rows_give_the_same_byt
     assert sorted(asked_for) == ["./charts-library.js", "./report.css", "./report.js", "data:,"]
     own = b"".join(templates.shared_files().values()).decode()
     addresses = set(re.findall(r"https?://[a-z.]+[a-z]", own))
-    assert addresses == {"https://vega.github.io", "https://ui.perfetto.dev"}, "named, and not asked"
+    assert addresses == {"https://vega.github.io", "https://ui.perfetto.dev"}, (
+        "links, from which the page loads nothing"
+    )
     assert content == fleet_page(fleet(), publication(FLEET))
 
 
@@ -291,7 +292,7 @@ def test_one_chain_leads_from_what_was_recorded_over_what_is_lost_to_what_is_lef
     page = Page(fleet_page(tables, publication(tables)))
     drawn = page.all("tr", "data-figure")
     assert drawn[0] == "recorded"
-    assert drawn[-1] == "ideal", "no run left events"
+    assert drawn[-1] == "ideal", "the chain ends here if no run has events"
     assert {name for name in drawn if name in CAUSES} == {
         name
         for name in rows
@@ -328,7 +329,7 @@ def test_op_types_are_shares_of_one_base() -> None:
 
 
 def test_five_months_of_the_papers_fleet_stay_under_five_megabytes() -> None:
-    """The page of five months of the paper's fleet, with links to all units, is under five megabytes."""
+    """For five months of a fleet as large as the paper's, the page with links to all units is below 4 MB."""
     tables = fleet(runs=3079, days=150)
     pages = {job_page_path(row["log_date"], row["job_id"], row["run_id"]) for row in _keys(tables)}
     assert len(fleet_page(tables, publication(tables, *pages))) < 4_000_000
@@ -359,7 +360,6 @@ def _keys(tables: FleetTables) -> list[dict[str, Any]]:
 
 
 def test_units_that_lose_as_much_as_a_straggling_one_get_a_page_whatever_explains_it() -> None:
-    """A unit that loses as much as a straggling unit gets a page, even if no cause explains its loss."""
     units = pa.Table.from_pylist(
         [
             {"log_date": LAST, "job_id": job, "run_id": "r", "slowdown": 1.0}

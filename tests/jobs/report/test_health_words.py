@@ -1,4 +1,4 @@
-"""Test the sentences about failed health checks that may explain why a culprit is slow."""
+"""Test the sentences about failed health checks that may explain a slow culprit."""
 
 from typing import Any
 

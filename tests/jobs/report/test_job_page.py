@@ -1,4 +1,4 @@
-"""Test the job page for a slow host, for published traces, and for jobs that were not replayed."""
+"""Test the job page of a job with a slow host, of published traces, and of jobs that were not replayed."""
 
 import re
 import shlex
@@ -32,7 +32,7 @@ PAGE = Page(job_page(SICK, "a b/warehouse"))
 
 
 def commands(page: Page) -> list[list[str]]:
-    """Return the command lines of a page, split as a shell does."""
+    """Return the command lines on a page, each split as a shell splits it."""
     return [shlex.split(text) for text in page.words if text.startswith("straggler ")]
 
 
@@ -73,7 +73,7 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
     causes = [{**row, **each} for row, each in zip(rows, lost, strict=True)]
     text = Page(job_page(replace(SICK, job={**SICK.job, **whole}, causes=causes))).text
     parts = re.findall(rf"{amount}([\d.]+) %(?:\)| of the time) lost", text)
-    assert len(parts) == 3, "two causes, and what none of them has"
+    assert len(parts) == 3, "the losses of two causes, and the rest of the loss"
     numbers = np.array(parts, dtype=np.float64).reshape(3, -1)
     assert numbers[:, -1].sum() == pytest.approx(38.0)
     assert "38.0 % of its time is lost" in text or "38 % of its time is lost" in text
@@ -83,7 +83,7 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
 
 
 def test_the_command_reproduces_every_figure_beside_it() -> None:
-    """The command on a page returns every figure beside it, for the page's day alone."""
+    """The command on a page prints the figures beside it, computed from the logs of that day alone."""
     revised = [
         dict(row, flag_reason="judged_by_history", time_saved_fraction=0.9, attributed_fraction=0.9)
         | {
@@ -198,7 +198,7 @@ def test_names_that_are_markup_or_shell_stay_names() -> None:
 
 
 def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unexplained() -> None:
-    """A cause hidden behind another is named on the page beside the unexplained loss."""
+    """The text on unexplained loss names a cause whose fix alone saves nothing because another hides it."""
     place = {"culprits": [culprit(0.14, pp_rank=3, reach="stage")], "is_cause": False}
     hidden = place | {"cause": "stage_imbalance", "time_saved_fraction": -0.018, "attributed_fraction": 0.028}
     rest = {"cause": "unexplained", "is_cause": False, "lost_fraction": 0.03, "lost_gpu_hours": 42.6}
@@ -208,7 +208,9 @@ def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unex
     said = unexplained([slow, hidden, rest], 10)
     assert "Most of it is measured: uneven stages (stage 3, always)." in said
     assert "Its fix alone saves -1.8 % of the time, too little to be a cause" in said
-    assert said.endswith("; after the fix of slow worker it saves more: 7.4 %."), "2 x 2.8 % + 1.8 %"
+    assert said.endswith("; after the fix of slow worker it saves more: 7.4 %."), (
+        "twice the attributed 2.8 %, less the -1.8 % saved alone"
+    )
     share = "it saves more: its part of what all fixes save together is 2.8 %, which is a share, not what its"
     loads = slow | {"cause": "data_imbalance"}
     several = unexplained([slow, loads, hidden, rest], 10)
@@ -226,7 +228,7 @@ def test_a_measured_cause_that_hides_behind_another_is_named_beside_what_is_unex
 
 
 def test_causes_that_hide_each_other_are_named_together() -> None:
-    """Two causes that hide each other are named together on the page."""
+    """If two causes hide each other, so that fixing one alone saves nothing, one sentence names both."""
     worker = {"cause": "slow_worker", "is_cause": False, "time_saved_fraction": 0.0004}
     worker |= {"attributed_fraction": 0.072, "culprits": [culprit(0.3, pp_rank=1, dp_rank=0, host="h-08")]}
     link = worker | {"cause": "communication", "culprits": [culprit(0.2, pp_rank=1, dp_rank=2, host="h-06")]}
@@ -321,7 +323,7 @@ def test_it_leads_to_the_fleets_page_other_days_and_hosts() -> None:
 
 
 def test_it_says_what_can_be_done_about_a_cause() -> None:
-    """The page names the best mitigation of a cause in one clause, with a link to all its mitigations."""
+    """The page names a cause's best mitigation in one clause, and links to all mitigations."""
     page = Page(job_page(SICK))
     assert "What can be done: host exchanged (replace sick by a healthy host) saves " in page.text
     assert page.all("a", "href").count("#mitigations") == 1
@@ -336,7 +338,6 @@ def test_it_says_what_can_be_done_about_a_cause() -> None:
 
 
 def test_a_worker_that_turns_slow_in_mid_run_is_named_beside_the_map_that_shows_it() -> None:
-    """A worker that becomes slow midway is named beside the map of workers that shows it."""
     text = Page(job_page(unit_tables(*unit(EXAMPLES["slow_backwards_from_step_10"]())))).text
     assert "One worker is slow, dp rank 1 of stage 0, in 10 of 20 steps." in text
     assert "6.4 % of its time is lost" in text
@@ -388,7 +389,7 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
 def test_published_traces(
     published_traces: Path, trace: str, pattern: tuple[str, str], returned: str, slowdown: str
 ) -> None:
-    """Trace SE's worker map shows slow workers everywhere, and trace ST's map only in its last row."""
+    """Trace SE's map of workers is hot everywhere, in changing places; trace ST's only in its last stage."""
     rows = published.rank_steps(published_traces, trace)
     page = Page(job_page(unit_tables(rows, published.manifest(published_traces, trace))))
     returns = f"Fixing it alone saves {returned} of the time"
@@ -439,7 +440,7 @@ def test_more_than_all_of_the_waste_has_its_reason_beside_it(share: float, *, is
 
 
 def test_a_share_of_hardly_any_waste_is_not_shown() -> None:
-    """Half a step in a thousand has no part to speak of."""
+    """If the waste is below 1 % of the time, the page shows no shares of it, because they mean little."""
     job = {**SICK.job, "waste_fraction": 0.0022, "slow_worker_share": -50.55, "last_stage_share": 0.1}
     shown = {name: (value, meaning) for name, value, meaning in figures(job)}
     for name in ("by the slowest 3 % of workers", "by the last stage"):

@@ -1,4 +1,4 @@
-"""A night's summary names the best mitigation for each unit, and the command that shows details."""
+"""A night's summary names the best mitigation of each unit, and the command that prints all mitigations."""
 
 from jobs.report.cause_words import best, mitigation_texts, mitigations_of
 from schemas.vocabulary import MITIGATIONS

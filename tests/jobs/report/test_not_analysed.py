@@ -1,4 +1,4 @@
-"""Test the words for units that are not analysed, or that figures of the fleet leave out."""
+"""Test the words for units that were not analysed, and for units that the fleet's figures leave out."""
 
 from jobs.report.news_words import not_analysed_of, not_analysed_texts
 from schemas.vocabulary import JOB_SLOWDOWN, Status

@@ -1,4 +1,4 @@
-"""Patterns of worker maps are recognised and drawn; test_job_page.py has those of published traces."""
+"""Patterns in maps of workers are recognised, and drawn; test_job_page.py tests those of published traces."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ ROW = (ALL, ALL, 3)
 
 
 def hot(*places: tuple[Any, float]) -> maps.Floats:
-    """Return a worker map in which only the given places are slow, by the given excess."""
+    """Return a map of workers in which only the given places are slow, each by its excess."""
     slowdown = QUIET.copy()
     for place, excess in places:
         slowdown[place] += excess
@@ -33,7 +33,7 @@ ALL_OVER = QUIET + 0.3 * RANDOM
         (hot(((ALL, 5), 0.1)), maps.HOT_COLUMN, "All stages of dp rank 5 are slow, in every step."),
         (hot(((slice(None, None, 2), 5, 1), 0.2)), maps.HOT_CELL, "dp rank 5 of stage 1, in 10 of 20 steps."),
         (hot(((ALL, 5, 1), 0.2), ((ALL, 2, 3), 0.15)), maps.HOT_CELLS, "2 of 32 workers"),
-        (  # four workers in all steps and two in most: all are about as hot
+        (  # six workers with about equal means: four in all steps, two in most
             hot(((ALL, slice(None, None, 2), 3), 0.065), ((slice(5, STEPS), slice(2, 4), 0), 0.08)),
             maps.HOT_CELLS,
             "6 of 32 workers make up most of the slowness; the hottest is hot in 15 of 20 steps.",

@@ -1,4 +1,4 @@
-"""A page's security policy states what its scripts may do, and allows inline scripts and styles by hash."""
+"""A page's security policy allows only the page's own scripts and styles, inline ones by their hashes."""
 
 import re
 from base64 import b64decode

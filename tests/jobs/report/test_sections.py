@@ -1,4 +1,4 @@
-"""Test sections that only some job pages have: communication, GPU types, and the whole of several jobs."""
+"""Test sections of job pages: communication, GPU types, and the whole that several runs form."""
 
 from dataclasses import replace
 from typing import Any
@@ -69,7 +69,7 @@ def test_a_job_on_two_types_has_a_section_of_them_and_others_have_none() -> None
 
 
 def test_what_is_not_known_is_left_open() -> None:
-    """An unknown factor of a GPU type is shown as a dash, and a factor that may be chance in brackets."""
+    """An unknown factor of a GPU type is shown as a dash, and one that may be due to chance in brackets."""
     row = {"gpu_type": "A100", "workers": 2, "hosts": 1, "forward_ideal_s": 0.1, "backward_ideal_s": None} | {
         "slowdown": 1.2,
         "time_saved_fraction": None,

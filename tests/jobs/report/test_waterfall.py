@@ -1,4 +1,4 @@
-"""Test where each bar of the waterfall chart begins and ends, and whether it rises or falls."""
+"""Test the bars of the waterfall chart: where each begins and ends, and whether it rises or falls."""
 
 import re
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ WHOLE = (
 def test_each_bar_begins_where_the_one_before_ends() -> None:
     drawn = {row["figure"]: row for row in chain(*WHOLE)}
     assert [*drawn] == [name for name, _ in WHOLE if name not in {"pause", "not_known"}], (
-        "nothing rounds to 0"
+        "figures that round to 0 are not drawn"
     )
     assert (drawn["recorded"]["x"], drawn["recorded"]["width"]) == (0.0, 100.0)
     assert (drawn["slow_worker"]["x"], drawn["slow_worker"]["width"]) == (75.0, 25.0)
@@ -110,7 +110,7 @@ def test_without_events_it_ends_at_the_ideal_and_without_a_loss_known_it_is_not_
 def test_each_total_is_the_one_before_less_the_losses_as_they_are_printed(
     recorded: float, losses: tuple[float, ...]
 ) -> None:
-    """2,560 less 814 was printed as 1,745."""
+    """Rounded separately, 2,560 less 814 would be printed as 1,745."""
     causes = ("slow_worker", "pause", "stage_imbalance")
     figures = [*zip(causes, losses, strict=False), ("nothing_lost", recorded - sum(losses))]
     drawn = chain(

@@ -1,4 +1,4 @@
-"""Test for which days of a warehouse a report is written, and the error for days without results."""
+"""Test for which days of a warehouse reports are written, and the error for a day without results."""
 
 import errno
 import os
@@ -41,9 +41,9 @@ def test_a_report_is_written_without_spark(ask: Ask, warehouse: str) -> None:
 def test_what_pages_are_written_from_is_answered_by_one_thread(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str
 ) -> None:
-    """Queries for pages run on one thread, so that sums are equal in every run.
+    """Each connection that answers queries for pages has one thread, so that sums are equal in every run.
 
-    It opens tables for all questions of a page at once, which takes longer than their answers.
+    A page uses few connections, because opening the tables takes longer than the queries.
     """
     connection, threads = Database.connection, []
 
@@ -70,7 +70,7 @@ def test_a_job_page_is_one_file_where_one_is_named(
     monkeypatch.setattr("jobs.report.files.chart_library", lambda _: b"charts_library()")
     page = tmp_path / "page.html"
     assert ask(report_job.main, "--job-id", "gpt-175b", "--out", page).status == 0
-    assert not re.search(r'(?:src|href)="\.', page.read_text()), "it needs a file beside it"
+    assert not re.search(r'(?:src|href)="\.', page.read_text()), "the page needs no other file"
     assert not Path(warehouse, "_report").exists()
     status, _, said = ask(report_job.main, "--job-id", "gpt-175b", "--out", tmp_path)
     assert (status, f"--out: {tmp_path}: Is a directory" in said) == (2, True)

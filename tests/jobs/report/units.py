@@ -1,4 +1,4 @@
-"""Make rows of a job's page by the simulator, without Spark."""
+"""Make the rows of a job's page by the simulator, without Spark."""
 
 from datetime import date
 from typing import Any
@@ -23,7 +23,7 @@ HOST_RECORD = {"host": "sick", "jobs": 3, "jobs_slow": 2, "pattern": "chronic", 
 
 
 def unit_tables(rank_steps: pa.Table, manifest: dict[str, Any], job_id: str = "job") -> UnitTables:
-    """Return all rows of one unit, as readers would get them."""
+    """Return all rows of one unit that a job's page needs, simulated from recorded ops."""
     found = {
         name: table.to_pylist(maps_as_pydicts="strict")
         for name, table in simulate_job(rank_steps, manifest).items()
@@ -48,13 +48,13 @@ def _sum(rows: list[dict[str, Any]], name: str) -> float | None:
 
 
 def sick_job(job_id: str = "job", host: str = "sick", *, steps: int = 12) -> UnitTables:
-    """Return a job of four replicas and two stages with one slow host."""
+    """Return the rows of a job with one slow host, of four replicas and two stages."""
     job = recorded_job(job_id, host, steps=steps)
     return unit_tables(job.rank_steps, job.manifest, job_id)
 
 
 def recorded_job(job_id: str = "job", host: str = "sick", *, steps: int = 12) -> GeneratedJob:
-    """Ops and manifest of the recorded job."""
+    """Return the recorded ops and the manifest of the job with one slow host, named `host`."""
     hosts = (host, *(f"well-{number}" for number in range(7)))
     identity = JobIdentity(job_id, hosts=hosts, fields={"gpu_hours": 192.0, "team": "speech"})
     shape = JobShape(dp_size=4, pp_size=2, tp_size=8, steps=steps)

@@ -1,4 +1,4 @@
-"""Test output for people and shells: fitted to the screen, as lists, and separated by tabs."""
+"""Test how results are printed for people and shells: fitted to a screen, as lists, or tab-separated."""
 
 import io
 from collections.abc import Callable
@@ -20,7 +20,7 @@ FIX_FIRST = Result(
 
 
 class Screen(io.StringIO):
-    """A stream that claims to be a terminal."""
+    """A text stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -31,7 +31,7 @@ Shown = Callable[..., list[str]]
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
-    """Return the lines that a terminal of some columns shows."""
+    """Function that returns the lines that a terminal of `width` columns shows of a result."""
 
     def of(result: Result, width: int, *, as_lists: bool = False) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(width))
@@ -72,8 +72,8 @@ def test_no_line_is_wider_than_the_screen_and_what_matters_is_shown(shown: Shown
     assert max(map(len, lines)) <= width
     text = " ".join(" ".join(lines).split())
     assert "slow_worker node-0013" in text
-    assert "2110.7" in text, "the hours lost matter more than the days"
-    assert ("0.22369" in text) == (width == 300), "the last of the others"
+    assert "2110.7" in text, "the column of lost hours is shown on any screen"
+    assert ("0.22369" in text) == (width == 300), "this column is the first to be left out"
 
 
 def test_words_stay_whole_and_long_lists_are_short(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:

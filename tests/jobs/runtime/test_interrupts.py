@@ -1,4 +1,4 @@
-"""Ctrl-C interrupts the command, even if Spark replaces the handler."""
+"""Ctrl-C interrupts a command, even if Spark has replaced the signal handler."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from jobs.runtime.settings import Settings
 
 @pytest.fixture(autouse=True)
 def handler() -> Iterator[object]:
-    """Install the SIGINT handler of a foreground process for each test."""
+    """Install the SIGINT handler of a foreground process during each test."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield signal.default_int_handler
     signal.signal(signal.SIGINT, before)
@@ -31,7 +31,7 @@ def stub() -> SparkSession:
 
 
 def interrupted_then(error: Exception) -> None:
-    """Interrupt this process, swallow the interrupt, and raise an error."""
+    """Interrupt this process, swallow KeyboardInterrupt, and raise the given error."""
     with suppress(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(9)

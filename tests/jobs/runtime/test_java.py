@@ -1,4 +1,4 @@
-"""Test which Java is chosen, using launchers that only pretend to be Java."""
+"""Test which Java is chosen on a machine with several; scripts take the place of Java."""
 
 import ssl
 import subprocess
@@ -14,7 +14,7 @@ Machine = tuple[Path, pytest.MonkeyPatch]
 
 
 def pretend_java(home: Path, version: str) -> Path:
-    """Make a launcher that prints a version and a home as Java does, and echoes other arguments."""
+    """Write a script that prints a version and a home as Java does; it prints other arguments unchanged."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True)
     launcher.write_text(
@@ -92,7 +92,9 @@ def test_the_packaged_java_trusts_whom_this_machine_trusts(machine: Machine) -> 
     assert {cert.certificate.public_bytes(Encoding.DER) for cert in trusted} == set(system)
     patch.setattr("sys.prefix", str(folder / "another"))
     patch.setattr("ssl.create_default_context", lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-    assert "trustStore" not in (java.find_java_home() / "bin" / "java").read_text(), "of an empty list"
+    assert "trustStore" not in (java.find_java_home() / "bin" / "java").read_text(), (
+        "no store is named if the machine trusts no certificate"
+    )
 
 
 def test_no_java_says_what_was_looked_at_and_what_to_do(machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""Spark itself submits the right objects to a Kubernetes API server that only records them."""
+"""Spark submits valid objects to Kubernetes; a server that only records takes the place of its API server."""
 
 import json
 import os
@@ -26,13 +26,13 @@ DOCUMENTS = [each for file in sorted(FILES.glob("*.yaml")) for each in yaml.safe
 
 
 def check(resource: dict[str, Any]) -> None:
-    """Validate an object by Kubernetes' schema; raises jsonschema.ValidationError if it is invalid."""
+    """Raise jsonschema.ValidationError unless an object is valid by Kubernetes' schema."""
     jsonschema.validate(resource, {**SCHEMA, "$ref": KINDS[resource["kind"]]})
 
 
 @contextmanager
 def api_server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the URL of an API server, and the objects that it was asked to create."""
+    """Yield the URL of an API server, and the list of objects that it was asked to create."""
     made: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -52,7 +52,7 @@ def api_server() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             made.append(asked)
             self._answer(201, asked | {"metadata": asked["metadata"] | {"uid": f"uid-{len(made)}"}})
 
-        do_PATCH = do_PUT = do_POST  # noqa: N815  # as http.server names them
+        do_PATCH = do_PUT = do_POST  # noqa: N815  # names that http.server needs
 
         def log_message(self, *_: object) -> None:
             """Suppress the server's log."""
@@ -109,7 +109,7 @@ def test_the_documented_submission_makes_a_driver_that_kubernetes_takes(tmp_path
     assert container["envFrom"] == DOCUMENTS[-1]["spec"]["containers"][0]["envFrom"]
     assert driver["spec"]["serviceAccountName"] == "straggler"
 
-    # The image's entry point hands all of it on to its own spark-submit.
+    # The image's entry point passes the driver's arguments to the image's spark-submit.
     submit = tmp_path / "bin" / "spark-submit"
     submit.parent.mkdir()
     submit.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')

@@ -1,4 +1,4 @@
-"""If a piece of work crashes the separate process that does it, all other pieces are still done."""
+"""If a piece of work ends the process in which it runs, all other pieces are still done."""
 
 import os
 from pathlib import Path

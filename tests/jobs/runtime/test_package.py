@@ -1,4 +1,4 @@
-"""The project's zip has the right contents, and changes only when the code changes."""
+"""The zip of this project's code has the right contents, and changes only if the code changes."""
 
 import re
 import zipfile

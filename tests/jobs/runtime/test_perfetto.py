@@ -1,4 +1,4 @@
-"""Perfetto's pages and one trace are served only to this machine."""
+"""Perfetto's pages and one trace are served, but only to this machine."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Test rows printed as a table, as CSV and as JSON."""
+"""Test how rows are printed as a table, CSV, JSON or Markdown."""
 
 import csv
 import io
@@ -45,7 +45,7 @@ ODD = "a\n1,2\x1b[31m\x9bü"
     ],
 )
 def test_no_format_lets_a_terminal_obey_a_name(form: str, cell: str) -> None:
-    """In no format can a value or column name forge a line or control the terminal."""
+    """No value or column name can begin a new line or control the terminal, whatever the format."""
     out = Terminal()
     write(Result([ODD, "n"], [[ODD, 1]]), form, out)
     printed = out.getvalue()
@@ -81,7 +81,7 @@ def test_a_table_is_aligned_numbers_to_the_right_and_outside_a_terminal_never_fo
 
 
 class Terminal(io.StringIO):
-    """A terminal that records the lines it shows."""
+    """A stream that claims to be a terminal; `lines` returns what it shows, without codes."""
 
     def isatty(self) -> bool:
         return True
@@ -242,7 +242,7 @@ def test_columns_of_one_name_are_both_shown(spark: SparkSession) -> None:
 
 
 def test_csv_quotes_what_some_readers_end_a_line_by() -> None:
-    """CSV quotes every character that some readers treat as the end of a line."""
+    """CSV quotes values with a character at which some readers end a line, such as a carriage return."""
     out = io.StringIO()
     write(Result(["job_id", "lost"], [("a\rvictim", 1.5), ("plain", None)]), "csv", out)
     assert out.getvalue() == 'job_id,lost\n"a\rvictim",1.5\nplain,\n'

@@ -1,4 +1,4 @@
-"""Progress bars appear only on a terminal, vanish at their end, and never write to standard output."""
+"""Progress bars appear only on a terminal, are removed at their end, and never write to standard output."""
 
 import io
 import sys
@@ -26,7 +26,7 @@ def test_a_terminal_shows_what_is_done_and_how_much(screen: io.StringIO) -> None
     with progress.steps("night", ["ingest", "simulate"]) as names:
         for _ in names:
             with progress.working("reading [logs]"):
-                assert sys.stdout is before, "it may be a file"
+                assert sys.stdout is before, "standard output may be a file, and is not replaced"
     with progress.counting("starting", 3) as advance:
         advance("ingest 2026-01-05", 2)
     drawn = screen.getvalue()

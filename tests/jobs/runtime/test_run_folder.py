@@ -1,4 +1,4 @@
-"""Temporary folders of a run are deleted at its end, or by the next run after a kill."""
+"""A run's temporary folder is deleted at its end or, if the run was killed, by the next run."""
 
 import os
 import signal
@@ -34,7 +34,10 @@ with session(load_settings("local"), "run") as spark:
 
 @contextmanager
 def running(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """Start a run with temporary files in a folder; return its process and output once it has worked."""
+    """Start a run whose temporary files are in a folder.
+
+    Yields the process, and the names that the run prints: its own folder, and what that folder contains.
+    """
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(PROJECT)}
     environment["SPARK_SUBMIT_OPTS"] = SHORT_LIVED
     with subprocess.Popen(
@@ -79,7 +82,10 @@ def test_folders_of_living_processes_and_of_other_names_stay(
     start = f"straggler-fleet-{gethostname()}-"
     living = f"{start}{own.pid}-{started}"
     stay = {living, f"{start}x", "straggler-fleet-elsewhere-1-1", f"{start}2-2"}
-    for name in {*stay, f"{start}{own.pid}-{started - 60}"}:  # the last: an earlier process of this number
+    for name in {
+        *stay,
+        f"{start}{own.pid}-{started - 60}",
+    }:  # the last name is of an earlier process with this id
         (tmp_path / name).mkdir()
     (tmp_path / f"{start}2-2").rmdir()
     (tmp_path / f"{start}2-2").symlink_to(tmp_path / living)
@@ -88,7 +94,7 @@ def test_folders_of_living_processes_and_of_other_names_stay(
 
 
 def launched_with(conf: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Return the command line of a JVM that starts with the given settings."""
+    """Return the options on the command line of a JVM that would start with the given settings."""
     given: dict[str, str] = {}
 
     def launch(options: SparkConf, _: object) -> None:
@@ -103,7 +109,7 @@ def launched_with(conf: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict
 
 
 def test_only_what_a_jvm_needs_at_its_start_is_on_its_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only settings that a JVM needs at its start are on its command line, since others may be secret."""
+    """Only settings that a JVM needs at its start are on its command line, as others may be secret."""
     secret = (
         *("spark.hadoop.fs.s3a.secret.key", "spark.ssl.keyPassword", "spark.hadoop.fs.s3a.access.key"),
         *("spark.hadoop.fs.azure.sas.box.store.dfs.core.windows.net", "spark.hadoop.javax.jdo.option.URL"),

@@ -1,4 +1,4 @@
-"""Test the session: its settings, what its workers find, and the ways to start it."""
+"""Test the Spark session: its settings, the files that its workers find, and the ways to start it."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ OF_THE_JVM = Py4JError("An error occurred while calling o1.stop. Trace:\nMethod 
 
 
 class Stopping:
-    """A session whose stop raises an error."""
+    """Substitute for a Spark session; its stop raises the given error."""
 
     def __init__(self, why: Exception) -> None:
         self._why = why
@@ -54,7 +54,7 @@ class Stopping:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A program that writes and reads Delta through Python workers that import the project."""
+    """Path of a program that writes and reads a Delta table, with Python workers that import the project."""
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
     return file
@@ -92,7 +92,7 @@ def test_a_program_needs_nothing_exported_and_what_is_exported_wrongly_does_not_
     program: Path, tmp_path: Path
 ) -> None:
     wrong = {"SPARK_HOME": "/nowhere", "PYSPARK_PYTHON": "/nowhere/python", "PYTHONPATH": "/nowhere"}
-    # Only this process gets to know where the project lies; that its workers know too is the session's doing.
+    # Only this process is given the project's path, which the session must pass on to its workers.
     find = f"import runpy, sys; sys.path.insert(0, {str(PROJECT)!r})"
     start_it = f"{find}; runpy.run_path({str(program)!r}, {{}}, '__main__')"
     done = start([sys.executable, "-c", start_it, str(tmp_path / "table"), "local"], tmp_path, wrong)
@@ -137,7 +137,7 @@ def test_without_deltas_jars_a_submitted_program_says_what_to_do(program: Path, 
     command = spark_submit("--py-files", str(archive), str(program), str(tmp_path / "table"))
     done = start([*command, str(without_delta(tmp_path))], tmp_path)
     assert done.returncode == 1
-    # Spark joins both outputs of a submitted Python into its standard output.
+    # Spark sends both outputs of a submitted Python program to standard output.
     assert last_line(done.stdout).startswith(
         "jobs.runtime.session.SessionError: Delta's JARs (io.delta:delta-none:0.0.0)"
     )
@@ -156,7 +156,7 @@ def test_the_fetch_says_what_could_not_be_fetched(tmp_path: Path) -> None:
 
 
 def without_delta(folder: Path) -> Path:
-    """Settings that require a missing version of Delta, with a resolver that stays on this machine."""
+    """Return a file of settings that require a missing version of Delta, without access to a network."""
     ivy = folder / "ivy-settings.xml"
     ivy.write_text(
         '<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'
@@ -187,7 +187,7 @@ def test_too_few_descriptors_for_spark_s_jars_are_one_line_and_no_failed_jvm(
 def test_a_jvm_that_ended_while_its_session_stops_hides_no_other_error(
     why: Exception, monkeypatch: pytest.MonkeyPatch, test_settings: Settings
 ) -> None:
-    """If the JVM ended out of memory, an error while stopping the session does not hide that error."""
+    """If the JVM ran out of memory and ended, errors while stopping the session do not hide that error."""
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setattr(module, "make_session", lambda *_: Stopping(why))
     with pytest.raises(RuntimeError, match="out of memory"), session(test_settings, "test"):
@@ -204,7 +204,7 @@ def test_an_error_of_a_living_jvm_while_its_session_stops_is_raised(
 
 
 def test_a_jvm_that_was_still_starting_when_interrupted_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupt during the start of a JVM ends that JVM, and no other process."""
+    """If Ctrl-C interrupts the start of a JVM, that JVM is ended, and no other process."""
     started: list[subprocess.Popen[bytes]] = []
 
     def interrupted(*_: object) -> None:

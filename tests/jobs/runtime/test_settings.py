@@ -1,4 +1,4 @@
-"""Settings are merged from overlays, and errors name the file and the key."""
+"""Settings are merged from several files, and errors name the file and the key."""
 
 import shutil
 import subprocess
@@ -48,7 +48,7 @@ def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_watts_are_settings_of_aggregate_alone(tmp_path: Path) -> None:
-    """Power settings enter only the fingerprint of aggregate, and change nothing if they are unset."""
+    """Settings of power change only the fingerprint of aggregate, and change none if they are unset."""
     watts = load_settings(
         overlay(tmp_path, "[power.watts]\nH100 = { computing = 700.0, otherwise = 250.0 }\n")
     )
@@ -157,7 +157,7 @@ def test_paths_of_the_command_line_start_where_it_is_called(
     file = overlay(tmp_path, '[paths]\nlanding = "hdfs://a/logs/"\ningested = "s3://b/before/"\n')
     settings = load_settings(file, warehouse="s3a://b/c/")
     urls = settings.paths
-    assert (urls.landing, urls.warehouse) == ("hdfs://a/logs", "s3://b/c"), "the usual name of the scheme"
+    assert (urls.landing, urls.warehouse) == ("hdfs://a/logs", "s3://b/c"), "the scheme s3a is replaced by s3"
     assert urls.ingested == "s3://b/before"
     assert with_new_warehouse(settings, "s3a://b/new/").paths.warehouse == "s3://b/new"
 

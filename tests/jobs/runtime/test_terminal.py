@@ -1,4 +1,4 @@
-"""Names from logs can neither control a terminal nor forge an output line."""
+"""Names from logs can neither control a terminal nor begin a new line of output."""
 
 import ast
 import errno
@@ -23,7 +23,7 @@ SHOWN = r"gpt\n2026-01-05 INFO fine\x1b[31m\x1b]0;title\x07\r\x9b2J\u202e\u2028 
 
 
 class Unread(io.StringIO):
-    """A pipe whose reader stops immediately, or after the first line."""
+    """A pipe whose reader stops before the first line (`after` is False) or after it."""
 
     def __init__(self, *, after: bool) -> None:
         super().__init__()
@@ -104,8 +104,7 @@ PRINTERS = (
     "jobs/cookbook.py",
     "jobs/reading/straggler_command/__init__.py",
 )
-"""Modules that write to standard output or error themselves: lines, formats of rows, modules without imports.
-"""
+"""Modules that may write to standard output or error themselves."""
 
 
 def test_lines_have_codes_for_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,7 +134,7 @@ def test_a_record_is_one_line_and_its_traceback_is_indented() -> None:
 
 @pytest.mark.parametrize("set_up", [log_to_terminal, warn_on_terminal])
 def test_whatever_logs_to_a_terminal_has_that_format(monkeypatch: pytest.MonkeyPatch, set_up: object) -> None:
-    root = logging.Logger("root")  # noqa: LOG001  # a root of this test's own
+    root = logging.Logger("root")  # noqa: LOG001  # takes the place of the root logger
     monkeypatch.setattr(logging, "root", root)
     monkeypatch.setattr(logging, "lastResort", logging.StreamHandler())
     assert callable(set_up)

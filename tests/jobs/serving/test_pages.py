@@ -1,4 +1,4 @@
-"""A browser on this machine gets the report, and requests from elsewhere are refused."""
+"""A browser on this machine gets the pages of a report; requests that name another host are refused."""
 
 import http.client
 import re
@@ -44,14 +44,13 @@ Get = Callable[..., Answer]
 
 @pytest.fixture(autouse=True, scope="module")
 def _short_library() -> Iterator[None]:
-    """Replace the chart library by a stub, because building it takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jobs.report.files.chart_library", lambda _: b"library")
         yield
 
 
 def made(root: Path) -> Warehouse:
-    """Two units on a day, one with names that are markup and paths, and one unit on the next day."""
+    """Write a warehouse of three units on two days; names in one of them contain markup and paths."""
     units: list[dict[str, Any]] = [
         {"job_id": NAUGHTY, "run_id": "../../r1", "status": "too_few_steps"},
         {"job_id": "llm-a"},
@@ -200,7 +199,7 @@ def test_a_request_that_comes_a_byte_at_a_time_ends(pages: Pages, monkeypatch: p
             with suppress(TimeoutError):
                 with suppress(ConnectionError):
                     slow.send(b"A")
-                    slow.recv(1)  # the end, or what is wrong with the request
+                    slow.recv(1)  # returns nothing at the end, or an error message
                 has_ended = True
                 break
     assert has_ended
@@ -221,7 +220,9 @@ def test_too_many_at_once_are_refused(get: Get, pages: Pages, monkeypatch: pytes
         each.start()
     assert begun.wait(60)
     until_s = time.monotonic() + 60
-    while pages._waiting._value and time.monotonic() < until_s:  # to take a place would refuse one that asks
+    while (
+        pages._waiting._value and time.monotonic() < until_s
+    ):  # taking a place here could refuse one of the eight
         time.sleep(0.01)
     busy = get("/")
     go_on.set()
@@ -275,7 +276,7 @@ def test_pages_are_those_of_the_night_and_every_link_leads_somewhere(demo: Demo)
             new = {urljoin(page, link).split("#")[0] for link in links(answer.text)} - seen
             todo |= new
             seen |= new
-        for file in written:  # data docs are the night's alone
+        for file in written:  # written pages also link to data docs
             found, kept = (
                 re.sub(r"( · <a [^>]*>Data docs of the day|<a [^>]*>)|</a>", "", text)
                 for text in (get(f"{day}{file.parent.name}/{file.name}").text, file.read_text())

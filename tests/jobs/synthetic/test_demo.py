@@ -1,4 +1,4 @@
-"""The demo's fleet has the same bytes each time, and is valid except for its planted faults."""
+"""The demo's logs have the same bytes each time, and are valid except for planted faults."""
 
 import gzip
 import hashlib
@@ -22,7 +22,7 @@ BY_ID = {job.job_id: job for job in FLEET.jobs}
 
 
 def _ran(job_id: str, day: int | None = None) -> tuple[GeneratedJob, Simulation]:
-    """Simulate a job of the demo on a day, by default its first."""
+    """Return the logs and the simulation of a job of the demo on a day, by default its first."""
     return FLEET.recorded(BY_ID[job_id], BY_ID[job_id].days[0] if day is None else day)
 
 
@@ -112,7 +112,7 @@ def test_other_planted_faults_are_found() -> None:
 
 
 def test_every_cause_occurs_alone() -> None:
-    """For each cause, some demo job has that cause alone; one sick host slows three jobs."""
+    """Each cause is the only cause of some job of the demo; one sick host slows three jobs."""
     found = set()
     slowed = []
     for job in JOBS:

@@ -1,4 +1,4 @@
-"""Test plans of fleets: days and hosts of jobs, sick hosts, and the outcome of every job."""
+"""Test plans of generated fleets: days and hosts of jobs, sick hosts, and each job's status."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -39,7 +39,7 @@ def papers() -> Fleet:
 
 
 def status_of(history: Fleet, job: FleetJob) -> str:
-    """Return the status that the simulation of the job's first day gives."""
+    """Return the status that the simulator gives the first day of a job."""
     unit, _ = history.recorded(job, job.days.start)
     manifest = None if job.status == Status.NO_MANIFEST else unit.manifest
     try:
@@ -96,7 +96,7 @@ def test_a_sick_host_is_sick_in_all_that_it_serves_meanwhile(fleet: Fleet) -> No
 
 
 def test_a_spell_is_cut_to_the_shifts_of_a_job() -> None:
-    job = FleetJob("job", 2, 6, JobPlan(JobShape(steps=20)), hosts=["a"])  # on days 1 and 2
+    job = FleetJob("job", 2, 6, JobPlan(JobShape(steps=20)), hosts=["a"])  # two shifts a day: on days 1 and 2
     spell = SickSpell("a", 1.3, first=3, end=5)
     assert spell.in_job(job, 1) == SickHost("a", 1.3, window=Window(10, 20))
     assert spell.in_job(job, 2) == SickHost("a", 1.3, window=Window(0, 10))
@@ -153,7 +153,7 @@ def test_one_team_balances_its_sequences_from_one_day_on(papers: Fleet) -> None:
     slow, fast = (
         simulate_job(unit.rank_steps, unit.manifest, UNDIAGNOSED)["job_slowdown"] for unit in (before, after)
     )
-    assert slow["slowdown"][0].as_py() > fast["slowdown"][0].as_py()  # the very same day otherwise
+    assert slow["slowdown"][0].as_py() > fast["slowdown"][0].as_py()  # the two differ only in balancing
 
 
 def test_a_line_lies_under_the_day_of_its_time(history: Fleet) -> None:

@@ -1,4 +1,4 @@
-"""Generated jobs follow their plan, and the model's graph explains their times."""
+"""Generated jobs have the planned layout, and a replay reproduces their step times."""
 
 from dataclasses import replace
 
@@ -27,14 +27,15 @@ EXPLAINED = {
     for name, shape in LAYOUTS.items()
     if not name.startswith("no_") or name in ("no_pipeline", "no_data_parallelism")
 }
-"""Layouts whose profiler records everything."""
+"""Layouts whose logs contain all ops that the model of a step needs."""
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
 def test_the_model_explains_every_layout(name: str) -> None:
-    """Without launch delays, a replay gives the recorded step time of every layout.
+    """If nothing is launched late, a replay of any layout gives the recorded step time.
 
-    Batched transfers are the exception: a send then lasts as long as its recv, which the model does not know.
+    For layouts with batched transfers, the replay may be off by 1 %: a recorded send then ends with its recv,
+    but the model ends it alone.
     """
     job = generate_job(LAYOUTS[name], FAULTS, seed=3, workload=replace(NOISY, launch_s=0.0))
     found = what_if(read_rank_steps(job.rank_steps), read_layout(job.manifest), exact_workers=False)
@@ -94,7 +95,7 @@ def test_times_are_whole_tenths_from_a_zero_of_each_line() -> None:
 
 
 def test_the_first_rank_of_a_worker_is_the_one_replayed() -> None:
-    """The simulator replays the lowest rank of each worker; the other ranks start a little later."""
+    """Of a worker's ranks, only the lowest is replayed; in these logs the others start a little later."""
     shape = replace(USUAL, tp_size=2, recorded_tp_ranks=2)
     both = generate_job(shape, FAULTS, seed=1)
     tp_rank = both.rank_steps["tp_rank"]

@@ -1,4 +1,4 @@
-"""The fast writer of log files writes exactly the job's rows."""
+"""The fast writer of log files writes exactly the rows of a generated job."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Each mechanism changes only the ops that it concerns, and only within its window of steps."""
+"""Each simulated fault changes only the ops that it concerns, and only in its window of steps."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -72,7 +72,7 @@ TOUCHED: dict[str, tuple[Mechanism, Sequence[str], set[tuple[int, int]] | None]]
     "unlike GPUs": (UnlikeGpus(0.02), COMPUTES, None),
     "clocks": (ClockSkew(0.01), [], None),
 }  # fmt: skip
-"""By mechanism: the op types that take longer or shorter, and the workers (None: any)."""
+"""By name: a mechanism, the op types whose durations it changes, and the workers; None: all workers."""
 
 
 def simulated(*mechanisms: Mechanism, shape: JobShape = SHAPE) -> Simulation:
@@ -88,13 +88,13 @@ def busy(*mechanisms: Mechanism) -> np.ndarray:
 
 
 def ratio(mechanism: Mechanism) -> np.ndarray:
-    """Return the factor by which each op is longer; 1 for ops of zero duration."""
+    """Return each op's duration with the fault, divided by that without it; 1 for ops of zero duration."""
     found: np.ndarray = np.divide(busy(mechanism), USUAL, out=np.ones_like(USUAL), where=USUAL > 0)
     return found
 
 
 def quiet(simulation: Simulation, *without: int) -> np.ndarray:
-    """Draw times of a job without noise."""
+    """Return the durations of ops without noise, and without the faults with these numbers. [us]"""
     return simulation.conditions(without).busy_us(np.ones_like(simulation._noise))
 
 
@@ -105,7 +105,7 @@ def test_changes_only_what_it_should(name: str) -> None:
     rows, steps, dp_ranks = (axis.tolist() for axis in np.nonzero(~np.isclose(found, USUAL, rtol=1e-12)))
     ops = PLACE.ops
     outside = set(range(SHAPE.steps)) - set(range(3, 9))
-    if name == "sequences":  # outside of the window its work is balanced, not as if it were not there
+    if name == "sequences":  # this mechanism also balances the steps outside of its window
         for step in outside:
             balanced = found[PLACE.forwards(0), step] / USUAL[PLACE.forwards(0), step]
             assert np.ptp(balanced) < 1e-12
@@ -196,7 +196,7 @@ def test_a_weak_gpu_by_direction_and_by_share_of_steps() -> None:
 
 
 def test_draws_do_not_depend_on_other_mechanisms() -> None:
-    """The random draws of a mechanism do not depend on which other mechanisms a job has."""
+    """A fault draws the same random numbers whatever other faults the job has."""
     some = UnsynchronisedGc(0.2, 3.0), AllocatorStalls(0.1, 0.1), FlappingLink(0, 0.01, 0.3)
     extra = [busy(mechanism) - USUAL for mechanism in some]
     assert busy(*reversed(some)) - USUAL == pytest.approx(sum(extra), abs=1e-6)
@@ -256,7 +256,7 @@ def test_layers_must_fit_the_chunks() -> None:
 
 
 def test_backward_relates_to_forward_in_its_own_way() -> None:
-    """Backward time is twice the linear and 2.5 times the quadratic part of forward time."""
+    """Backward takes 2 times as long as forward in linear layers, and 2.5 times as long in attention."""
     times = quiet(simulated(PackedSequences(32768, 2000, 1.3, 2048)))
     both_ways = times[PLACE.backwards(0)[0]] / times[PLACE.forwards(0)[0]]
     assert 2.0 < both_ways.min() < both_ways.max() < 2.5

@@ -1,4 +1,4 @@
-"""Schedules and the event simulation give results computed by hand."""
+"""Schedules of computes, and times of simulated ops, equal values that were computed by hand."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from jobs.synthetic.shape import JobShape
 from jobs.synthetic.timeline import EventSimulation, Timeline
 
 INTERLEAVED = JobShape(pp_size=2, microbatches=4, vpp_size=2, noop_transfers="all")
-"""Two stages, two chunks, four microbatches: warm-up 2 (pp - p - 1) + (vpp - 1) pp."""
+"""The warm-up of stage p has 2 (pp - p - 1) + (vpp - 1) pp forwards: 4 on stage 0, 2 on stage 1."""
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ INTERLEAVED = JobShape(pp_size=2, microbatches=4, vpp_size=2, noop_transfers="al
     [
         (JobShape(pp_size=3), 0, "F0a F1a F2a B0a F3a B1a B2a B3a"),
         (JobShape(pp_size=3), 2, "F0a B0a F1a B1a F2a B2a F3a B3a"),
-        (JobShape(pp_size=4, microbatches=2), 0, "F0a F1a B0a B1a"),  # all is warm-up
+        (JobShape(pp_size=4, microbatches=2), 0, "F0a F1a B0a B1a"),  # the warm-up contains all forwards
         (INTERLEAVED, 0, "F0a F1a F0b F1b F2a B0b F3a B1b F2b B0a F3b B1a B2b B3b B2a B3a"),
         (INTERLEAVED, 1, "F0a F1a F0b B0b F1b B1b F2a B0a F3a B1a F2b B2b F3b B3b B2a B3a"),
     ],
@@ -38,16 +38,19 @@ def test_order_of_computes(shape: JobShape, pp_rank: int, order: str) -> None:
 )
 def test_impossible_shapes_are_refused(sizes: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        JobShape(**sizes)  # type: ignore[arg-type]  # sizes of every type stand in one table
+        JobShape(**sizes)  # type: ignore[arg-type]  # the sizes have several types
 
 
 def run(ops: list[ProgramOp], busy: list[list[float]], delay: list[list[float]]) -> Timeline:
-    """Run a step; return the times of each op on each dp rank."""
+    """Return the start and end of each op on each dp rank in a step.
+
+    busy, delay : durations and launch delays by op and dp rank [us]
+    """
     return EventSimulation(ops).run(*(np.array(times)[:, None, :] for times in (busy, delay)))
 
 
 def test_a_meeting_moves_data_from_its_latest_start() -> None:
-    """In a rendezvous, both ends last their own time from the later of the two starts."""
+    """Each end of a transfer ends its own duration after the later of the two starts."""
     ops = [
         ProgramOp(0, 0, "forward-compute"),
         ProgramOp(1, 0, "forward-send", waits=[0], meeting="m"),

@@ -1,4 +1,4 @@
-"""A generated run accounts for every second, and its events say what happened."""
+"""The time of a generated run is divided into parts without a gap, and events state when they began."""
 
 import json
 from dataclasses import replace

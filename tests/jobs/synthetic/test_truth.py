@@ -1,4 +1,4 @@
-"""The true savings of a job are exact where computed by hand, and computing them changes no log."""
+"""A job's true savings equal values computed by hand, and computing them leaves its logs unchanged."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def exact(shape: JobShape, *mechanisms: Mechanism) -> Truth:
     ("mechanisms", "cause", "saved_s"),
     [
         ([], "pause", 0.0),
-        # One cell takes 1.5 times 0.3 s; the other waits for it in the reduce-scatter.
+        # The slow worker computes 0.45 s instead of 0.3 s; its peer waits in the reduce-scatter.
         ([WeakGpu(1, 0, 1.5)], "slow_worker", 0.15),
         ([WeakGpu(1, 0, 1.5, window=Window(1, 3))], "slow_worker", 0.075),
         ([WeakGpu(0, 0, 1.5), WeakGpu(1, 0, 1.2)], "slow_worker", 0.15),
@@ -46,7 +46,10 @@ def test_savings_by_hand(mechanisms: list[Mechanism], cause: str, saved_s: float
 
 
 def test_two_slow_replicas_hide_each_other() -> None:
-    """Each of two slow replicas alone saves only its excess over the other; both together save all."""
+    """Of two slow replicas, mending the slower one saves only its excess over the other.
+
+    Mending the other alone saves nothing.
+    """
     found = exact(PAIR, WeakGpu(0, 0, 1.5), WeakGpu(1, 0, 1.2)).mechanisms
     alone = [mechanism["time_saved_fraction"] for mechanism in found]
     assert alone == pytest.approx([0.09 / (PAIR_STEP_S + 0.15), 0.0], abs=1e-12)
@@ -56,9 +59,10 @@ def test_two_slow_replicas_hide_each_other() -> None:
     ("shape", "with_s", "without_s"), [(CHAIN, 0.905, 0.905), (FULL, 0.1 + 4 * 0.6 + 0.205, 5 * 0.45 + 0.005)]
 )
 def test_a_loss_layer_by_hand(shape: JobShape, with_s: float, without_s: float) -> None:
-    """With one microbatch, spreading a loss layer evenly over two stages saves nothing.
+    """With one microbatch, distributing a loss layer evenly over two stages saves nothing.
 
-    With four microbatches the second stage works all the time: three of the four extras overlap when spread.
+    With four microbatches the last stage is the bottleneck. If the layer is distributed, three of its four
+    passes overlap with work of the first stage.
     """
     truth = exact(shape, LossLayer(0.1, 0.2))
     assert truth.actual_step_s == pytest.approx(with_s, rel=1e-4)
@@ -77,7 +81,7 @@ def test_late_data_are_a_delay_and_planned_collections_a_nuisance() -> None:
 
 
 def test_the_usual_delay_of_the_first_computes_counts_as_a_launch_delay() -> None:
-    """The usual delay of a step's first computes counts as launch delay; other ops keep their delays."""
+    """The usual delay of a step's first computes counts as launch delay; that of other ops does not."""
     simulation = Simulation(JobPlan(PAIR, (), 1, workload=replace(EXACT, launch_s=0.01)))
     late = simulation._launch_us[simulation.place.first_forwards[0]]
     truth = true_savings(simulation)
@@ -87,7 +91,7 @@ def test_the_usual_delay_of_the_first_computes_counts_as_a_launch_delay() -> Non
 
 
 def test_where_mechanisms_struck() -> None:
-    """The truth names the workers that a mechanism slows, without workers that wait, and the slowed steps."""
+    """For each mechanism, the truth names the slowed steps and workers, but not workers that only wait."""
     shape = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=12)
     faults = (
         LossLayer(0.1, 0.2), UnsynchronisedGc(0.5, 12.0), SlowStorage(0.1, 0.5, 1), ClockSkew(0.01),
@@ -116,7 +120,7 @@ def test_undoing_nothing_changes_no_bit(name: str) -> None:
     "mechanisms", [(), (ThermalThrottling(1, 2, 0.6, 4.0), UnevenLayers((8, 8, 8, 10)), SlowStorage(0.05))]
 )
 def test_the_log_has_the_same_step_time(mechanisms: tuple[Mechanism, ...]) -> None:
-    """A log has the step time that was simulated, even if the truth was computed before the log."""
+    """The log has the simulated step time; computing the true savings first does not change the log."""
     simulation, asked = (Simulation(JobPlan(USUAL, mechanisms, 3)) for _ in range(2))
     truth, job = true_savings(asked), recorded_job(simulation)
     assert recorded_job(asked).rank_steps.equals(job.rank_steps)

@@ -1,4 +1,4 @@
-"""In a whole of several jobs, a role starts after those it waits for, and faster roles save time."""
+"""In a whole of several runs, a role starts after the roles that it waits for; faster roles save time."""
 
 from itertools import product
 from typing import Any
@@ -13,7 +13,7 @@ SEEDS = (0, 3, 5)
 
 
 def spans(whole: WholeSimulation) -> list[dict[int, tuple[float, float]]]:
-    """Start and end of each iteration of each run, as in the run's log. [s]"""
+    """Return the start and end of each iteration in each run's log, on the common clock. [s]"""
     found = []
     for run, job in zip(whole.runs, whole.recorded(), strict=True):
         of_run: dict[int, tuple[float, float]] = {}

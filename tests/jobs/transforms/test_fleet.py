@@ -1,4 +1,4 @@
-"""Daily rows of causes, groups and op types have sums known by hand, which add up to the fleet's."""
+"""Daily rows of causes, groups and op types have known sums, which add up to those of the fleet."""
 
 from typing import Any
 
@@ -120,7 +120,7 @@ def test_op_types_of_analysed_units_alone(spark: SparkSession) -> None:
 
 BOUNDS = [f"{name}_{end}" for name in HOURS_OF.values() for end in ("low", "high")]
 NO_LOSS = {"lost_fraction": None, "lost_gpu_hours": None}
-"""A unit that is not analysed."""
+"""Columns of a cause in a unit that is not analysed."""
 
 
 def test_cause_day_counts_units_where_it_holds_and_sums_hours_of_all(spark: SparkSession) -> None:
@@ -146,7 +146,7 @@ def test_cause_day_counts_units_where_it_holds_and_sums_hours_of_all(spark: Spar
 
 
 def test_hours_of_a_cause_are_unknown_where_none_of_its_units_states_them(spark: SparkSession) -> None:
-    """Hours of a cause are unknown on a day if no unit with that cause states its GPU-hours."""
+    """A day's hours of a cause are unknown if no unit that loses time to the cause states its GPU-hours."""
     hours = ("attributed_gpu_hours", "recoverable_gpu_hours", "lost_gpu_hours")
     rows: list[dict[str, Any]] = [
         {"job_id": "a", "is_cause": False, "lost_fraction": 0.0} | dict.fromkeys(hours, 0.0),
@@ -163,11 +163,11 @@ def test_hours_of_a_cause_are_unknown_where_none_of_its_units_states_them(spark:
 
     assert sums(*rows) == (None, None, None)
     assert sums(*rows, stated) == (48.0, 48.0, 48.0)
-    assert sums(rows[0]) == (0.0, 0.0, 0.0), "no unit has it"
+    assert sums(rows[0]) == (0.0, 0.0, 0.0), "no unit loses time to the cause"
 
 
 def test_errors_of_units_are_independent(spark: SparkSession) -> None:
-    """Half widths of 12 and 5 GPU-hours add to 13, because errors of units are independent."""
+    """Half widths of 12 and 5 GPU-hours give 13 for the sum, as the errors of units are independent."""
     first = {"attributed_gpu_hours_low": 12.0, "attributed_gpu_hours_high": 36.0}
     other = {"attributed_gpu_hours": 8.0, "attributed_gpu_hours_low": 3.0, "attributed_gpu_hours_high": 13.0}
     rows: list[dict[str, Any]] = [
@@ -183,7 +183,7 @@ def test_errors_of_units_are_independent(spark: SparkSession) -> None:
 
 
 def test_units_of_few_stretches_are_better_known_together(spark: SparkSession) -> None:
-    """A sum over units has more degrees of freedom than each unit, and so a relatively narrower interval."""
+    """A sum has more degrees of freedom than each of its units, which makes its interval narrower."""
     ends = {"lost_gpu_hours_low": 14.0, "lost_gpu_hours_high": 34.0, "diagnosis_error_fraction": 0.06}
     rows: list[dict[str, Any]] = [{"job_id": job, "interval_freedom": 2.0} | ends for job in "abc"]
     units: list[dict[str, Any]] = [{"job_id": job, "gpu_hours": 100.0} for job in "abc"]
@@ -195,7 +195,6 @@ def test_units_of_few_stretches_are_better_known_together(spark: SparkSession) -
 
 
 def test_units_outside_a_sum_are_not_in_its_interval(spark: SparkSession) -> None:
-    """A unit that is not analysed adds nothing to a sum or to its interval."""
     ends = {"lost_gpu_hours_low": 14.0, "lost_gpu_hours_high": 34.0, "diagnosis_error_fraction": 0.01}
     outside = dict.fromkeys(("lost_gpu_hours", "lost_gpu_hours_low", "lost_gpu_hours_high"))
     rows: list[dict[str, Any]] = [{"job_id": "a"} | ends, {"job_id": "b"} | ends | outside]

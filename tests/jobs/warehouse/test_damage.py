@@ -1,4 +1,4 @@
-"""Reading a file whose bytes changed on the disk is an error, instead of giving a wrong figure."""
+"""Reading a file whose bytes have changed on the disk raises an error instead of giving wrong figures."""
 
 import re
 import shutil
@@ -26,7 +26,7 @@ OPS = f"SELECT * FROM {RANK_STEPS}"
 
 
 def damaged(root: Path) -> Path:
-    """Make a table of recorded ops, and flip a bit within the times of one of its files."""
+    """Write a table of recorded ops, and flip a bit in the durations of one file; return the file's path."""
     warehouse_of(root, **{RANK_STEPS: replicated()[RANK_STEPS]})
     file = min((root / RANK_STEPS).rglob("*.parquet"))
     group = pq.ParquetFile(file).metadata.row_group(0)
@@ -42,7 +42,7 @@ def damaged(root: Path) -> Path:
 
 
 def published(root: Path) -> Warehouse:
-    """Publish a table of recorded ops."""
+    """Write a table of recorded ops, and publish it."""
     made = warehouse_of(root, **{RANK_STEPS: replicated()[RANK_STEPS]})
     with publication(made, "ingest", [], [RANK_STEPS]):
         pass
@@ -50,7 +50,7 @@ def published(root: Path) -> Warehouse:
 
 
 def flip(file: Path) -> None:
-    """Flip a bit in the middle of a file, so that its size stays."""
+    """Flip a bit in the middle of a file, which leaves its size unchanged."""
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
@@ -80,12 +80,11 @@ def test_a_question_to_a_store_refuses_it(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_log_of_publications_that_lost_its_end_is_an_error(tmp_path: Path) -> None:
-    """If the log of publications lost its last entries, reading is an error."""
     published(tmp_path)
     log = tmp_path / PUBLICATIONS / "_delta_log"
     max(log.glob("*.json")).unlink()
     says = f"publications in {tmp_path} ends at 1, but publication '2' was made: restore its folder"
-    for spelled in (str(tmp_path), tmp_path.as_uri()):  # a URL is read as a store is
+    for spelled in (str(tmp_path), tmp_path.as_uri()):  # a URL is read like a store
         with pytest.raises(DamagedError, match=says.replace(str(tmp_path), spelled)):
             DeltaTables(spelled).is_there(RANK_STEPS)
     with pytest.raises(DamagedError, match=says):
@@ -97,7 +96,7 @@ def test_a_log_of_publications_that_lost_its_end_is_an_error(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", [RANK_STEPS, PUBLICATIONS])
 def test_what_verifies_no_pages_compares_the_file_with_its_digest(tmp_path: Path, name: str) -> None:
-    """Readers that do not verify checksums of Parquet pages compare each file with its stored digest."""
+    """Readers that do not verify the checksums of Parquet pages compare each file with its stored digest."""
     published(tmp_path)
     assert DuckDbReader(Database(str(tmp_path))).rows(OPS).num_rows
     files, size = check_digests(str(tmp_path))

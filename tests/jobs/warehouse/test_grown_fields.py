@@ -1,4 +1,4 @@
-"""A table that an older version wrote, with fewer fields in its structs, can be read and written to."""
+"""A table whose structs have fewer fields, as an older version wrote it, can be read and written to."""
 
 from collections.abc import Mapping
 from datetime import date, timedelta
@@ -26,7 +26,7 @@ SLOW_HOST = {"effect": 0.5, "share_of_steps": 1.0, "pattern": "always", "slow_ho
 
 
 def _earlier(kind: pa.DataType) -> pa.DataType:
-    """Return a type as version 0.3.0 declared it."""
+    """Return the type that version 0.3.0 had for a column of this type: its structs have fewer fields."""
     if kind == CULPRIT:
         return pa.struct([CULPRIT.field(name) for name in OF_0_3_0])
     if pa.types.is_list(kind):
@@ -42,7 +42,7 @@ def rows(day: date, *culprits: Mapping[str, object]) -> pa.Table:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A warehouse with a day written by version 0.3.0."""
+    """Path of a warehouse with one day, in the form that version 0.3.0 wrote."""
     schema = pa.schema([pa.field(each.name, _earlier(each.type)) for each in TABLE.arrow_schema])
     culprit = {"pp_rank": 0, "rank": 4, "host": "old", "effect": 0.5, "share_of_steps": 1.0} | {
         "pattern": "always",
@@ -56,7 +56,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def hosts(found: pa.Table) -> list[tuple[Any, ...]]:
-    """Return day, host and slow host of every culprit."""
+    """Return (day, host, slow host) of every culprit, sorted."""
     return sorted(
         (row["log_date"], culprit["host"], culprit["slow_host"])
         for row in found.to_pylist()
@@ -68,13 +68,13 @@ def test_rows_with_new_fields_are_committed_to_a_table_that_shows_them(root: Pat
     path = str(root / JOB_CAUSES)
     new = rows(NEXT_DAY, SLOW_HOST)
     delta_files.put(str(root), TABLE, new, on_days(TABLE, [NEXT_DAY]))
-    assert DeltaTable(path).version() == 2, "its columns grow first"
+    assert DeltaTable(path).version() == 2, "one commit adds fields, the next adds rows"
     assert hosts(delta_files.few_rows(path, None, TABLE, [DAY])) == [(DAY, "old", None)]
     assert hosts(delta_files.few_rows(path, None, TABLE, [NEXT_DAY])) == [(NEXT_DAY, None, "h")]
 
 
 def test_a_night_over_an_earlier_warehouse_keeps_every_field(root: Path, spark: SparkSession) -> None:
-    """The first write by this version adds new fields at the end and keeps all others."""
+    """The first write by this version adds the new fields, and all fields keep their values."""
     warehouse, path = Warehouse(spark, str(root)), str(root / JOB_CAUSES)
     before = warehouse.read(TABLE).selectExpr("explode(culprits) AS each").selectExpr("each.*").toArrow()
     assert before["slow_host"].to_pylist() == [None]

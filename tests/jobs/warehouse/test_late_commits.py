@@ -1,4 +1,4 @@
-"""A paused writer that commits late cannot change what readers see, in a folder or in a store."""
+"""A commit that a paused writer makes too late does not change what readers see."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -34,7 +34,7 @@ def write(warehouse: Warehouse, name: str, slowdown: float, day: date) -> None:
 
 
 class Late:
-    """A commit that replaces a day's rows, which its writer makes only after a pause."""
+    """A commit that would replace a day's rows; its writer has prepared it, and makes it after a pause."""
 
     def __init__(self, root: str, name: str) -> None:
         path = f"{root}/{name}"
@@ -58,7 +58,7 @@ class Late:
 
 
 def published_then_late(root: str, late_in: Sequence[str]) -> list[Late]:
-    """Publish a day in both tables; return commits to some of them that their writer has not landed yet."""
+    """Publish a day in both tables; return a paused writer's prepared commits, one for each named table."""
     with leased(root, this_process("run_nightly"), wait=False):
         warehouse = Warehouse(NO_SPARK, root)
         with publication(warehouse, "simulate", [DAY], BOTH):
@@ -93,11 +93,11 @@ def test_late_commits_are_undone_in_every_table(
 def test_the_undo_of_a_killed_writer_publishes_no_late_commit(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Undoing a killed writer's work publishes no late commit to a table that this writer did not publish."""
+    """Undoing a killed writer's work leaves another writer's late commit to another table unpublished."""
     assert server.environment
     root = f"s3://{BUCKET}/{tmp_path.name}"
     (late,) = published_then_late(root, [STAGE_SLOWDOWN])
-    monkeypatch.setattr(Lease, "holds", lambda _: False)  # what is dead undoes nothing
+    monkeypatch.setattr(Lease, "holds", lambda _: False)  # a killed writer undoes nothing
 
     def killed() -> None:
         warehouse = Warehouse(NO_SPARK, root)

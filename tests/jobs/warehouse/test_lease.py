@@ -1,4 +1,4 @@
-"""The lock in a store admits one writer, which renews the lock and notices if it loses it."""
+"""The lock of a warehouse in a store admits one writer, which renews it and notices if it is lost."""
 
 import time
 from dataclasses import replace
@@ -39,7 +39,7 @@ def test_one_writer_holds_it_and_gives_it_back(root: str) -> None:
         named = f"{root} is being written by run_nightly .* on another-host.*within a minute"
         with pytest.raises(LockedError, match=named), leased(root, HERE, wait=False):
             pass
-        held(root).check()  # type: ignore[union-attr]  # it is
+        held(root).check()  # type: ignore[union-attr]  # the lock is held here
     with leased(root, HERE, wait=False):
         assert held(root) is not None
     assert held(root) is None
@@ -93,7 +93,7 @@ def test_a_commit_whose_answer_is_lost_is_made_once_more(root: str, server: Serv
 
 
 def taken_by_another(root: str) -> None:
-    """Take over the lock of a paused writer, as another writer does."""
+    """Let another writer take over the lock, as happens while its holder is paused."""
     found = objects.version(root, LOCK_NAME)
     assert found is not None
     assert objects.replace(root, LOCK_NAME, content_of(ELSEWHERE), found.mark)
@@ -116,7 +116,7 @@ def publish(root: str, slowdown: float, day: date = DAY) -> None:
 
 
 def overtaken(root: str) -> None:
-    """Let another writer take the lock between a commit and its publication."""
+    """Start a publication, and let another writer take over the lock between its commit and its end."""
     paused = Warehouse(NO_SPARK, root)
     with publication(paused, "simulate", [DAY], [STAGE_SLOWDOWN]):
         write(paused, 2.0)
@@ -142,7 +142,7 @@ def test_a_paused_holder_publishes_nothing_and_the_next_one_undoes_its_commits(r
 def test_a_publication_whose_writer_pauses_behind_its_last_check_comes_too_late(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A writer that pauses after its last check cannot publish if another writes to the log meanwhile."""
+    """A writer cannot publish if another writer has published since its last check of the lock."""
     with leased(root, HERE, wait=False):
         publish(root, 1.0)
         check = Lease.check
@@ -168,7 +168,10 @@ def test_what_only_holders_write_is_written_by_nobody_who_lost_the_lock(root: st
         lease.put(LATEST_PUBLICATION, b"2 {}")
         taken_by_another(root)
         objects.write(root, LATEST_PUBLICATION, b"3 {}")
-        for name in (LATEST_PUBLICATION, "_publishing.json"):  # one that it has looked at, and one not yet
+        for name in (
+            LATEST_PUBLICATION,
+            "_publishing.json",
+        ):  # a file that it has read before, and one that it has not
             with pytest.raises(LeaseLostError):
                 lease.put(name, b"4 {}")
     assert objects.content(root, LATEST_PUBLICATION) == b"3 {}"
@@ -190,7 +193,7 @@ def test_a_row_whose_writer_was_killed_right_behind_it_is_found_by_the_next(
 ) -> None:
     def killed(lease: Lease, name: str, content: bytes) -> None:
         if name == LATEST_PUBLICATION:
-            monkeypatch.setattr(Lease, "holds", lambda lease: False)  # so that it undoes nothing
+            monkeypatch.setattr(Lease, "holds", lambda lease: False)  # a killed writer undoes nothing
             raise KilledError
         put(lease, name, content)
 
@@ -201,7 +204,7 @@ def test_a_row_whose_writer_was_killed_right_behind_it_is_found_by_the_next(
         patch.setattr(Lease, "put", killed)
         with leased(root, HERE, wait=False), pytest.raises(KilledError):
             publish(root, 2.0)
-    assert slowdowns(root) == [1.0]  # readers see the publication before
+    assert slowdowns(root) == [1.0]  # of the publication before
     monkeypatch.undo()
     with leased(root, HERE, wait=False):
         assert recover(Warehouse(NO_SPARK, root)) == []

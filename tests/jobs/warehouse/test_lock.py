@@ -1,4 +1,4 @@
-"""The lock of a warehouse admits one writer, whom waiting writers see by name, and ends with that writer."""
+"""A warehouse's lock admits one writer, is released when that writer ends, and tells others who it is."""
 
 import errno
 import json
@@ -42,7 +42,10 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
 def holder_of(root: Path, *more: int) -> subprocess.Popen[str]:
-    """Start another process that holds the lock, with child processes."""
+    """Start another process that holds the lock.
+
+    more : ids of further processes that are named as holders
+    """
     arguments = [sys.executable, "-c", LOCK, str(root), *map(str, more)]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -95,12 +98,12 @@ with locked_folder(sys.argv[1], this_process("run_nightly"), wait=True) as say:
 def test_the_jvm_of_a_killed_writer_is_waited_for_in_whichever_container_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A writer waits for the JVM of a killed writer, even in another container, as it may still commit."""
+    """A writer waits for the JVM of a killed writer, which may still commit, even in another container."""
     command = [sys.executable, "-c", WITH_A_JVM, str(tmp_path)]
     python = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert python.stdout is not None
     jvm = psutil.Process(int(python.stdout.readline()))
-    jvm.suspend()  # else it ends soon after its Python
+    jvm.suspend()  # otherwise the JVM ends soon after its Python
     python.kill()
     python.wait()
     monkeypatch.setattr("socket.gethostname", lambda: "another-container")
@@ -109,7 +112,7 @@ def test_the_jvm_of_a_killed_writer_is_waited_for_in_whichever_container_it_runs
             pass
     finally:
         jvm.kill()
-    python.communicate()  # the JVM has its output too
+    python.communicate()  # waits for the JVM too, which shares this output
     with locked_folder(str(tmp_path), this_process("backfill"), wait=False):
         pass
 
@@ -158,16 +161,16 @@ def test_a_jvm_that_commits_after_its_python_was_killed_keeps_writers_of_any_con
                 pass
             refused += 1
             time.sleep(0.05)
-        assert commit.exists(), "the JVM lives, and has committed"
-        assert refused, "it was late"
+        assert commit.exists(), "the JVM must outlive its Python and commit"
+        assert refused, "a writer must be refused before the JVM commits"
     finally:
-        child.kill()  # with it the JVM's input ends, and so does the JVM
+        child.kill()  # the JVM's input ends with this child, and then the JVM
     with locked_folder(str(tmp_path), this_process("backfill"), wait=True):
         jvm.wait(300)
 
 
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child")
-"""Process numbers of its own."""
+"""Command prefix for a process in a new namespace of process ids, as in a container."""
 
 NAMED = "import socket, sys; name = sys.argv.pop(); socket.gethostname = lambda: name\n"
 
@@ -182,7 +185,7 @@ except LockedError as error:
 
 
 def container() -> tuple[str, ...]:
-    """Command prefix that starts a container, or only changes the host name without permission."""
+    """Return the command prefix for a container; empty without the permission to make namespaces."""
     try:
         return CONTAINER if subprocess.run([*CONTAINER, "true"], check=False).returncode == 0 else ()
     except FileNotFoundError:
@@ -254,7 +257,7 @@ ODD_FOLDERS = ["a%20b", "a\nb", "a[1]", "a\\b", "a:b", "100%", "x?", "{y}", "*",
 def test_a_warehouse_that_commits_would_not_reach_is_one_line_before_any_work(
     tmp_path: Path, name: str
 ) -> None:
-    """A warehouse path that Delta's libraries cannot write to is refused in one line before any work."""
+    """A path to which Delta's libraries would commit elsewhere is refused before any work, in one line."""
     root = tmp_path / name
     with pytest.raises(NotWritableError, match="cannot be written: Delta tables cannot be in a folder with"):
         check_writable(str(root))

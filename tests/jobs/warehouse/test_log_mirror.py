@@ -1,4 +1,4 @@
-"""Two writers that mirror one table's log in a store in memory see each other's commits."""
+"""Two writers that each keep a copy of the same table's log see each other's commits."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""A writer stopped by SIGSTOP until another holds its lock cannot change anything afterwards."""
+"""A writer that was paused by SIGSTOP until another writer took over its lock can change nothing later."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""However a publication ends, readers see all tables as before it or as after it."""
+"""However a publication ends, readers see either all tables before it or all tables after it."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,11 +20,11 @@ from tests.support.examples import DAY, table_rows
 
 NAMES = (STAGE_SLOWDOWN, DP_RANK_SLOWDOWN)
 NO_SPARK = cast("SparkSession", None)
-"""A warehouse on this machine needs none for few rows."""
+"""Takes the place of a Spark session, which few rows in a local warehouse do not need."""
 
 
 class DeadError(BaseException):
-    """Simulates the sudden end of the process."""
+    """Stands for the sudden end of a process; no handler of Exception catches it."""
 
 
 def warehouse_in(root: Path) -> Warehouse:
@@ -39,21 +39,25 @@ def publish(root: Path, slowdown: float) -> None:
 
 
 def versions(root: Path) -> list[int | None]:
-    """Return the newest version of each table, published or not."""
+    """Return the newest version number of each table, which may not be published."""
     return [stored.newest_version(warehouse_in(root).path(name)) for name in NAMES]
 
 
 def seen(root: Path) -> list[list[float]]:
-    """Return the slowdowns in each table, as a new reader sees them."""
+    """Return the slowdowns in each table, as a reader sees them that opens the warehouse now."""
     warehouse = warehouse_in(root)
     return [warehouse.rows(TABLES[name])["slowdown"].to_pylist() for name in NAMES]
 
 
 def die_at(patch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[str]:
-    """End the process before or after one of the steps that change files; return the steps taken."""
+    """Raise DeadError at a step that changes files; return the list of steps, which grows as they are taken.
+
+    step : number of the step, from 1
+    after : raise after the step instead of before it
+    """
     taken: list[str] = []
 
-    def dying(owner: Any, name: str) -> None:  # noqa: ANN401  # a module or a class
+    def dying(owner: Any, name: str) -> None:  # noqa: ANN401  # modules and classes
         real: Callable[..., object] = getattr(owner, name)
 
         def or_die(*arguments: object, **named: object) -> object:
@@ -82,9 +86,9 @@ def die_at(patch: pytest.MonkeyPatch, step: int, *, after: bool) -> list[str]:
 def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, first: bool
 ) -> None:
-    """If a publication, or its undoing, ends at any step, readers see all of it or nothing.
+    """Whatever step a publication or its undoing ends at, readers see all of the publication or nothing.
 
-    For the first publication of a warehouse, and a later one.
+    This holds for a warehouse's first publication and for later ones.
     """
     before = [[], []] if first else [[1.0], [1.0]]
     outcomes: list[list[list[float]]] = []
@@ -96,7 +100,7 @@ def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
             if not first:
                 publish(root, 1.0)
             with monkeypatch.context() as patch:
-                patch.setattr(protocol, "recover", lambda _: [])  # a dead process takes nothing back
+                patch.setattr(protocol, "recover", lambda _: [])  # a dead process undoes nothing
                 taken = die_at(patch, step, after=after)
                 try:
                     publish(root, 2.0)
@@ -108,7 +112,7 @@ def test_whatever_ends_a_publication_readers_see_all_of_it_or_nothing(
                     continue
             then = outcomes[-1]
             assert then in (before, [[2.0], [2.0]])
-            for undone in range(1, 30):  # the undo dies, too, one step later each time
+            for undone in range(1, 30):  # the undoing dies too, each time one step later
                 with monkeypatch.context() as patch:
                     steps = die_at(patch, undone, after=after)
                     with suppress(DeadError):
@@ -143,7 +147,9 @@ def test_an_error_in_a_publication_takes_it_back_at_once(tmp_path: Path) -> None
     stages = warehouse.path(STAGE_SLOWDOWN)
     newest = delta_files.few_rows(stages, None, TABLES[STAGE_SLOWDOWN], None)
     assert newest is not None
-    assert newest["slowdown"].to_pylist() == [1.0], "readers of other makes see it too"
+    assert newest["slowdown"].to_pylist() == [1.0], (
+        "the newest version, which other engines read, is restored too"
+    )
     assert seen(tmp_path) == [[1.0], [1.0]]
 
 
@@ -196,7 +202,7 @@ def test_a_warehouse_may_have_any_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b'{"publication": 3, "bef', b"[1]", b"7", b'{"publication": 3}'])
 def test_an_intent_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
-    """A damaged _publishing.json is an error, because the state that it would restore is not known."""
+    """A damaged _publishing.json raises an error that names it: which versions to restore is not known."""
     publish(tmp_path, 1.0)
     (tmp_path / "_publishing.json").write_bytes(content)
     with pytest.raises(DamagedError, match=r"_publishing\.json is damaged"):

@@ -1,4 +1,4 @@
-"""A run's row is written at its start, completed at its end, or marked as killed by the next writer."""
+"""A run's row is written at its start and completed at its end or, if it was killed, by the next writer."""
 
 import errno
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_a_run_that_fails_on_a_full_disk_has_failed_and_was_not_killed(
 def test_a_run_that_only_cannot_say_that_it_is_done_was_not_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that did its work, but could not complete its row on a full disk, is not marked as killed."""
+    """A run that ended well, but could not complete its row on a full disk, is later recorded as done."""
     warehouse = Warehouse(cast("SparkSession", None), str(tmp_path))
 
     def fails(*_: object) -> None:

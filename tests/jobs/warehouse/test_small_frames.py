@@ -1,4 +1,4 @@
-"""Several small data frames are collected by one Spark job, with their rows unchanged."""
+"""Several small data frames are collected by one query, and each keeps its columns and rows."""
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -13,7 +13,7 @@ def test_frames_of_other_columns_come_back_each_with_its_own(spark: SparkSession
         STAGE_SLOWDOWN: frame(spark, STAGE_SLOWDOWN, [{}, {"pp_rank": 1, "slowdown": None}]),
         JOB_CAUSES: frame(spark, JOB_CAUSES),
         FLEET_DAY: frame(spark, FLEET_DAY, []),
-        "numbers": spark.range(2).select("id", F.lit(1).alias("one")),  # columns that are never null
+        "numbers": spark.range(2).select("id", F.lit(1).alias("one")),  # its columns are not nullable
     }
     found = collected(frames)
     assert {name: table.num_rows for name, table in found.items()} == {

@@ -1,4 +1,4 @@
-"""Workers write results to staged files, and the driver receives only the file names."""
+"""Workers write results to files, and the driver receives only their descriptions, which it commits."""
 
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -43,10 +43,7 @@ UNITS = [Unit(day, f"job-{number}", "r0") for day in (DAY, NEXT_DAY) for number 
 
 
 def batches(shares: Shares) -> list[pa.RecordBatch]:
-    """Return results of tasks, one batch for each list of units.
-
-    The last first, as a shuffle may deliver them.
-    """
+    """Return the results of one task for each unit, last unit first, as a shuffle may deliver them."""
     return [batch for unit in reversed(UNITS) for batch in results_batches(_only(unit), shares.place)([])]
 
 
@@ -61,7 +58,7 @@ def ordered(name: str, table: pa.Table) -> list[dict[str, Any]]:
 
 
 def test_neighbours_share_a_file_and_no_two_tasks_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shares_of(UNITS, 400) == Shares([], len(RESULT_TABLES)), "as few files as tables"
+    assert shares_of(UNITS, 400) == Shares([], len(RESULT_TABLES)), "for few units, one file for each table"
     monkeypatch.setattr(staged_results, "UNITS_OF_A_FILE", 2)
     shares = shares_of(UNITS[::-1], 3)
     assert (shares.firsts, shares.places) == ([UNITS[2], UNITS[4]], 9)
@@ -81,7 +78,9 @@ def test_tasks_stage_one_sorted_file_a_table_and_day_that_a_commit_takes(
     frame = spark.createDataFrame(pa.Table.from_batches(made), from_arrow_schema(RESULT_SCHEMA))
     files = stage_results(frame, shares, warehouse.root, [DAY, NEXT_DAY])
     have_rows = [name for name in RESULT_TABLES if wanted[name].num_rows]
-    assert sorted(file.table for file in files) == sorted([*have_rows, *have_rows]), "two days"
+    assert sorted(file.table for file in files) == sorted([*have_rows, *have_rows]), (
+        "one file for each of two days"
+    )
     with staged_rows(files, warehouse.root, RESULT_TABLES) as staged:
         for name in have_rows:
             found = staged[name].in_files.columns(TABLES[name].arrow_schema)
@@ -106,7 +105,6 @@ def test_units_that_share_row_groups_are_simulated_once_each_with_those_without_
 
 
 def test_a_task_that_fails_leaves_no_file(spark: SparkSession, tmp_path: Path) -> None:
-    """A task that fails leaves no staged file."""
     shares = shares_of(UNITS, 2)
     made = pa.Table.from_batches(batches(shares))
     broken = pc.if_else(pc.equal(made["place"], 1), b"no rows", made["rows"])
@@ -129,7 +127,9 @@ def test_few_staged_rows_of_a_unit_make_one_file_with_the_others_without_spark(t
     after = Warehouse(without_spark, root)
     assert after.rows(table).to_pylist() == [before.to_pylist()[0], *new.to_pylist()]
     assert len(after.files(table, [DAY])) == 1
-    assert len([*tmp_path.rglob("part-run-*")]) == 0, "what no commit took is gone"
+    assert len([*tmp_path.rglob("part-run-*")]) == 0, (
+        "the staged file is removed, as its rows were written to another file"
+    )
 
 
 def test_files_of_a_run_that_no_commit_takes_are_swept(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_files_of_a_run_that_no_commit_takes_are_swept(tmp_path: Path) -> None:
 
     (other,), days = write("other", DAY).close(), (DAY, NEXT_DAY)
     with swept(str(tmp_path), "mine", [STEP_SLOWDOWN], days) as kept:
-        write("mine", NEXT_DAY).close()  # of a task that was repeated
+        write("mine", NEXT_DAY).close()  # by a task that Spark ran twice
         kept.extend(write("mine", DAY).close())
     there = {file.name for file in tmp_path.rglob("*.parquet")}
     assert there == {Path(file.path).name for file in (other, *kept)}
@@ -165,7 +165,7 @@ def test_an_error_is_the_one_raised_where_its_files_cannot_be_removed_either(tmp
 def test_gates_judge_staged_rows_as_those_of_the_driver(
     kept_bytes: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Gates judge staged rows like rows on the driver, in a folder and in a store."""
+    """Gates give staged rows, in a folder or a store, the same results as rows in the driver's memory."""
     monkeypatch.setattr(rows, "_KEPT_BYTES", kept_bytes)
     root = str(tmp_path) if kept_bytes is None else tmp_path.as_uri()
     tables = results_of(batches(shares_of(UNITS, 1)))

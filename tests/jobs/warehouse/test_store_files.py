@@ -1,4 +1,4 @@
-"""A warehouse in a store answers like one in a folder; a `file://` URL is read like a store."""
+"""A warehouse in a store, or one named by a file:// URL, gives the answers of a warehouse in a folder."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +36,7 @@ SQL = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two days of every published table."""
+    """Folder of a warehouse in which every published table has two days."""
     made = tmp_path_factory.mktemp("stored")
     rows = [{"log_date": DAY}, {"log_date": NEXT_DAY}]
     of_days = [name for name, table in TABLES.items() if table.partition_by]
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def readers(folder: Path) -> tuple[DuckDbReader, DuckDbReader]:
-    """Readers of the folder by its URL and by its path."""
+    """Readers of the same folder: by its URL, and by its path."""
     return DuckDbReader(Database(folder.as_uri())), DuckDbReader(Database(str(folder)))
 
 
@@ -60,7 +60,7 @@ def test_it_gives_the_answers_of_a_folder(readers: tuple[DuckDbReader, DuckDbRea
 
 
 def test_a_unit_is_found_among_others(readers: tuple[DuckDbReader, DuckDbReader]) -> None:
-    """A unit is found by the day in the folders' names, and by job and run in the files."""
+    """A filter on (day, job, run) finds the day by the names of folders, and job and run in the files."""
     store, folder = readers
     sql = f"SELECT * FROM {RANK_STEPS} WHERE {on_units([DAY], [Unit(DAY, 'gpt-175b', 'r3')])}"
     assert store.rows(sql) == folder.rows(sql)
@@ -68,7 +68,7 @@ def test_a_unit_is_found_among_others(readers: tuple[DuckDbReader, DuckDbReader]
 
 
 def test_a_column_of_which_the_log_says_nothing_is_found(readers: tuple[DuckDbReader, DuckDbReader]) -> None:
-    """A filter on a column without statistics in Delta's log skips no file."""
+    """A filter skips no file if the log has no statistics of its column."""
     found = readers[0].ask("SELECT DISTINCT team FROM jobs WHERE team >= 'a'")
     assert list(found.rows) == [("language",)]
 
@@ -125,9 +125,9 @@ def test_a_table_of_a_store_opens_by_few_requests_however_many_commits_it_has(
         assert log.get_add_actions() == delta_rs.get_add_actions()
     late = DeltaTable(path, storage_options=storage_options(path))
     late.create_write_transaction([], "append", late.schema(), [])
-    for version in (3, 7, 11, 4):  # before what was listed, too
+    for version in (3, 7, 11, 4):  # also versions older than the listed commits
         assert opened(path, version).version() == version
-    assert opened(path).version() == 12, "another's commit is not taken for known"
+    assert opened(path).version() == 12, "another writer's commit is not known before it is listed"
     with pytest.raises(CommitFailedError):
         warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])
     forget()
@@ -138,7 +138,7 @@ def test_a_table_of_a_store_opens_by_few_requests_however_many_commits_it_has(
 
 @pytest.mark.slow
 def test_what_ended_with_an_error_is_not_committed_with_the_next(server: Server, tmp_path: Path) -> None:
-    """A commit that failed is not completed by the next one, even if the log's mirror contains it."""
+    """The next commit does not include the changes of a failed one, even if the log's copy has them."""
     warehouse = Warehouse(NO_SPARK, f"s3://{BUCKET}/{tmp_path.name}")
     path = warehouse.path(JOBS)
     warehouse.replace(TABLES[JOBS], table_rows(JOBS), [DAY])

@@ -1,4 +1,4 @@
-"""Test how units are distributed over the tasks of a simulation."""
+"""Test how stored units are distributed over the tasks of a simulation."""
 
 from datetime import date
 
@@ -28,7 +28,6 @@ def units(*sizes: int) -> list[StoredUnit]:
 def test_every_unit_is_in_one_task_also_one_without_rows(
     sizes: tuple[int, ...], tasks: list[list[int]]
 ) -> None:
-    """Every unit is in exactly one task, including units without rows."""
     made = packed(units(*sizes), partitions=2)
     assert [unit for task in made for unit in task] == units(*sizes)
     assert [[unit.bytes for unit in task] for task in made] == tasks
@@ -43,5 +42,7 @@ def test_facts_of_a_unit_are_its_row_of_jobs_and_its_events_in_order() -> None:
     read = {unit.job_id: facts.of(unit).read() for unit in facts.units}
     assert read == {"a": rows[0] | {"events": events.to_pylist()}, "b": rows[1]}
     both = facts.of(*reversed(list(facts.units)))
-    assert {unit.job_id: both.of(unit).read() for unit in facts.units} == read, "as a task has them"
+    assert {unit.job_id: both.of(unit).read() for unit in facts.units} == read, (
+        "facts of a task's units equal those of all units"
+    )
     assert facts.of(Unit(date(2026, 1, 5), "c", "r1")).read() == {}

@@ -1,4 +1,4 @@
-"""Rows are counted by a table's log, or by file footers where the log has no counts."""
+"""Rows are counted from the table's log, or from the footers of files without counts in the log."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ TABLE = TABLES[STEP_SLOWDOWN]
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Warehouse:
-    """Two rows of one day and one of the next, committed without statistics as other tools may do."""
+    """A table with two rows of one day and one row of the next, whose log lacks statistics."""
     found = Warehouse(cast("SparkSession", None), str(tmp_path))
     found.replace(TABLE, table_rows(STEP_SLOWDOWN, [{"step": 1}, {"step": 2}]), [DAY])
     found.replace(TABLE, table_rows(STEP_SLOWDOWN, [{"log_date": NEXT_DAY}]), [NEXT_DAY])

@@ -1,4 +1,4 @@
-"""Read logs of other tools for tests, without a landing: rows, and counts of what was left out."""
+"""Read logs of other tools for tests, without a landing: rows, rejects, and counts of events left out."""
 
 import io
 import json
@@ -21,7 +21,7 @@ LOGS = PROJECT / "tests" / "data" / "logs"
 
 
 class Read(NamedTuple):
-    """What a format's reader returns of a run's files: parts, all rows, all rejects, and facts of the job."""
+    """The result of a format's reader for a run: its parts, all rows, all rejects, and the row of jobs."""
 
     run: ForeignRun
     parts: list[Part]
@@ -30,12 +30,12 @@ class Read(NamedTuple):
     job: dict[str, Any]
 
     def outcome(self) -> dict[str, Any]:
-        """Return the unit's row of job_slowdown."""
+        """Return the row of job_slowdown that the simulation of this run gives."""
         return outcome(self.rows, self.job)
 
 
 def sources(files: Mapping[str, bytes] | Sequence[bytes]) -> list[SourceFile]:
-    """Return contents as source files; contents without names are named rank-0.json, rank-1.json, ..."""
+    """Return files with the given contents; files without names are called rank-0.json, rank-1.json, ..."""
     named = files.items() if isinstance(files, Mapping) else enumerate(files)
     return [
         SourceFile(name if isinstance(name, str) else f"rank-{name}.json", partial(opened, content))
@@ -48,7 +48,10 @@ def read(
     given: Mapping[str, Any] | None = None,
     bounds: Bounds | None = None,
 ) -> Read:
-    """Read a run's files by the format of the first file; raises the errors of that format's reader."""
+    """Read a run's files by the reader of the first file's format; raises that reader's errors.
+
+    given : fields of the manifest
+    """
     first = next(iter(files.values())) if isinstance(files, Mapping) else files[0]
     found = format_of(first[:HEAD_BYTES])
     assert found is not None, first[:200]

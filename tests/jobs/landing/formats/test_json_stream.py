@@ -1,4 +1,4 @@
-"""A JSON document is read item by item from a stream, and so is what follows the document."""
+"""The items of a JSON document, and the text after the document, are read one by one from a stream."""
 
 import io
 
@@ -23,7 +23,9 @@ def test_an_empty_document_is_read_to_its_end(empty: bytes) -> None:
 @pytest.mark.parametrize("number", [b"1.5", b"12E-3", b"-1.25e+10"])
 def test_a_number_is_read_whole_wherever_the_window_ends(number: bytes) -> None:
     for kept in range(1, len(number)):
-        head = b'{"fill": "' + b"x" * (json_stream._PIECE - kept - 16) + b'","n":'  # the window ends in it
+        head = (
+            b'{"fill": "' + b"x" * (json_stream._PIECE - kept - 16) + b'","n":'
+        )  # the first piece ends within the number
         document = head + number + b', "traceEvents": [7]}'
         assert document[json_stream._PIECE - kept :].startswith(number)
         assert list(items(io.BytesIO(document), 2 * json_stream._PIECE, [])) == [7], number[:kept]

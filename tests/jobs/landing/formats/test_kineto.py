@@ -1,4 +1,4 @@
-"""Traces of torch.profiler give a job's known slowdown, and a step's ops follow the order of launches."""
+"""Traces of torch.profiler give a job's known slowdown; launches determine the ops of a step."""
 
 import json
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ from tests.support.kineto_traces import (
 from tests.support.random_jobs import USUAL, VIRTUAL
 
 NANOSECONDS: Final = 1e-7
-"""Relative: the profiler writes whole nanoseconds, ops take milliseconds."""
+"""Relative tolerance: the profiler rounds times to nanoseconds, and ops take milliseconds."""
 NO_OP_TRANSFERS: Final = 1e-3
-"""Relative: the generated job records 10 us for transfers that move nothing, a trace has none of them."""
+"""Relative tolerance: the generated job, unlike its trace, has transfers of 10 us that move no data."""
 
 
 @pytest.mark.parametrize("is_sharded", [False, True], ids=["DDP", "FSDP"])
@@ -61,7 +61,7 @@ def test_the_slowdown_of_a_pipeline_is_that_of_the_job_whose_ops_were_traced(
 def test_a_pipeline_gathers_and_reduces_once_for_each_chunk() -> None:
     job = piped(USUAL)
     texts = [json.loads(text) for text in pipeline_traces(job)]
-    for trace in texts:  # every backward now launches a reduce-scatter, every forward an all-gather
+    for trace in texts:  # each backward then also launches a reduce-scatter, each forward an all-gather
         for event in list(trace["traceEvents"]):
             if event["name"] in ("PP:0F1", "PP:0B0"):
                 add_collective(trace["traceEvents"], event)
@@ -99,11 +99,11 @@ def test_a_pipeline_of_one_replica_reduces_nothing() -> None:
 
 
 Launched = tuple[str, int, Mapping[str, object] | None]
-"""A kernel's name, the thread that launches it, and NCCL's attributes."""
+"""A kernel's name, the thread that launches it, and the attributes that NCCL gives it, if any."""
 
 
 def one_step(*kernels: Launched) -> Trace:
-    """One of two ranks in one step, with kernels of 10 us that run one after the other."""
+    """Return one step of one of two ranks: kernels of 10 us that run one after the other."""
     trace = Trace(0, 2, {"default_pg": range(2)})
     trace.span("ProfilerStep#7", 100.0, 200.0)
     for number, (name, thread, args) in enumerate(kernels):
@@ -174,7 +174,7 @@ def test_a_kernel_belongs_to_the_step_in_which_it_was_launched() -> None:
     trace = one_step(FORWARD, BACKWARD, REDUCE)
     trace.span("ProfilerStep#8", 1000.0, 2000.0)  # begins while the kernels of step 7 run
     trace.kernel("gemm", (3000.0, 10.0), 50.0)  # launched before step 7
-    trace.kernel("gemm", (3020.0, 10.0), 2500.0)  # and behind step 8
+    trace.kernel("gemm", (3020.0, 10.0), 2500.0)  # launched after step 8
     trace.events.append({**trace.events[-1], "args": {"correlation": 10**6}})
     run, _, rows, *_ = read([trace.text()])
     assert rows["step"].to_pylist() == [7]
@@ -197,14 +197,14 @@ def test_copies_on_other_streams_are_no_compute() -> None:
 
 def test_an_all_reduce_behind_the_optimizer_clips_nothing() -> None:
     trace = one_step(FORWARD, BACKWARD, REDUCE, CLIP, FORWARD, CLIP, FORWARD)
-    for start_us in (50.0, 113.5):  # of the step before, and of this one
+    for start_us in (50.0, 113.5):  # one in the step before, and one in this step
         trace.span("Optimizer.step#AdamW.step", start_us, start_us + 1.0)
     run, _, rows, *_ = read([trace.text()])
     assert [name for name, _, _ in ops_of(rows.to_pylist()[0])][-2:] == [
         "optimizer-clip-main-grad",
         "optimizer",
     ]
-    assert rows.to_pylist()[0]["duration_us"][-1] == 50.0  # both kernels and what lies between
+    assert rows.to_pylist()[0]["duration_us"][-1] == 50.0  # from the first kernel's start to the second's end
     assert run.left_out == {"all-reduce without a place": 1}
 
 
@@ -212,7 +212,7 @@ def test_collectives_of_tensor_parallelism_are_part_of_the_computes() -> None:
     inside: Launched = (CLIP[0], MAIN, {"Process Group Description": "mesh_tp", "Group size": 2})
     reduce: Launched = (REDUCE[0], AUTOGRAD, {"Process Group Description": "mesh_dp", "Group size": 2})
     texts = []
-    for rank in (0, 1):  # each of another group of dp ranks, with numbers of its own
+    for rank in (0, 1):  # ranks of two groups, which number collectives separately
         trace = one_step(
             FORWARD, inside, FORWARD, BACKWARD, (*reduce[:2], {**(reduce[2] or {}), "Seq": rank})
         )

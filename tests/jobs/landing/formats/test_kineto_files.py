@@ -1,4 +1,4 @@
-"""torch.profiler's files are read in batches, with either time base, and in several windows per rank."""
+"""torch.profiler's files are read in batches, in both forms of times, and for several windows per rank."""
 
 import io
 import json
@@ -19,7 +19,7 @@ def test_it_does_not_matter_where_the_text_is_cut(monkeypatch: pytest.MonkeyPatc
     whole = read(texts).rows
     monkeypatch.setattr(kineto_stream, "_BATCH_BYTES", 997)
     traces = [json.loads(text) for text in texts]
-    for trace in traces:  # many borders like those between events, behind them
+    for trace in traces:  # bytes that look like borders of events, but follow the events
         trace["deviceProperties"] = [
             {"id": number} for number in range(len(trace.pop("deviceProperties")) * 40)
         ]

@@ -1,4 +1,4 @@
-"""Test how ranks of torch.profiler traces are placed, and which traces are refused."""
+"""Test how the ranks of torch.profiler traces get their places, and which traces are refused."""
 
 import json
 import re
@@ -199,4 +199,4 @@ def test_a_log_that_no_replay_can_be_made_of_is_refused_with_a_way_out(
 ) -> None:
     with pytest.raises(RefusalError, match=reason) as raised:
         read([text()], manifest)
-    assert re.fullmatch(r"torch\.profiler \(Kineto\): .*\. [A-Z].*", str(raised.value)), "a way out"
+    assert re.fullmatch(r"torch\.profiler \(Kineto\): .*\. [A-Z].*", str(raised.value)), "ends with a remedy"

@@ -1,4 +1,4 @@
-"""Published torch.profiler traces give the expected figures, and the expected last ranks of collectives."""
+"""Published torch.profiler traces give the expected figures, and the ranks that came last to collectives."""
 
 import gzip
 import tarfile
@@ -65,7 +65,7 @@ def test_published_traces_of_dlrm_are_too_few_steps() -> None:
     assert kineto.recognises(published()[0][: 64 << 10])
     assert (found["status"], found["workers"]) == ("too_few_steps", 8)
     assert run.left_out == {"send-recv without a place": 40, "kernels without a launch": 128}
-    assert found["discrepancy"] > 0.2  # its all-to-alls have no place in the model of a step
+    assert found["discrepancy"] > 0.2  # the replay has no all-to-alls
 
 
 def test_published_traces_of_dlrm_say_who_came_last() -> None:
@@ -73,9 +73,9 @@ def test_published_traces_of_dlrm_say_who_came_last() -> None:
     rows = {row["rank"]: row for row in found}
     assert (missing, {row["collectives"] for row in rows.values()}) == (0, {8})
     assert {rank: row["times_last"] for rank, row in rows.items() if row["times_last"]} == {4: 1, 5: 2, 7: 5}
-    # By the starts of kernels, which are each rank's own clock, they waited 1,534 and 11,125 us in all.
+    # By the starts of kernels, on each rank's own clock, these two ranks waited 1,534 and 11,125 us.
     waits_us = np.array([rows[7]["mean_wait_us"], rows[1]["mean_wait_us"]]) * 8
-    assert waits_us == pytest.approx([1534, 11125], abs=8 * 7)  # ends agree to 7 us
+    assert waits_us == pytest.approx([1534, 11125], abs=8 * 7)  # the ranks' ends agree to 7 us
 
 
 def test_a_published_trace_of_one_rank_of_two_misses_workers() -> None:

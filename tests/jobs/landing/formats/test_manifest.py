@@ -32,7 +32,7 @@ def parse_manifest(content: bytes) -> dict[str, Any]:
 def parsed(*left_out: str, **changes: object) -> dict[str, Any]:
     fields = {name: value for name, value in (MANIFEST | changes).items() if name not in left_out}
     found = parse_manifest(json.dumps(fields).encode())
-    pa.Table.from_pylist([found], schema=TABLE.value_schema)  # whatever it holds can be stored
+    pa.Table.from_pylist([found], schema=TABLE.value_schema)  # all that was parsed can be stored
     return found
 
 
@@ -189,7 +189,7 @@ def test_an_id_that_is_no_text_is_named_as_such(name: str) -> None:
 
 
 def test_defects_are_named_up_to_a_length() -> None:
-    """The description of a manifest's defects is cut, even if fifty thousand values are wrong."""
+    """The list of a manifest's defects is cut after 20 defects of a field and after 2,000 characters."""
     detail = parsed(iterations={f"x{number}": 0 for number in range(21)})["manifest_detail"]
     assert detail.count("not a step number") == 20
     assert detail.endswith("; and more iterations")

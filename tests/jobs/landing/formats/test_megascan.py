@@ -1,4 +1,4 @@
-"""A real MegaScan log without transfers is read, and so is the format with transfers as documented."""
+"""A real MegaScan log, which has no transfers, is read; so are logs with transfers, made as documented."""
 
 import gzip
 from collections import defaultdict
@@ -65,7 +65,7 @@ SHAPE = JobShape(dp_size=2, pp_size=2, steps=12, batched=True, absent=frozenset(
 
 
 def files_of(job: GeneratedJob, lacking: Collection[int] = ()) -> dict[str, bytes]:
-    """Make files of the MegaScan format with transfers from its description, as no sample is public.
+    """Return a job's log in MegaScan's form with transfers, which is documented but has no public sample.
 
     lacking : steps without transfers
     """
@@ -91,7 +91,10 @@ def files_of(job: GeneratedJob, lacking: Collection[int] = ()) -> dict[str, byte
 
 
 def in_calls(row: dict[str, Any]) -> Iterator[tuple[tuple[float, float], str, int]]:
-    """Times, op types and microbatch of each call; a send and a recv with equal times are one call."""
+    """Yield (start, duration), op types and microbatch of each call.
+
+    A send and a recv with equal times are one call.
+    """
     ops = sorted(zip(row["start_us"], row["duration_us"], row["op"], row["microbatch"], strict=True))
     for times, own in groupby(ops, key=lambda op: op[:2]):
         together = [(OP_TYPES[op], microbatch) for *_, op, microbatch in own]
@@ -148,7 +151,7 @@ def test_an_op_at_the_ends_of_the_schedule_is_one_under_its_other_name(name: str
 
 
 def test_names_without_the_rank_give_it_in_megatrons_order() -> None:
-    """Names without a rank imply ranks in Megatron's order: tensor, then data, then pipeline parallel."""
+    """If file names lack the rank, it is computed in Megatron's order: tensor, data, pipeline parallel."""
     log = as_json([{"name": name, "ph": phase, "rel_ts": 1} for name, phase in ONE_FORWARD])
     places = list(product(range(3), range(2), range(2)))
     found = read({f"benchmark-data-{dp}-pipeline-{pp}-tensor-{tp}.json": log for pp, dp, tp in places})

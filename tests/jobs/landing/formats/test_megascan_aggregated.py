@@ -25,7 +25,10 @@ def iterations_of(log: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def aggregate(files: dict[str, bytes], first: int = 0) -> list[dict[str, Any]]:
-    """Make an aggregate as MegaScan writes it: one time line, with an event at each iteration's start."""
+    """Return an aggregated log as MegaScan writes it: one time line, with an event at each iteration's start.
+
+    first : iterations before this one are left out
+    """
     events, zero_ns = [], 0
     logs = {int(re.findall(r"pipeline-(\d+)", name)[0]): json.loads(text) for name, text in files.items()}
     by_stage = {stage: iterations_of(log) for stage, log in logs.items()}
@@ -45,7 +48,7 @@ def chrome(event: dict[str, Any], number: int, stage: int, zero_ns: int) -> dict
 
 
 def complete(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Make an aggregate of newer MegaScan: an X event per op, all coordinates, and global ranks as pids."""
+    """Return the log as newer versions of MegaScan write it: an X event per op, and global ranks as pids."""
     begun: dict[int, dict[str, Any]] = {}
     found = []
     for event in events:

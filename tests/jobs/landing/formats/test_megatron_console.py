@@ -29,7 +29,7 @@ TIMERS = "(min, max) time across ranks (ms):\n    forward-backward ...: (700.1, 
 
 
 def line(step: int, elapsed_ms: float, clock: str = "", prefix: str = "") -> str:
-    """A console line as newer versions of Megatron print it; older versions omit the time of day."""
+    """Return a console line as newer versions of Megatron print it; older versions omit the time of day."""
     stamp = f"[{clock}] " if clock else ""
     return (
         f"{prefix} {stamp}iteration {step:8d}/   50000 | consumed samples: {step * 64:12d} | elapsed time "
@@ -137,7 +137,7 @@ def test_ops_beside_a_console_count_and_the_console_is_named(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("unit", [" ", "iteration 1/ 1|", "[2026-01-05 08:00:00"])
 def test_what_a_few_bytes_of_gzip_repeat_is_read_once(tmp_path: Path, unit: str) -> None:
-    """Megabytes of a repeated pattern, which gzip packs into a few bytes, are read in linear time."""
+    """8 MB of a repeated pattern, which gzip packs into a few bytes, are read in linear time."""
     log = tmp_path / "train.log"
     log.write_text(f"{console([100.0] * 12)}\n iteration {unit * (8_000_000 // len(unit))}")
     code = (

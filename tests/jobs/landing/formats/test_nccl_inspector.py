@@ -1,4 +1,4 @@
-"""NCCL Inspector's logs show which rank came last to collectives."""
+"""Logs of NCCL Inspector give how often each rank came last to a collective."""
 
 import io
 import json
@@ -19,7 +19,11 @@ from schemas.vocabulary import Reason
 def line(
     rank: int, number: int, inside_us: float, coll: str = "AllReduce", source: str = "kernel_gpu"
 ) -> bytes:
-    """A log line as the plugin of NCCL 2.30 writes it."""
+    """Return a log line as the plugin of NCCL 2.30 writes it.
+
+    number : sequence number of the collective
+    inside_us : time that the rank spent in the collective
+    """
     record = {
         "header": {"id": "0x7f8c496ae9f661", "rank": rank, "n_ranks": 2, "nnodes": 2},
         "metadata": {"inspector_output_format_version": "v4.0", "hostname": f"node-{rank}", "pid": 7},
@@ -111,12 +115,12 @@ IMPOSSIBLE = {"collectives of a single rank, or with impossible numbers": 1}
 @pytest.mark.parametrize(
     ("attendances", "counted", "left_out"),
     [
-        # a tie goes to the lower rank
+        # of ranks with equal times, the lowest came last
         ([ONE._replace(rank=rank, size=3) for rank in (2, 1, 0)], [(1, 1), (1, 0), (1, 0)], {}),
-        # a rank counts once in a collective
+        # a rank that is logged twice counts once
         ([ONE, ONE], [], {"collectives with an unrecorded rank": 1}),
         ([ONE, ONE, ONE._replace(rank=1, inside_us=50.0)], [(1, 0), (1, 1)], {}),
-        # more than the limit
+        # a fourth rank is beyond the limit of three
         (
             [ONE._replace(meeting=number, rank=rank) for number in (1, 2) for rank in (0, 1)],
             [(1, 1), (1, 0)],

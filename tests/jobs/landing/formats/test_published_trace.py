@@ -18,7 +18,7 @@ LISTS = ("op", "start_us", "duration_us", "microbatch", "model_chunk")
 
 
 def ops(*changes: dict[str, Any]) -> pd.DataFrame:
-    """Make ops of one rank and step in the columns of published files, one op per mapping."""
+    """Return ops of one rank and step in the columns of published files, with one op for each mapping."""
     good = {"dp_rank": 0, "stage": 1, "rank": 2, "step": 16, "optype": "gc", "start_ts": 0.0, "duration": 0.5}
     good |= {"seq_id": 0, "mc": -1, "mb_id": -1, "gmc": -1}
     frame = pd.DataFrame([good | change for change in changes])

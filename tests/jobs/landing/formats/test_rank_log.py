@@ -1,4 +1,4 @@
-"""Reading rank log lines one by one or many at a time gives the same rows and rejects."""
+"""Rank log lines give the same rows and rejects, whether they are read one by one or many at a time."""
 
 import random
 from typing import Any
@@ -84,7 +84,6 @@ def test_a_plain_line_is_read_without_the_slow_reader(case: str, monkeypatch: py
 
 @pytest.mark.parametrize("seed", range(30))
 def test_lines_of_all_kinds_together_are_what_each_is_alone(seed: int) -> None:
-    """Blocks of mixed valid and invalid lines give the same rows and rejects as each line alone."""
     chance = random.Random(seed)  # noqa: S311  # nothing is secret here
     lines = [*chance.sample(TEXTS, chance.randint(1, len(TEXTS))), *BLANK, line(), line(step=3)]
     chance.shuffle(lines)
@@ -120,7 +119,7 @@ def test_a_line_of_too_many_bytes_is_rejected_unread() -> None:
 
 
 def test_arrays_within_arrays_are_no_numbers() -> None:
-    """A line with nested arrays is rejected, although the fast parser would flatten them."""
+    """A line with nested arrays is rejected, although the fast parser would accept it and flatten them."""
     nested = line(start_us="@").replace(b'"@"', b"[[0], [15480.5], [15500]]")
     (reject,) = read([nested])[1]
     assert (reject.reason, reject.detail) == ("bad_type", "element 1 of start_us is [0], not a number")
@@ -140,7 +139,7 @@ def test_what_is_known_of_lines_does_not_grow_without_end(monkeypatch: pytest.Mo
 
 
 def test_lines_state_types_of_gpu_by_host() -> None:
-    """A host's GPU types are collected from all valid lines, and not from lines that become rejects."""
+    """The GPU types of a host come from all its valid lines, and from no line that becomes a reject."""
     odd = line(gpu_type="H100", host="node-2", step=4).replace(b'"H100"', b'"H10\\u0030"')
     lines = [
         line(),

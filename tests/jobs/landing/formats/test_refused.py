@@ -1,4 +1,4 @@
-"""Logs that cannot be replayed are refused, with the tool's name and what to switch on."""
+"""A log that cannot be replayed is refused with its tool's name, and with advice on how to record ops."""
 
 import pickle
 from typing import Any
@@ -37,7 +37,7 @@ OTHERS = {
     "rocprof": b'{"rocprofiler-sdk-tool": [{"metadata": {"pid": 1}, "buffer_records": {}}]}',
     "rocprof: kernels": b'{"traceEvents":[{"ph":"X","name":"k","args":{"BeginNs":"17","EndNs":"19"}}]}',
 }
-"""Logs as their sources describe them: recorded by profilers that give no op of a step."""
+"""Beginnings of other profilers' files, as documented; these profilers do not show the ops of a step."""
 
 
 @pytest.mark.parametrize("tool", OTHERS)

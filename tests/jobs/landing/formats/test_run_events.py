@@ -1,4 +1,4 @@
-"""Test events of a run: single lines, limits of a file, and that readers of logs leave event files alone."""
+"""Test events of a run: single lines, limits of a file, and that readers of logs ignore event files."""
 
 import gzip
 import json
@@ -74,7 +74,6 @@ def test_a_duration_is_stored_whatever_integer_it_is(duration_us: int) -> None:
 
 
 def test_a_byte_order_mark_costs_the_first_line_as_in_a_rank_log(tmp_path: Path) -> None:
-    """A byte order mark makes the first line invalid, as in a rank log."""
     log, mark = "rank-00001.jsonl", b"\xef\xbb\xbf"
     files = {NAMES[0]: b"\n".join([text(GOOD), text(GOOD)]), log: b"\n".join([line(), line(step=1)])}
     found = landed(tmp_path, {name: mark + content for name, content in files.items()})
@@ -152,7 +151,7 @@ def test_other_events_are_another_fingerprint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("later", [[], [GOOD | {"at_us": 9}]])
 def test_events_that_lie_there_packed_too_count_once(later: list[dict[str, Any]], tmp_path: Path) -> None:
-    """Events count once if `gzip -k` left a compressed copy, even if the plain file has grown since."""
+    """If a file of events also lies there compressed, as after `gzip -k`, each event counts once."""
     plain, packed_too = [GOOD, GOOD | {"at_us": 7}], [GOOD, *later]
     files = {NAMES[0]: plain, NAMES[1]: packed_too}
     contents = {name: b"\n".join(map(text, records)) for name, records in files.items()}

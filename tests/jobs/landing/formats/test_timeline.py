@@ -1,4 +1,4 @@
-"""Timelines in the Trace Event Format give the published figures, and bad events are left out."""
+"""Timelines in Chrome's Trace Event Format give the published figures; invalid events are left out."""
 
 import gzip
 import json
@@ -15,10 +15,10 @@ from tests.jobs.landing.formats.foreign_logs import as_json, outcome, packed, re
 from tests.support import published
 
 EXACT = 2e-7
-"""Relative: the files hold float32."""
+"""Relative tolerance: times in the files are rounded to float32."""
 
 SHARE = 2e-8
-"""Absolute, for shares: ratios of differences of such numbers."""
+"""Absolute tolerance of shares, which are ratios of differences of times in float32."""
 
 
 def thread(tid: int, name: str, pid: int = 0) -> dict[str, Any]:
@@ -62,9 +62,10 @@ def test_st_gives_the_published_figures_to_float32() -> None:
 def test_se_gives_the_published_figures_over_the_published_steps(published_traces: Path) -> None:
     """The timeline of trace SE gives the published figures if its two additional steps are removed.
 
-    M_W is 6e-7 off, relative, for the float32 of the file: its computes are the trace's to the last bit; ops
-    that meet begin up to 1.07 us beside the latest start of the trace, which is one step of float32 at 11 s.
-    To round all times once more, by half such a step, moves M_W by 3e-7 (rms of 8 tries; at most 9e-7).
+    M_W differs by 6e-7, relative, because the file has float32. Durations of computes equal those of the
+    trace bit for bit. Ops that meet begin up to 1.07 us from the latest start in the trace; float32 has steps
+    of this size at 11 s. Rounding all times a second time, by up to half such a step, changes M_W by 3e-7
+    (rms of 8 tries; at most 9e-7).
     """
     (file,) = packed("timeline", "timeline-SE.json.gz")
     content = gzip.decompress(file.read_bytes())
@@ -120,7 +121,6 @@ def test_an_op_without_a_number_costs_its_rank_and_step_alone(changes: dict[str,
 
 
 def test_null_in_the_args_is_absent() -> None:
-    """A null in the args of an event means the same as a missing value."""
     nulls = op("optimizer", args={"mb_id": None, "model_chunk": None}, ts=9.0)
     found = read({"t.json": as_json([op(), nulls, op("gc", args={"step": None}), STAGE])})
     assert found.rejects == []

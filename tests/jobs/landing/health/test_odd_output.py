@@ -1,4 +1,4 @@
-"""Converters turn output that no tool writes into events, or leave it out, or raise their own error."""
+"""Output that no health tool writes becomes events, is left out, or raises the converter's own error."""
 
 import json
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ def _node(**condition: object) -> dict[str, Any]:
 def test_odd_output_is_events_or_left_out(
     source: str, output: str | dict[str, Any], wanted: int, left_out: int
 ) -> None:
-    """Lists as names, impossible years and endless numbers become events or are counted as left out."""
+    """Lists as names, impossible years and endless numbers become events, or are counted as left out."""
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
     columns = COLUMNS | ({"value": "Level"} if "nan" in text else {})
     given = Given(
@@ -84,7 +84,7 @@ def test_one_bad_time_costs_what_has_it_and_nothing_else(source: str, time: str)
 
 
 def test_more_events_than_a_day_may_hold_are_refused() -> None:
-    """A conversion is refused above a day's limit of events: one Slurm line may name 100,000 nodes."""
+    """Output with more events than a day may have is refused: one line of Slurm may name 100,000 nodes."""
     with pytest.raises(SourceError, match="split it"):
         converted(SINFO.encode(), "sinfo", Given(), 4)
 

@@ -1,4 +1,4 @@
-"""Test health of hosts: single lines, the folding of events into spans, and reading a day's files."""
+"""Test health of hosts: single lines, how events of a check become spans, and reading a day's files."""
 
 import gzip
 import json
@@ -83,11 +83,11 @@ def test_a_time_is_a_number_or_iso_text_and_what_is_missing_is_null() -> None:
 
 
 def spans(*events: tuple[float, str, str]) -> list[tuple[float, float, str, int, bool, bool]]:
-    """Return the spans that result from the given events of one check.
+    """Return the spans that result from the given events of one check of one GPU.
 
-    events : each (minutes from noon, state, severity).
-    returns : begin and end in minutes from noon, severity, number of events, whether it is still open,
-              whether it began before the day.
+    events : each (minutes from noon, state, severity)
+    returns : for each span its begin and end in minutes from noon, severity, number of events, whether it is
+              still open, and whether it began before the day
     """
     made = [
         Event(NOON_US + round(at * 60e6), state, HEALTH_SEVERITIES.index(severity), None, None, None)
@@ -169,7 +169,7 @@ def test_a_days_files_are_read_beside_its_runs(tmp_path: Path) -> None:
         "health-3.jsonl.gz": b"no gzip",
     }
     found = landed(tmp_path, files)
-    assert found.accounts[JOB].files  # the run is read as ever
+    assert found.accounts[JOB].files  # the run in the same folder is read as usual
     account = found.accounts[""]
     assert account.health is not None
     rows = account.health.select(["host", "events", "is_open"]).to_pylist()

@@ -1,6 +1,6 @@
-"""Converters read samples and documented forms of other tools' output; each sample's source is named.
+"""Converters read the output of health tools; comments name the source of each sample.
 
-Nothing here was run on the tools themselves: forms were read, values that grow are added.
+No tool was run for the samples: they follow documentation. Values were added for counters, which only grow.
 """
 
 import json
@@ -19,7 +19,7 @@ from jobs.landing.health.known import SOURCES
 from jobs.landing.health.source import Given, SourceError
 from jobs.runtime.arguments import run
 
-# NVIDIA/dcgm-exporter, README.md: the labels and the form; its counters are etc/default-counters.csv.
+# Labels and form: README.md of NVIDIA/dcgm-exporter; counters: its etc/default-counters.csv.
 _GPU = 'gpu="{}",UUID="GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52",device="nvidia0",Hostname="node-a"'
 DCGM = """\
 # HELP DCGM_FI_DEV_SM_CLOCK SM clock frequency (in MHz).
@@ -38,7 +38,7 @@ def scrape(minute: int, **values: int) -> str:
     return f"# at 2026-01-05T14:{minute:02d}:00Z\n{text}"
 
 
-# NVIDIA/NVSentinel, data-models/protobufs/health_event.proto, as its JSON has it.
+# JSON form of the messages in NVIDIA/NVSentinel, data-models/protobufs/health_event.proto.
 NVSENTINEL = {
     "version": 1, "agent": "syslog-health-monitor", "componentClass": "GPU", "checkName": "SysLogsXIDError",
     "isFatal": True, "isHealthy": False, "message": "GPU has fallen off the bus", "errorCode": ["79"],
@@ -93,7 +93,7 @@ EVENT = {
     "firstTimestamp": "2026-01-05T11:00:00Z", "lastTimestamp": "2026-01-05T11:05:00Z",
 }  # fmt: skip
 
-# NVIDIA, "XID Errors" (docs.nvidia.com/deploy/xid-errors), under the heads of journalctl, dmesg and syslog.
+# NVIDIA, "XID Errors" (docs.nvidia.com/deploy/xid-errors), with prefixes of journalctl, dmesg and syslog.
 KERNEL = """\
 2026-01-05T20:30:27-0400 node-a kernel: NVRM: Xid (PCI:0000:01:00): 79, pid=0, GPU has fallen off the bus.
 Jan  5 14:02:11 node-b kernel: NVRM: Xid (PCI:0000:3b:00): 31, pid=1234, name=python
@@ -129,9 +129,9 @@ TAKEN = datetime(2026, 1, 5, 23, tzinfo=UTC)
 
 
 def found(source: str, text: str, given: dict[str, Any]) -> tuple[Found, dict[str, int]]:
-    """Return events as (host, component, index, check, state, severity), and what was left out.
+    """Return events as (host, component, index, check, state, severity), and counts of what was left out.
 
-    Every line of it must be one that the landing's reader takes.
+    Fails if the landing's reader refuses a converted line.
     """
     known = Given(**given)
     records = list(SOURCES[source].convert(text.splitlines(), known))
@@ -339,7 +339,7 @@ def test_an_error_of_the_system_names_the_command(tmp_path: Path, capsys: pytest
 
 
 def test_what_ended_before_the_day_is_not_open_on_it() -> None:
-    """A failed check that passed again before the day is not open on it; one that never passed is open."""
+    """A failed check is open at the start of a day unless it passed again before the day."""
     failed = NVSENTINEL | {"generatedTimestamp": "2026-01-04T10:00:00Z"}
     gpu_4 = {"entitiesImpacted": [{"entityType": "GPU", "entityValue": "4"}]}
     mended = NVSENTINEL | {"generatedTimestamp": "2026-01-04T12:00:00Z", "isHealthy": True}
