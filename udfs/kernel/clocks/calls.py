@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from udfs.kernel.arrays import Ints, Mask
+from udfs.kernel.arrays import Ints
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
-from udfs.kernel.recorded.ends import SAMPLED, Link, links, sampled
+from udfs.kernel.recorded.ends import SAMPLED, links, sampled
 from udfs.kernel.recorded.trace import StepBlock
 from udfs.kernel.recorded.worker_order import SAME_S
 from udfs.kernel.selection import evenly
@@ -57,12 +57,11 @@ def lone_transfers(graph: OpGraph, call: Ints) -> tuple[list[Ints], list[Ints]]:
     np.minimum.at(first_met, own, peers)
     np.maximum.at(last_met, own, peers)
     is_lone, is_alone = (first_met == last_met)[call], np.bincount(call, minlength=graph.size)[call] == 1
-    places, alone = ([_where(link, each) for link in links(graph)] for each in (is_lone, is_lone & is_alone))
+    places: list[Ints] = []
+    alone: list[Ints] = []
+    for found, is_chosen in ((places, is_lone), (alone, is_lone & is_alone)):
+        for link in links(graph):
+            at = np.flatnonzero(is_chosen[link.sends] & is_chosen[link.recvs])
+            found.append(at[list(evenly(len(at), SAMPLED))] if len(at) > SAMPLED else at)
     is_same = all(map(np.array_equal, places, alone))
     return places, places if is_same else alone
-
-
-def _where(link: Link, is_chosen: Mask) -> Ints:
-    """Return positions of up to SAMPLED of the link's transfers that are chosen at both ends."""
-    at = np.flatnonzero(is_chosen[link.sends] & is_chosen[link.recvs])
-    return at[list(evenly(len(at), SAMPLED))] if len(at) > SAMPLED else at

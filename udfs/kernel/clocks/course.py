@@ -68,7 +68,11 @@ def course(ahead_s: Floats, time_s: Floats) -> Course:
     values = np.where(known, ahead_s, 0.0)
     time_s = time_s - time_s.mean()
     scatter = _scatter(ahead_s, time_s)
-    smooth = _calm(values, known)
+    # The running median of three steps, in which a single outlier cannot look like a jump.
+    before, after = np.roll(values, 1, axis=1), np.roll(values, -1, axis=1)
+    smooth = np.maximum(np.minimum(before, values), np.minimum(np.maximum(before, values), after))
+    smooth[:, [0, -1]] = values[:, [0, -1]]
+    smooth = np.where(known, smooth, 0.0)
     changed = np.arange(clocks)
     for _ in range(MOST_STEPS):
         fit, _ = _fit(smooth[changed], time_s, segment[changed], known[changed].astype(float))
@@ -83,10 +87,13 @@ def course(ahead_s: Floats, time_s: Floats) -> Course:
         weight = known / (1.0 + ((values - fit) / (FAR * spread[:, None])) ** 2)
         fit, drift = _fit(values, time_s, segment, weight)
         spread = _spread(np.abs(values - fit), known)
-    wild = np.flatnonzero(np.abs(drift) > MOST_DRIFT)
-    if len(wild):
-        drift[wild] = 0.0
-        fit[wild] = _middles(values[wild], segment[wild], known[wild])
+    wild = np.abs(drift) > MOST_DRIFT
+    for clock in np.flatnonzero(wild).tolist():
+        drift[clock] = fit[clock] = 0.0
+        for number in np.unique(segment[clock, known[clock]]).tolist():
+            is_own = segment[clock] == number
+            fit[clock, is_own] = np.median(values[clock, is_own & known[clock]])
+    if wild.any():
         spread[wild] = _spread(np.abs(values[wild] - fit[wild]), known[wild])
     return Course(fit, drift, spread, np.diff(segment, axis=1) > 0)
 
@@ -139,15 +146,6 @@ def _scatter(ahead_s: Floats, time_s: Floats) -> Floats:
     return scatter
 
 
-def _calm(values: Floats, known: Mask) -> Floats:
-    """Return the running median of three steps, in which a single outlier cannot look like a jump."""
-    before, after = np.roll(values, 1, axis=1), np.roll(values, -1, axis=1)
-    before[:, 0], after[:, -1] = values[:, 0], values[:, -1]
-    calm = np.maximum(np.minimum(before, values), np.minimum(np.maximum(before, values), after))
-    calm[:, [0, -1]] = values[:, [0, -1]]
-    return np.where(known, calm, 0.0)
-
-
 def _fit(values: Floats, time_s: Floats, segment: Ints, weight: Floats) -> tuple[Floats, Floats]:
     """Fit one level per segment and one drift per clock by weighted least squares.
 
@@ -168,15 +166,6 @@ def _fit(values: Floats, time_s: Floats, segment: Ints, weight: Floats) -> tuple
     square = (weight * late * late).sum(axis=1)
     drift = (weight * late * off).sum(axis=1) / np.where(square > 0.0, square, 1.0)
     return values - off + drift[:, None] * late, drift
-
-
-def _middles(values: Floats, segment: Ints, known: Mask) -> Floats:
-    """Return for each clock and step the median of the step's segment, shape (clock, step)."""
-    levels = np.zeros_like(values)
-    for level, value, own, is_known in zip(levels, values, segment, known, strict=True):
-        for number in np.unique(own[is_known]).tolist():
-            level[own == number] = np.median(value[(own == number) & is_known])
-    return levels
 
 
 def _split(rest: Floats, time_s: Floats, segment: Ints, clocks: Ints, scatter: Floats, known: Mask) -> Mask:

@@ -184,7 +184,6 @@ class _Group(NamedTuple):
 
 @once_per_graph
 def _groups(graph: OpGraph, layout: Layout) -> list[_Group]:
-    """Return the groups of collectives of a graph."""
     groups = []
     for members, _ in graph.meetings:
         op_type = graph.op_types[members[0][0]]
@@ -210,47 +209,28 @@ def _collectives(ends: Ends, layout: Layout, clock: Ints) -> dict[Key, Heard]:
         for group in _groups(ends.graph, layout)
         if (clock[group.workers] != clock[group.workers[0]]).any()
     ]
+    shapes = [group.ops.shape for group in groups]
+    of_groups = dict[int, Floats]()  # shape (step, worker); the median over a step's instances. [s]
+    for instances, members in set(shapes):
+        at = [number for number, shape in enumerate(shapes) if shape == (instances, members)]
+        ends_s = ends.end_s[np.array([groups[number].ops for number in at])].transpose(1, 0, 3, 2, 4)
+        by_row = ends_s.reshape(*ends_s.shape[:3], -1)
+        apart_s = by_row - median(np.sort(by_row, axis=-1))[..., None]
+        of_groups |= zip(at, apart_s[0] if instances == 1 else medians_along(apart_s, 0), strict=True)
     found: dict[Key, Heard] = {}
-    for group, apart_s in zip(groups, _from_middle(groups, ends.end_s), strict=True):
+    for place, group in enumerate(groups):
+        apart_s = of_groups[place]
+        # By how much data would arrive before they are sent: a late return looks like a clock that is ahead.
+        doubt_s = np.zeros_like(apart_s)
+        for (forward, backward), one, other in group.ways:
+            ahead_s = apart_s[:, other] - apart_s[:, one]
+            beyond_s = np.maximum(ahead_s - ends.least_s(forward), -ends.least_s(backward) - ahead_s)
+            for workers in (one, other):
+                doubt_s[:, workers] = np.maximum(doubt_s[:, workers], beyond_s)
         # An op type has several groups on a stage if only some members take part in all of its instances.
         number = 0
         while (group.op_type, group.stage, number) in found:
             number += 1
         none = np.empty(0, dtype=np.int64)
-        doubt_s = _impossible(ends, group, apart_s)
         found[group.op_type, group.stage, number] = Heard(none, group.workers, apart_s.T, doubt_s.T)
     return found
-
-
-def _impossible(ends: Ends, group: _Group, apart_s: Floats) -> Floats:
-    """Return by how much data would arrive before they are sent if clocks differed by `apart_s`. [s]
-
-    The result bounds the error of these differences: a process that always returns late from a collective
-    looks like a clock that is ahead.
-
-    apart_s : shape (step, worker). [s]
-    returns : same shape; the largest of the amounts on each worker's links, at least 0.
-    """
-    doubt_s = np.zeros_like(apart_s)
-    for (forward, backward), one, other in group.ways:
-        ahead_s = apart_s[:, other] - apart_s[:, one]
-        beyond_s = np.maximum(ahead_s - ends.least_s(forward), -ends.least_s(backward) - ahead_s)
-        for at in (one, other):
-            doubt_s[:, at] = np.maximum(doubt_s[:, at], beyond_s)
-    return doubt_s
-
-
-def _from_middle(groups: list[_Group], end_s: Floats) -> list[Floats]:
-    """Return by group each member's end minus the median end of the same collective; (step, worker). [s]
-
-    If a step has several instances, the result is the median over these.
-    """
-    shapes = [group.ops.shape for group in groups]
-    found = dict[int, Floats]()
-    for instances, members in set(shapes):
-        at = [number for number, shape in enumerate(shapes) if shape == (instances, members)]
-        ends_s = end_s[np.array([groups[number].ops for number in at])].transpose(1, 0, 3, 2, 4)
-        by_row = ends_s.reshape(*ends_s.shape[:3], -1)
-        apart_s = by_row - median(np.sort(by_row, axis=-1))[..., None]
-        found |= zip(at, apart_s[0] if instances == 1 else medians_along(apart_s, 0), strict=True)
-    return [found[number] for number in range(len(groups))]

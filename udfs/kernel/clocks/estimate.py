@@ -194,7 +194,7 @@ class Listener:
         # By id of a graph: the calls in its first block, so that results do not depend on the size of blocks.
         self._calls: dict[int, tuple[OpGraph, Ints]] = {}
 
-    def hear(self, block: StepBlock, ends: Ends, first_step: int = 0) -> None:
+    def hear(self, block: StepBlock, ends: Ends, first_step: int) -> None:
         """Add the clock differences that a block of steps shows.
 
         first_step : number that is added to block.steps to get positions among the job's steps.

@@ -104,8 +104,17 @@ def join(found: Ties, clocks: int, time_s: Floats) -> Joined:
         ahead_s[:, at] = np.where(is_whole[:, None], some_s, np.nan)
         errors_s = np.where(is_whole, np.array(own_errors_s), errors_s)
     residual_s = found.apart_s - ahead_s[found.other] + ahead_s[found.one]
-    part = part[:clocks]
-    return Joined(_centred(ahead_s[:clocks], part), part, residual_s, *np.nan_to_num(errors_s[:, :clocks]))
+    ahead_s, part = ahead_s[:clocks], part[:clocks]
+    for number in np.unique(part).tolist():
+        own_s = ahead_s[part == number]
+        is_whole = np.isfinite(own_s).all(axis=0)
+        own_s = own_s - np.where(is_whole, own_s, 0.0).mean(axis=0)
+        if not is_whole.all() and is_whole.any():
+            # In a step with unknown offsets, known ones are shifted to their medians over complete steps.
+            off_s = own_s - np.median(own_s[:, is_whole], axis=1)[:, None]
+            own_s = np.where(is_whole, own_s, own_s - middle_of_known(off_s))
+        ahead_s[part == number] = own_s
+    return Joined(ahead_s, part, residual_s, *np.nan_to_num(errors_s[:, :clocks]))
 
 
 def agreed(joined: Joined, ties: Ties, floor_s: float) -> Floats:
@@ -160,23 +169,6 @@ def _patterns(found: Ties) -> list[tuple[Ints, Ints]]:
     pattern = pattern.reshape(-1)
     order = np.argsort(np.bincount(pattern), kind="stable").tolist()
     return [(np.flatnonzero(pattern == number), np.flatnonzero(known[:, first[number]])) for number in order]
-
-
-def _centred(ahead_s: Floats, part: Ints) -> Floats:
-    """Shift the offsets of each group of connected clocks, so that their mean is zero.
-
-    In a step with unknown offsets, the known ones are shifted to their medians over the complete steps. [s]
-    """
-    centred_s = np.empty_like(ahead_s)
-    for number in np.unique(part).tolist():
-        own_s = ahead_s[part == number]
-        is_whole = np.isfinite(own_s).all(axis=0)
-        own_s = own_s - np.where(is_whole, own_s, 0.0).mean(axis=0)
-        if not is_whole.all() and is_whole.any():
-            off_s = own_s - np.median(own_s[:, is_whole], axis=1)[:, None]
-            own_s = np.where(is_whole, own_s, own_s - middle_of_known(off_s))
-        centred_s[part == number] = own_s
-    return centred_s
 
 
 def _parts(one: Ints, other: Ints, nodes: int) -> Ints:

@@ -13,10 +13,9 @@ from udfs.kernel.diagnosis.more_waits import (
     call_graph,
     find_calls,
     last_gathers,
-    since_gathers,
     waiting_for_gathers,
 )
-from udfs.kernel.graph.graph import Blocking, Cell, Index, Layout, OpGraph, as_index, once_per_graph
+from udfs.kernel.graph.graph import Index, Layout, OpGraph, as_index, once_per_graph
 from udfs.kernel.recorded.durations import CLAMP_S, NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock
 
@@ -50,7 +49,8 @@ class BlockTimes(NamedTuple):
     is_cut     : op -> bool, shape (step, dp), for sends and recvs with a peer: whether the recv was posted so
                  late that the true transfer time may exceed the recorded one.
     entries    : how late workers began collectives, and the ops that follow these.
-    since_gathers_s : as returned by `since_gathers`. [s]
+    since_gathers_s : float64, shape (op, step, dp); time from the end of each gather in `last_gathers` to the
+                 start of its op. [s]
     """
 
     graph: OpGraph
@@ -87,6 +87,17 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
     """
     graph = block.graph
     calls = find_calls(graph, block.start_s, end_s, block.duration_s)
+    # If a send waits for its recv, data move after both have started, and the transfer is recorded whole.
+    waited = () if layout.blocking is None else set(layout.blocking.types) - set(layout.blocking.eager)
+    is_cut: dict[int, Mask] = {}
+    for members, _ in graph.meetings:
+        op_type = graph.op_types[members[0][0]]
+        if op_type in ot.TRANSFERS:
+            sends, recvs = (as_index(ops) for ops in members)
+            late_s = -np.inf if op_type in waited else block.start_s[recvs] - block.start_s[sends]
+            for ops, at in zip(members, (sends, recvs), strict=True):
+                is_cut |= zip(ops, late_s > block.duration_s[at], strict=True)
+    last = last_gathers(graph)
     return BlockTimes(
         graph=call_graph(graph, calls),
         duration_s=block.duration_s,
@@ -94,9 +105,9 @@ def block_times(block: StepBlock, end_s: Floats, began_s: Floats, layout: Layout
         calls=calls,
         delays=_kept_delays(graph, block.start_s, end_s, began_s, layout),
         steps=block.steps,
-        is_cut=_cut(graph, block.start_s, block.duration_s, layout.blocking),
+        is_cut=is_cut,
         entries=_entries(graph, block.start_s, end_s, layout),
-        since_gathers_s=since_gathers(graph, block.start_s, end_s),
+        since_gathers_s=block.start_s[list(last)] - end_s[list(last.values())],
     )
 
 
@@ -154,23 +165,6 @@ def _met(graph: OpGraph) -> frozenset[int]:
     return frozenset(op for members, _ in graph.meetings for ops in members for op in ops)
 
 
-def _cut(graph: OpGraph, start_s: Floats, transfer_s: Floats, blocking: Blocking | None) -> dict[int, Mask]:
-    """Mark transfers whose recv starts later than their send by more than the recorded transfer time."""
-    # If a send waits for its recv, data move after both have started, and the transfer is recorded whole.
-    waited = () if blocking is None else set(blocking.types) - set(blocking.eager)
-    found: dict[int, Mask] = {}
-    for members, _ in graph.meetings:
-        if graph.op_types[members[0][0]] not in ot.TRANSFERS:
-            continue
-        sends, recvs = members
-        late_s = start_s[as_index(recvs)] - start_s[as_index(sends)]
-        if graph.op_types[sends[0]] in waited:
-            late_s -= np.inf
-        for ops in (sends, recvs):
-            found |= zip(ops, late_s > transfer_s[as_index(ops)], strict=True)
-    return found
-
-
 def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> KeptDelays:
     """Return how long after its inputs each op starts that enters a collective, or follows one. [s]
 
@@ -184,22 +178,13 @@ def _entries(graph: OpGraph, start_s: Floats, end_s: Floats, layout: Layout) -> 
         entered = [op for op in behind if op in place]
         if others and entered:
             at = [place[op] for op in entered]
-            ready_s[at] = np.maximum(ready_s[at], _last_before(end_s[others], start_s[entered]))
+            # Ends and starts are sorted together: comparing all pairs is too slow for FSDP's many gathers.
+            order = np.argsort(np.concatenate([end_s[others], start_s[entered]]), axis=0, kind="stable")
+            ends_s = np.concatenate([end_s[others], np.full_like(start_s[entered], -np.inf)])
+            latest_s = np.maximum.accumulate(np.take_along_axis(ends_s, order, axis=0), axis=0)
+            np.put_along_axis(ends_s, order, latest_s, axis=0)
+            ready_s[at] = np.maximum(ready_s[at], ends_s[len(others) :])
     return KeptDelays(np.array(ops, dtype=np.int64), np.maximum(start_s[ops] - ready_s, 0.0))
-
-
-def _last_before(end_s: Floats, start_s: Floats) -> Floats:
-    """Return for each start the latest end before it, or -inf without an earlier end. [s]
-
-    Ends and starts are sorted together, because comparing all pairs is too slow for FSDP's many gathers.
-
-    end_s, start_s : float64, shape (op, step, dp), of the same steps. [s]
-    """
-    order = np.argsort(np.concatenate([end_s, start_s]), axis=0, kind="stable")
-    ends_s = np.concatenate([end_s, np.full_like(start_s, -np.inf)])
-    latest_s = np.maximum.accumulate(np.take_along_axis(ends_s, order, axis=0), axis=0)
-    np.put_along_axis(ends_s, order, latest_s, axis=0)
-    return ends_s[len(end_s) :]
 
 
 @once_per_graph
@@ -297,7 +282,17 @@ def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
     cells: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
     of_cells = zip(block.graph.cells, block.graph.first_op, block.microbatch, strict=False)
     for cell, base, microbatch in of_cells:
-        cells[cell.stage, max(cell.dp_rank, 0)] = _ops_of_cell(cell, base, microbatch)
+        own: dict[tuple[int, int], list[int]] = {}
+        firsts, chunk_of = cell.program.first_ops, cell.program.chunks
+        for direction, op_type in enumerate(ot.COMPUTE):
+            for op in range(firsts[op_type], firsts[op_type + 1]):
+                own.setdefault((direction, chunk_of[op]), []).append(op)
+        for kind, ops in own.items():
+            # Ordered by microbatch, or by start if lanes differ in order.
+            order = np.argsort(microbatch[ops].reshape(len(ops), -1), axis=0, kind="stable")
+            agreed = order[:, 0].tolist() if (order == order[:, :1]).all() else range(len(ops))
+            own[kind] = [base + ops[at] for at in agreed]
+        cells[cell.stage, max(cell.dp_rank, 0)] = own
     if len(cells) != layout.pp_size * width:
         return None
     kinds = sorted(cells[0, 0])
@@ -306,24 +301,8 @@ def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
     is_rectangle = len(counts) == 1 and len(kinds) == len(directions) * len(chunks)
     if not is_rectangle or any(sorted(found) != kinds for found in cells.values()):
         return None
-    ops = np.array(
-        [
-            [[[cells[p, d][k, c] for d in range(width)] for c in chunks] for k in directions]
-            for p in range(layout.pp_size)
-        ]
-    )
-    return np.moveaxis(ops, 3, 4)
-
-
-def _ops_of_cell(cell: Cell, base: int, microbatch: Int32s) -> dict[tuple[int, int], list[int]]:
-    """Return a cell's ops of each (direction, chunk), by microbatch, or by start if lanes differ in order."""
-    found: dict[tuple[int, int], list[int]] = {}
-    firsts, chunks = cell.program.first_ops, cell.program.chunks
-    for direction, op_type in enumerate(ot.COMPUTE):
-        for op in range(firsts[op_type], firsts[op_type + 1]):
-            found.setdefault((direction, chunks[op]), []).append(op)
-    for kind, ops in found.items():
-        order = np.argsort(microbatch[ops].reshape(len(ops), -1), axis=0, kind="stable")
-        agreed = order[:, 0].tolist() if (order == order[:, :1]).all() else range(len(ops))
-        found[kind] = [base + ops[at] for at in agreed]
-    return found
+    by_rank = [
+        [[[cells[p, d][k, c] for d in range(width)] for c in chunks] for k in directions]
+        for p in range(layout.pp_size)
+    ]
+    return np.moveaxis(np.array(by_rank), 3, 4)

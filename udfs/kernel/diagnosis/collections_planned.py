@@ -61,7 +61,14 @@ def planned_collections(replays: Replays) -> Collections | None:
     if factors is not None and factors.pause_s is not None:
         parts.append(factors.pause_s)
     computes = 0 if factors is None else factors.noise[0, 0, :, :, 0, 0].size
-    least_s = _least_collection(np.concatenate([part.ravel() for part in parts])) if parts else np.inf
+    # Pauses shorter than the usual one make up half of the total time. Without a limit, ops that are long by
+    # chance, which are far shorter than collections, would make these look frequent.
+    every_s = np.sort(np.concatenate([np.empty(0), *(part.ravel() for part in parts)]))
+    every_s = every_s[every_s > 0.0]
+    before_s = np.cumsum(every_s)
+    least_s = np.inf
+    if every_s.size:
+        least_s = LEAST_COLLECTION * float(every_s[np.searchsorted(before_s, before_s[-1] / 2.0)])
     are_long = [_collected(part, least_s) for part in parts]
     # Pauses of each worker. Computes may cover fewer steps than other ops, and are extrapolated to all steps.
     steps = max((each.shape[-2] for each in are_long), default=0)
@@ -96,19 +103,6 @@ def usual_number(pauses: Floats) -> float:
     for _ in range(ROUNDS_OF_POISSON):
         often = -seen * math.expm1(-often)
     return max(often, of_all)
-
-
-def _least_collection(lengths_s: Floats) -> float:
-    """Return the least duration of a collection, as LEAST_COLLECTION times the usual duration. [s]
-
-    Pauses shorter than the usual one make up half of the total time of pauses. A limit is needed because ops
-    that are long by chance are far shorter than collections, and would make these look frequent.
-    """
-    ascending_s = np.sort(lengths_s[lengths_s > 0.0])
-    if not ascending_s.size:
-        return np.inf
-    before_s = np.cumsum(ascending_s)
-    return LEAST_COLLECTION * float(ascending_s[np.searchsorted(before_s, before_s[-1] / 2.0)])
 
 
 def _collected(pause_s: Tensor, least_s: float) -> Mask:

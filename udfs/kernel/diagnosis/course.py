@@ -55,7 +55,11 @@ def course_of(series: Floats, error: float) -> Course:
     grown = _growth(series, error) if steps >= ENOUGH_STEPS else None
     if grown is not None:
         return Course(np.arange(steps) >= grown, GROWS)
-    first, end = _stretch(series, level)
+    # The consecutive steps [first, end) with the largest sum of series - level / 2.
+    total = np.zeros(steps + 1)
+    np.cumsum(series - level / 2.0, out=total[1:])
+    end = int((total - np.minimum.accumulate(total)).argmax())
+    first = int(total[: end + 1].argmin())
     number, inside = int(is_slow.sum()), int(is_slow[first:end].sum())
     is_one = inside >= NEARLY_ALL * (end - first) and number - inside <= (1.0 - NEARLY_ALL) * (end - first)
     if number == steps or (is_one and end - first == steps):
@@ -65,14 +69,6 @@ def course_of(series: Floats, error: float) -> Course:
         in_stretch[first:end] = True
         return Course(in_stretch, UNTIL if first == 0 else FROM)
     return Course(is_slow, COMES_AND_GOES)
-
-
-def _stretch(series: Floats, level: float) -> tuple[int, int]:
-    """Return the consecutive steps [first, end) with the largest sum of series - level / 2."""
-    total = np.zeros(len(series) + 1)
-    np.cumsum(series - level / 2.0, out=total[1:])
-    end = int((total - np.minimum.accumulate(total)).argmax())
-    return int(total[: end + 1].argmin()), end
 
 
 def before_growth(series: Floats, error: float) -> float:

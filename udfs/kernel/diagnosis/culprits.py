@@ -38,8 +38,6 @@ ONE_DIRECTION: Final = 4.0
 """If one direction's excess is more than this multiple of the other's, only the first counts as slow."""
 ONE_WAY: Final = 1.5
 """The same for the two directions of a link, where slow transfers of one make some of the other late."""
-_LINKS: Final = ({ot.FORWARD_SEND, ot.BACKWARD_RECV}, {ot.FORWARD_RECV, ot.BACKWARD_SEND})
-"""Pairs of a worker's transfers over one link: with the next stage, and with the previous one."""
 
 NAN: Final = float("nan")
 
@@ -75,7 +73,11 @@ def blame(each: int, found: Found, indicator: float) -> Blame:
         return _blame_for_types(factors, per_cell, span)
     if each == cause.SLOW_WORKER:
         slow = _slow_computes(found) + _of_own_ops(found)
-        named = _together(slow, found) or _on_slow_hosts(factors, span)
+        named = _together(slow, found)
+        if not named:
+            # All workers of heavy stages of which the log cannot show if a slow host is the reason.
+            heavy = [each for each in _stages(factors, span) if factors.workers.ambiguous[each.stage]]
+            named = [each._replace(dp_rank=d, reach=cause.WORKER) for each in heavy for d in range(dp_ranks)]
         samples, peers = per_cell, dp_ranks - 1
     else:
         named, samples, peers = _worst_first(_stages(factors, span)), per_cell * dp_ranks, stages - 1
@@ -143,30 +145,21 @@ def _slow_computes(found: Found) -> list[Series]:
     cells = factors.workers.cells()
     microbatches = factors.noise.shape[3]
     work_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=2) * microbatches
+    error = float(factors.workers.error.max())
     named = []
     for p, d in np.argwhere((cells > 0.0).any(axis=(1, 2))).tolist():
         own = cells[p, :, :, d]
-        for direction, series in _directions(own):
-            error = float(factors.workers.error.max())
+        is_slow, totals = own > 0.0, own.sum(axis=1).tolist()
+        together = is_slow.all(axis=0).sum() >= 0.5 * is_slow.any(axis=0).sum()
+        if together and max(totals) <= ONE_DIRECTION * min(totals):
+            parts = [(BOTH, own.mean(axis=0))]
+        else:
+            kinds = zip(ot.COMPUTE, totals, own, strict=True)
+            parts = [(kind, series) for kind, total, series in kinds if total > 0.0]
+        for direction, series in parts:
             usual_s = float(work_s[p].sum() if direction == BOTH else work_s[p, direction])
             named.append(Series(p, d, direction, np.expm1(series), computes.steps, error, usual_s))
     return named
-
-
-def _directions(own: Floats) -> list[tuple[int, Floats]]:
-    """Return one series for both directions if their slowness is similar, else one for each slow direction.
-
-    own     : a worker's log factors, shape (k, s).
-    returns : pairs of direction and series.
-    """
-    if len(own) == 1:
-        return [(BOTH, own[0])]
-    forward, backward = own.sum(axis=1)
-    together = ((own[0] > 0.0) & (own[1] > 0.0)).sum() >= 0.5 * (own > 0.0).any(axis=0).sum()
-    if together and max(forward, backward) <= ONE_DIRECTION * min(forward, backward):
-        return [(BOTH, own.mean(axis=0))]
-    kinds = ((ot.FORWARD_COMPUTE, forward, own[0]), (ot.BACKWARD_COMPUTE, backward, own[1]))
-    return [(kind, series) for kind, total, series in kinds if total > 0.0]
 
 
 def _of_own_ops(found: Found) -> list[Series]:
@@ -181,16 +174,6 @@ def _of_own_ops(found: Found) -> list[Series]:
             share = late_s[p, :, d] / found.job.actual_s
             named.append(Series(p, d, op_type, share, steps, 0.0, found.job.actual_s))
     return named
-
-
-def _on_slow_hosts(factors: Factors, span: Span) -> list[Culprit]:
-    """Return all workers of heavy stages for which the log cannot show whether a slow host is the reason."""
-    dp_ranks = factors.noise.shape[-1]
-    heavy = {culprit.stage: culprit for culprit in _stages(factors, span)}
-    slow = [heavy[stage] for stage in np.flatnonzero(factors.workers.ambiguous).tolist() if stage in heavy]
-    return [
-        culprit._replace(dp_rank=rank, reach=cause.WORKER) for culprit in slow for rank in range(dp_ranks)
-    ]
 
 
 def _stages(factors: Factors, span: Span) -> list[Culprit]:
@@ -273,7 +256,9 @@ def _main_type(totals_s: dict[int, float]) -> int:
     first_two = {each for each, _ in ordered[:2]}
     if first_two == set(ot.COMPUTE) and next_s * ONE_DIRECTION > most_s > 0.0:
         return BOTH
-    return BOTH if first_two in _LINKS and next_s * ONE_WAY > most_s > 0.0 else ordered[0][0]
+    # A worker's transfers over one link: with the next stage, and with the previous one.
+    of_links = ({ot.FORWARD_SEND, ot.BACKWARD_RECV}, {ot.FORWARD_RECV, ot.BACKWARD_SEND})
+    return BOTH if first_two in of_links and next_s * ONE_WAY > most_s > 0.0 else ordered[0][0]
 
 
 def _lost(each: int, found: Found) -> dict[int, Floats]:
@@ -301,7 +286,7 @@ def _by_type(found: Found, parts: Sequence[tuple[Ints, Floats]]) -> dict[int, Fl
     lost = {}
     for op_type in np.unique(np.concatenate([types for *_, types in own])).tolist():
         sums = [
-            by_worker(found.job.layout, block, ops[types == op_type], lost_s[types == op_type])[0]
+            by_worker(found.job.layout, block, ops[types == op_type], lost_s[types == op_type])
             for block, ops, lost_s, types in own
         ]
         lost[op_type] = in_time(found.blocks, sums, 1)

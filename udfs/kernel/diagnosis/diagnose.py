@@ -7,8 +7,7 @@ from udfs.kernel.cause import CauseFound, Diagnosis
 from udfs.kernel.diagnosis.culprits import blame, slow_apart
 from udfs.kernel.diagnosis.fixes import Replays, busiest, without_transfers
 from udfs.kernel.diagnosis.flags import MOST_MOVING, flags_of, is_skew
-from udfs.kernel.diagnosis.found import Found
-from udfs.kernel.diagnosis.savings import Savings, savings_of
+from udfs.kernel.diagnosis.savings import savings_of
 
 LEAST_SAVED: Final = 0.025
 """A cause holds if its fix saves at least this share of T_actual, and wrong clocks cannot be the reason."""
@@ -28,7 +27,14 @@ def diagnose(replays: Replays) -> Diagnosis:
         for each, saved in savings.alone.items()
         if saved >= LEAST_SAVED and not is_skew(each, found, saved, LEAST_SAVED)
     }
-    flags = flags_of(found, savings, held, _moving(found, savings), apart)
+    # The share of T_actual that transfers take, or an upper bound without a replay if that is small.
+    moving = 0.0
+    for computing in (busiest, without_transfers):
+        computing_s = sum(float(computing(block).sum()) for block in found.blocks) / found.steps
+        moving = savings.replayed - computing_s / job.actual_s
+        if moving - savings.alone[cause.COMMUNICATION] <= MOST_MOVING:
+            break
+    flags = flags_of(found, savings, held, moving, apart)
     causes = [
         CauseFound(
             savings.alone[each],
@@ -47,17 +53,3 @@ def diagnose(replays: Replays) -> Diagnosis:
     types = None if found.factors is None else found.factors.types
     shown = found.shown | {cause.UNEXPLAINED}
     return Diagnosis(tuple(causes), shown, savings.together, types, savings.by_step)
-
-
-def _moving(found: Found, savings: Savings) -> float:
-    """Return the share of T_actual that transfers take, or an upper bound if that is below MOST_MOVING.
-
-    The upper bound needs no replay.
-    """
-    most = 0.0
-    for computing in (busiest, without_transfers):
-        computing_s = sum(float(computing(block).sum()) for block in found.blocks) / found.steps
-        most = savings.replayed - computing_s / found.job.actual_s
-        if most - savings.alone[cause.COMMUNICATION] <= MOST_MOVING:
-            break
-    return most

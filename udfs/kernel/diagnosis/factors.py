@@ -163,7 +163,14 @@ def _beside_work(
     if before.any():
         steady_s /= np.exp(before)
     doubtful = doubt.pauses | (before > 0.0)
-    beside = _logs(_work(steady_s, _trusted(first.data, steady_s, doubtful, first.workers), doubtful))
+    # Weights are computed again, in which other computes replace doubtful ones.
+    p, k, c, *_ = steady_s.shape
+    relative = totals(steady_s, doubtful)
+    if p * c == 1:
+        relative = np.repeat(relative.mean(axis=0, keepdims=True), k, axis=0)
+    _even_out(relative, first.workers)
+    trusted = first.data._replace(weight=relative / relative.mean(axis=(1, 2, 3), keepdims=True))
+    beside = _logs(_work(steady_s, trusted, doubtful))
     np.subtract(first.logs, beside, out=beside)
     workers, usual, weight = slow_workers(beside, hosts, first.workers.is_uneven)
     slow = workers.log_factor()
@@ -265,20 +272,6 @@ def _even_out(weight: Floats, workers: Workers) -> None:
     # With one microbatch, only the other steps show whether a step is even.
     if even.any() and (weight.shape[1] > 1 or not even.all()):
         weight[:, :, even] = weight[:, :, even].mean(axis=(1, 3), keepdims=True)
-
-
-def _trusted(data: Data, steady_s: Tensor, doubtful: Mask, workers: Workers) -> Data:
-    """Return data with weights computed again, in which other computes replace doubtful ones.
-
-    steady_s : Tensor; durations divided by the factors of slow workers. [s]
-    doubtful : bool, shape of the tensor; pauses, and computes of slow workers.
-    """
-    p, k, c, *_ = steady_s.shape
-    relative = totals(steady_s, doubtful)
-    if p * c == 1:
-        relative = np.repeat(relative.mean(axis=0, keepdims=True), k, axis=0)
-    _even_out(relative, workers)
-    return data._replace(weight=relative / relative.mean(axis=(1, 2, 3), keepdims=True))
 
 
 def _work(clean_s: Tensor, data: Data, left_out: Mask) -> Tensor:

@@ -79,30 +79,26 @@ def _step_times(block: Fixable, found: Found, scenarios: Sequence[Scenario]) -> 
             times_s[:, row] = chosen_s.reshape(len(slow.ops), lanes)
         for op, of_op_s in zip(slow.ops.tolist(), times_s, strict=True):
             per_op[op] = of_op_s
-    _put_own(block.own, left, per_op)
+    own = block.own
+    for place, op in enumerate(own.ops.tolist()):
+        base_s, slowed, shared, pause_s = (
+            each_of[place].reshape(-1) for each_of in (own.base_s, own.slow, own.shared, own.pause_s)
+        )
+        per_op[op] = np.array(
+            [
+                base_s
+                * (slowed if cause.SLOW_WORKER in causes else 1.0)
+                * (shared if cause.UNEXPLAINED in causes else 1.0)
+                + (pause_s if cause.PAUSE in causes else 0.0)
+                for causes in left
+            ]
+        )
     delays: dict[int, Floats] = {}
     for each, (ops, delay_s) in ((cause.LAUNCH_DELAY, block.times.delays), (cause.SLOW_WORKER, block.late)):
         is_left = np.array([each in causes for causes in left], dtype=np.float64)[:, None]
         for op, of_op_s in zip(ops.tolist(), delay_s.reshape(len(ops), 1, lanes), strict=True):
             delays[op] = delays[op] + is_left * of_op_s if op in delays else is_left * of_op_s
     return replay(block.times.graph, per_op, (len(left), *duration_s.shape[1:]), block.is_last, delays)
-
-
-def _put_own(own: OwnTimes, left: Sequence[Causes], per_op: list[Floats]) -> None:
-    """Set the durations of ops such as the optimizer in per_op, for each set of remaining causes."""
-    for place, op in enumerate(own.ops.tolist()):
-        base_s, slow, shared, pause_s = (
-            each[place].reshape(-1) for each in (own.base_s, own.slow, own.shared, own.pause_s)
-        )
-        per_op[op] = np.array(
-            [
-                base_s
-                * (slow if cause.SLOW_WORKER in causes else 1.0)
-                * (shared if cause.UNEXPLAINED in causes else 1.0)
-                + (pause_s if cause.PAUSE in causes else 0.0)
-                for causes in left
-            ]
-        )
 
 
 def _put_computes(

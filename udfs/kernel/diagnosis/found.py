@@ -14,10 +14,9 @@ from udfs.kernel.diagnosis.block_times import (
     with_gathers_first,
 )
 from udfs.kernel.diagnosis.factors import Factors, decompose
-from udfs.kernel.diagnosis.loads import has_loads, slow_loads
 from udfs.kernel.diagnosis.own_ops import OwnOps, OwnTimes, late_entries, own_ops, own_times, without_own
 from udfs.kernel.diagnosis.rest import rest_of
-from udfs.kernel.diagnosis.transfers import slow_transfers
+from udfs.kernel.diagnosis.transfers import has_loads, slow_loads, slow_transfers
 from udfs.kernel.diagnosis.usual_transfers import NO_DAYS, SlowOps
 from udfs.kernel.graph.graph import Layout
 

@@ -35,10 +35,14 @@ def type_factors(usual_s: Floats, worker_type: Ints) -> TypeFactors:
     first = int(workers.argmax())
     measured = _joined(cell, worker_type, len(workers), first)
     measured -= measured[int(np.nanargmin(measured.mean(axis=1)))]
-    left = _left(cell, measured, worker_type)
+    # Log times without the type's factor and the stage's median, where both are known.
+    known = np.where((worker_type != UNKNOWN)[..., None], measured[worker_type], np.nan)
+    left = (cell - known.swapaxes(1, 2)).mean(axis=1)
+    left = left[~np.isnan(left).all(axis=1)]
+    left -= np.nanmedian(left, axis=1, keepdims=True)
     own = (quantile(by_step, 0.85) - quantile(by_step, 0.15)).mean(axis=1) / SIGMAS_BETWEEN
     scatter = np.hypot(
-        MAD_TO_SIGMA * deviation_of_all(left),
+        MAD_TO_SIGMA * deviation_of_all(left[~np.isnan(left)]),
         float(medians_along(own.reshape(-1), 0)) / np.sqrt(by_step.shape[3]),
     )
     is_confounded = bool(np.isnan(measured).any())
@@ -107,16 +111,3 @@ def _joined(cell: Floats, worker_type: Ints, types: int, first: int) -> Floats:
         for number in np.flatnonzero(new).tolist():
             shared = over[number][~np.isnan(over[number]).any(axis=1)]
             found[number] = medians_along(shared, 0, low=True)
-
-
-def _left(cell: Floats, measured: Floats, worker_type: Ints) -> Floats:
-    """Return each worker's log time without its type's factor and its stage's median, where both are known.
-
-    cell : usual log time of each worker, shape (p, k, d).
-    """
-    known = np.where((worker_type != UNKNOWN)[..., None], measured[worker_type], np.nan)
-    rest = (cell - known.swapaxes(1, 2)).mean(axis=1)
-    stages = np.flatnonzero(~np.isnan(rest).all(axis=1))
-    rest = rest[stages] - np.nanmedian(rest[stages], axis=1, keepdims=True)
-    of_known: Floats = rest[~np.isnan(rest)]
-    return of_known

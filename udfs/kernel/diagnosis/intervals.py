@@ -70,7 +70,12 @@ def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: fl
     if steps < 2:
         return HalfWidths(np.full(saved.shape[:-1], np.nan), np.nan)
     left = saved - saved.mean(axis=-1, keepdims=True) * (actual_s / actual_s.mean())
-    starts = _stretches(numbers)
+    # Where stretches begin; gaps shorter than half of the mean stretch divide none.
+    gaps = np.diff(numbers, prepend=numbers[0] - 2) - 1
+    starts = np.flatnonzero(gaps)
+    is_apart = 2 * gaps[starts] >= np.diff(starts, append=steps).mean()
+    is_apart[0] = True
+    starts = starts[is_apart]
     apart = np.diff(numbers[starts])
     is_regular = len(starts) > 2 and (apart == np.median(apart)).mean() >= REGULAR
     if len(starts) == 1:
@@ -86,16 +91,6 @@ def half_widths(saved: Floats, actual_s: Floats, numbers: Ints, steps_of_day: fl
         squares, freedom = np.square(centred).sum(axis=-1), draws - 1.0
     error = np.sqrt(missing * squares * draws / (draws - 1)) / steps
     return HalfWidths(student_quantile((1.0 + CONFIDENCE) / 2.0, freedom) * error, freedom)
-
-
-def _stretches(numbers: Ints) -> Ints:
-    """Return where stretches of steps begin; gaps shorter than half of the mean stretch divide none."""
-    missing = np.diff(numbers, prepend=numbers[0] - 2) - 1
-    starts = np.flatnonzero(missing)
-    is_apart = 2 * missing[starts] >= np.diff(starts, append=len(numbers)).mean()
-    is_apart[0] = True
-    begins: Ints = starts[is_apart]
-    return begins
 
 
 def with_diagnosis(found: HalfWidths, causes: Sequence[CauseFound]) -> Floats:

@@ -92,7 +92,14 @@ def usual_levels(
     """
     if np.count_nonzero(even) < LEAST_QUIET:
         even = np.ones_like(even)
-    low = _off_host(level, medians_along(level, 3, low=True), error, hosts)
+    of_all = medians_along(level, 3, low=True)
+    low = of_all.copy()
+    for stage, is_elsewhere in mostly_on_one_host(hosts):
+        # If a stage's main host is slow, workers on other hosts show what is usual.
+        elsewhere = medians_along(level[stage][..., is_elsewhere], 2)
+        is_slow = of_all[stage] - elsewhere > np.maximum(LEAST_STEP, ERRORS * error)[:, None]
+        if (is_slow.sum(axis=1) >= LEAST_HITS).any():
+            low[stage] = np.where(is_slow, elsewhere, low[stage])
     quiet = _base_of_even(low, error, even, uneven_error)
     low = _beside_most(level, low, quiet, error, calm)
     over = low - quiet[..., None]
@@ -164,19 +171,6 @@ def quietest(ordered: Floats) -> Floats:
     return mean
 
 
-def _off_host(level: Floats, low: Floats, error: Floats, hosts: Ints) -> Floats:
-    """Return usual levels (p, k, s), taken from workers on other hosts where a stage's main host is slow."""
-    found = low
-    for stage, is_elsewhere in mostly_on_one_host(hosts):
-        elsewhere = medians_along(level[stage][..., is_elsewhere], 2)
-        over = low[stage] - elsewhere
-        is_slow = over > np.maximum(LEAST_STEP, ERRORS * error)[:, None]
-        if (is_slow.sum(axis=1) >= LEAST_HITS).any():
-            found = found.copy() if found is low else found
-            found[stage] = np.where(is_slow, elsewhere, found[stage])
-    return found
-
-
 def scatter_over_steps(own: Floats) -> Floats:
     """Return the typical standard deviation of a worker's level over steps, half of which may be slow.
 
@@ -241,12 +235,6 @@ class Doubt(NamedTuple):
     is_single: bool = False
 
     @property
-    def typical(self) -> Floats:
-        """Root mean square over steps of the standard error of a level, shape (k,)."""
-        error: Floats = np.sqrt(np.square(self.error).mean(axis=1))
-        return error
-
-    @property
     def least_step(self) -> Floats:
         """Least significant excess of a single step, shape (k, s)."""
         return np.maximum(LEAST_STEP, np.maximum(ERRORS * self.error, self.healthy[:, None]))
@@ -296,7 +284,8 @@ def slow_series(own: Floats, doubt: Doubt) -> Floats:
 
     own : excess over the peers of the same step, shape (p, k, s, d).
     """
-    found, typical, least_step = np.zeros_like(own), doubt.typical, doubt.least_step
+    found, least_step = np.zeros_like(own), doubt.least_step
+    typical = np.sqrt(np.square(doubt.error).mean(axis=1))
     noise = typical if doubt.noise is None else doubt.noise
     for p, k, d in np.argwhere(significant(own, doubt)).tolist():
         series, least = own[p, k, :, d], least_step[k]

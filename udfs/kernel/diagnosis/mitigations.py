@@ -99,29 +99,28 @@ def _splits(by_chunk_s: Floats, layers: Ints, layer_s: Floats, stages: int, memo
     even = np.ones_like(layers)
     most = memory * layers.reshape(-1, stages).sum(axis=0).max()
 
-    def has_room(split: Ints) -> Mask:
-        room: Mask = split.reshape(-1, stages).sum(axis=0) + 1 <= most
-        return room
+    def of_stages() -> tuple[Floats, Mask]:
+        """Return the time of each stage, and whether it has room for one more layer."""
+        room: Mask = even.reshape(-1, stages).sum(axis=0) + 1 <= most
+        return (beside_s + even * each_s).reshape(-1, stages).sum(axis=0), room
 
-    def of_stages(split: Ints) -> Floats:
-        sums_s: Floats = (beside_s + split * each_s).reshape(-1, stages).sum(axis=0)
-        return sums_s
-
-    def chunk_of(stage: int, split: Ints, sign: int) -> int:
+    def chunk_of(stage: int, sign: int) -> int:
         """Return the stage's chunk with the fewest (sign 1) or the most layers (sign -1)."""
-        own = np.arange(stage, len(split), stages)
-        return int(own[np.argmin(sign * split[own])])
+        own = np.arange(stage, len(even), stages)
+        return int(own[np.argmin(sign * even[own])])
 
     for _ in range(int(layers.sum()) - len(layers)):
-        even[chunk_of(int(np.where(has_room(even), of_stages(even), np.inf).argmin()), even, 1)] += 1
+        of_stage_s, has_room = of_stages()
+        even[chunk_of(int(np.where(has_room, of_stage_s, np.inf).argmin()), 1)] += 1
     yield even
-    by_time = np.argsort(of_stages(even), kind="stable")
+    of_stage_s, has_room = of_stages()
+    by_time = np.argsort(of_stage_s, kind="stable")
     for heavy in by_time[-NEIGHBOURS:].tolist():
         for light in by_time[:NEIGHBOURS].tolist():
             moved = even.copy()
-            moved[chunk_of(heavy, even, -1)] -= 1
-            moved[chunk_of(light, even, 1)] += 1
-            if heavy != light and moved.min() > 0 and has_room(even)[light]:
+            moved[chunk_of(heavy, -1)] -= 1
+            moved[chunk_of(light, 1)] += 1
+            if heavy != light and moved.min() > 0 and has_room[light]:
                 yield moved
 
 
@@ -138,12 +137,19 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
     factors = replays.found.factors
     if factors is None or not factors.data.is_real or not are_told_apart(factors):
         return None
-    least, weighed = LEAST_BESIDE_SLOW if has_slow(factors) else 2, weighed_steps(factors.data.weight)
+    least, weighed = LEAST_BESIDE_SLOW if has_slow(factors) else 2, weighed_steps(factors)
     if replays.found.job.layout.dp_size == 1 or factors.noise.shape[3] < least or not weighed.size:
         return None
     part, slowness = in_steps(factors, weighed), slowness_in_weights(factors)
     together = max(1, STACKED_VALUES // factors.noise.size)
-    sources = _orders(part, factors.data.weight[:, :, weighed])
+    total_s, weight = part.work_s.mean(axis=(3, 4, 5)).sum(axis=(0, 2)), factors.data.weight[:, :, weighed]
+    error = np.log(error_of_weights(part.noise / lasting_of_slow(part))[0, :, 0])
+    known, unknown = (np.einsum("k,kmsd->smd", total_s / total_s.sum(), each) for each in (weight, error))
+    # Errors are taken from other microbatches, because a microbatch's weight already contains its own error.
+    places = {min(each * unknown.size // ORDERS + 1, unknown.size - 1) for each in range(ORDERS)}
+    others = [np.roll(unknown.reshape(-1), each).reshape(unknown.shape) for each in sorted(places)]
+    # All weights in one call: `assigned` loops over microbatches, as often for one order as for all.
+    sources = np.split(assigned(np.concatenate([known * np.exp(each) for each in others])), len(others))
     times_s: list[float] = []
     for first in range(0, len(sources), together):
         works_s = [factors.work_s * factors.noise for _ in sources[first : first + together]]
@@ -152,22 +158,6 @@ def microbatches_over_dp_ranks(replays: Replays) -> float | None:
         times_s += replays.of_works_s(works_s)
     is_known = np.std(times_s, ddof=1) <= MOST_CHANCE * replays.mean_s()
     return float(np.mean(times_s)) if is_known else None
-
-
-def _orders(factors: Factors, weight: Floats) -> list[Ints]:
-    """Return assignments of microbatches for ORDERS versions of their weights with measurement errors.
-
-    weight : shape (direction, microbatch, step, dp_rank).
-    """
-    total_s = factors.work_s.mean(axis=(3, 4, 5)).sum(axis=(0, 2))
-    error = np.log(error_of_weights(factors.noise / lasting_of_slow(factors))[0, :, 0])
-    known, unknown = (np.einsum("k,kmsd->smd", total_s / total_s.sum(), each) for each in (weight, error))
-    # Errors are taken from other microbatches, because a microbatch's weight already contains its own error.
-    most = unknown.size - 1
-    places = sorted({min(each * unknown.size // ORDERS + 1, most) for each in range(ORDERS)})
-    others = [np.roll(unknown.reshape(-1), each).reshape(unknown.shape) for each in places]
-    # All weights in one call: `assigned` loops over microbatches, as often for one order as for all.
-    return np.split(assigned(np.concatenate([known * np.exp(each) for each in others])), len(others))
 
 
 def _moved(factors: Factors, source: Ints, slowness: Floats) -> Tensor:

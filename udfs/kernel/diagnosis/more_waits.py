@@ -107,15 +107,6 @@ def last_gathers(graph: OpGraph) -> dict[int, int]:
     return found
 
 
-def since_gathers(graph: OpGraph, start_s: Floats, end_s: Floats) -> Floats:
-    """Return the time from the end of each gather in `last_gathers` to the start of its op. [s]
-
-    start_s, end_s, and the result : float64, shape (op, step, dp). [s]
-    """
-    last = last_gathers(graph)
-    return start_s[list(last)] - end_s[list(last.values())]
-
-
 @once_per_graph
 def waiting_for_gathers(graph: OpGraph) -> OpGraph | None:
     """Return a graph in which the ops in `last_gathers` wait for these gathers; None if it has a cycle."""

@@ -3,7 +3,6 @@
 Axes p, k, c, m, s, d: stage, direction, chunk, microbatch, step, dp rank.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -144,27 +143,20 @@ def replica_removed(replays: Replays) -> Removed | None:
     tried = [int(each) for each in np.argsort(-lost_s, kind="stable")[:MOST_TRIED] if lost_s[each] > 0.0]
     if replicas < LEAST_REPLICAS or not tried:
         return None
-    with_all_s, *without_s = _without_replicas(found, [None, *tried])
-    dp_rank, least_s = min(zip(tried, without_s, strict=True), key=lambda each: each[1])
-    # Only the difference is used, because replays.mean_s replaces the unknown durations of some transfers.
-    step_s = replays.mean_s() + least_s - with_all_s
-    return Removed(dp_rank, replicas, step_s, step_s * replicas / (replicas - 1))
-
-
-def _without_replicas(found: Found, dp_ranks: Sequence[int | None]) -> list[float]:
-    """Return the mean replayed step time without each of the given replicas; None removes none. [s]"""
-    cells = np.zeros((len(dp_ranks), *found.job.hosts.shape), dtype=bool)
-    for of_row, dp_rank in zip(cells, dp_ranks, strict=True):
-        if dp_rank is not None:
-            of_row[:, dp_rank] = True
+    # In the first row no replica is removed, and in each other row one of those that are tried.
+    cells = np.zeros((1 + len(tried), *found.job.hosts.shape), dtype=bool)
+    cells[np.arange(len(tried)) + 1, :, tried] = True
     total_s = np.zeros(len(cells))
     for block, late in zip(found.blocks, found.late, strict=True):
         together = max(1, STACKED_VALUES // block.duration_s.size)
         for first in range(0, len(cells), together):
             some = slice(first, first + together)
             total_s[some] += _without(block, late, cells[some]).sum(axis=1)
-    mean_s: list[float] = (total_s / found.steps).tolist()
-    return mean_s
+    with_all_s, *without_s = (total_s / found.steps).tolist()
+    dp_rank, least_s = min(zip(tried, without_s, strict=True), key=lambda each: each[1])
+    # Only the difference is used, because replays.mean_s replaces the unknown durations of some transfers.
+    step_s = replays.mean_s() + least_s - with_all_s
+    return Removed(dp_rank, replicas, step_s, step_s * replicas / (replicas - 1))
 
 
 def _without(block: BlockTimes, late: KeptDelays, cells: Mask) -> Floats:
@@ -185,7 +177,7 @@ def _without(block: BlockTimes, late: KeptDelays, cells: Mask) -> Floats:
     return replay(block.graph, list(duration_s.reshape(-1, rows, lanes)), shape, lasts, delays)
 
 
-def replica_lightened(replays: Replays, memory: float = np.inf) -> Lightened | None:
+def replica_lightened(replays: Replays, memory: float) -> Lightened | None:
     """Find the weight of a slow replica's microbatches with which steps are shortest, of those tried.
 
     The duration of computes is proportional to the weight of their microbatches.

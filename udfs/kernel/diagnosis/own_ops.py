@@ -100,7 +100,7 @@ def own_ops(blocks: Sequence[BlockTimes], layout: Layout, hosts: Ints, actual_s:
                 found.usual_s[op_type] = max(median_of_all(times_s.reshape(-1)), least_s)
     for op_type in sorted({int(each) for block in blocks for each in block.entry_types}):
         own = [(block, block.entry_types == op_type, block.entries) for block in blocks]
-        totals_s = [by_worker(layout, block, ops[of], delay_s[of])[0] for block, of, (ops, delay_s) in own]
+        totals_s = [by_worker(layout, block, ops[of], delay_s[of]) for block, of, (ops, delay_s) in own]
         late_s = _late(in_time(blocks, totals_s, 1), actual_s)
         if late_s.any():
             found.late_s[op_type] = late_s
@@ -157,8 +157,11 @@ def _of_ops(block: BlockTimes, ops: Ints, by_type: dict[int, Floats]) -> Floats:
     values = np.zeros((len(ops), *block.duration_s.shape[1:]))
     for place, op in enumerate(ops.tolist()):
         of_type = by_type.get(block.graph.op_types[op])
-        if of_type is not None:
-            values[place] = at_op(block, op, of_type)
+        if of_type is not None and block.graph.has_dp_lanes:
+            values[place] = of_type[block.graph.stages[op]]
+        elif of_type is not None:
+            where = block.graph.ref(op)
+            values[place] = of_type[where.stage, :, where.dp_rank, None]
     return values
 
 
@@ -166,19 +169,10 @@ def _parts(block: BlockTimes, layout: Layout, ops: Ints, values: Floats) -> Floa
     """Return each op's value as a share of the sum over its worker and op type; shape (op, step, dp)."""
     types = block.types_of(ops)
     same = {op_type: types == op_type for op_type in set(types.tolist())}
-    sums = {op_type: by_worker(layout, block, ops[at], values[at])[0] for op_type, at in same.items()}
+    sums = {op_type: by_worker(layout, block, ops[at], values[at]) for op_type, at in same.items()}
     total = _of_ops(block, ops, sums)
     parts: Floats = np.divide(values, total, out=np.zeros_like(values), where=total > 0.0)
     return parts
-
-
-def at_op(block: BlockTimes, op: int, values: Floats) -> Floats:
-    """Return from values of all workers, shape (p, step, d), those of the op's workers, shape (step, dp)."""
-    if block.graph.has_dp_lanes:
-        of_stage: Floats = values[block.graph.stages[op]]
-        return of_stage
-    where = block.graph.ref(op)
-    return np.asarray(values[where.stage, :, where.dp_rank, None])
 
 
 def _slow(times_s: Floats, hosts: Ints, least_s: float) -> tuple[Floats, Floats, Floats]:
@@ -237,26 +231,24 @@ def _times_of(blocks: Sequence[BlockTimes], layout: Layout, op_type: int) -> Flo
     parts = []
     for block in blocks:
         ops = np.flatnonzero(np.array(block.graph.op_types) == op_type)
-        total_s, is_known = by_worker(layout, block, ops, block.duration_s[ops])
-        if not is_known.all() and op_type != ot.GC:
+        duration_s = block.duration_s[ops]
+        number = by_worker(layout, block, ops, np.ones_like(duration_s))
+        if op_type != ot.GC and not number.all():
             return None
-        parts.append(total_s)
+        parts.append(by_worker(layout, block, ops, duration_s))
     return in_time(blocks, parts, 1)
 
 
-def by_worker(layout: Layout, block: BlockTimes, ops: Ints, values: Floats) -> tuple[Floats, Floats]:
-    """Return the sum of values over each worker's ops, and whether it has any; both (stage, step, dp_rank).
+def by_worker(layout: Layout, block: BlockTimes, ops: Ints, values: Floats) -> Floats:
+    """Return the sum of values over each worker's ops, 0 for a worker without any; (stage, step, dp_rank).
 
     values : one for each op, shape (op, step, dp).
     """
     total = np.zeros((layout.pp_size, block.number_of_steps, layout.dp_size))
-    known = np.zeros(total.shape, dtype=bool)
     for op, of_op in zip(ops.tolist(), values, strict=True):
         if block.graph.has_dp_lanes:
             total[block.graph.stages[op]] += of_op
-            known[block.graph.stages[op]] = True
         else:
             where = block.graph.ref(op)
             total[where.stage, :, where.dp_rank] += of_op[:, 0]
-            known[where.stage, :, where.dp_rank] = True
-    return total, known
+    return total

@@ -55,7 +55,11 @@ def rest_of(factors: Factors) -> Floats | None:
         common[:, even] = _slow_in_time(workers.common[:, even], workers.error)
     # Second, the excess of one worker in single steps.
     level = medians_along(left.reshape(p, k, c * m, s, d), 2)
-    usual = _of_usual_steps(level, common)
+    # The median of the steps that are not slow; 0 if all or none are.
+    usual = np.zeros((p, k))
+    for kind, is_usual in enumerate(common == 0.0):
+        if is_usual.any() and not is_usual.all():
+            usual[:, kind] = medians_along(level[:, kind, is_usual].reshape(p, -1), 1)
     of_all = np.minimum(common[:, :, None], np.maximum(level - usual[..., None, None], 0.0))
     # The work was fitted to all steps, so that slow or fast ones shift the usual residual from 0.
     usual = usual + medians_along((level - usual[..., None, None] - of_all).reshape(p, k, -1), 2)
@@ -77,19 +81,6 @@ def rest_of(factors: Factors) -> Floats | None:
     in_places = np.where(place > least[:, None, None, None, None], place, 0.0)
     found: Floats = in_steps + in_places + _of_ops(left - in_places)
     return found if found.any() else None
-
-
-def _of_usual_steps(level: Floats, common: Floats) -> Floats:
-    """Return the median log residual of the steps that are not slow; shape (p, k); 0 if all or none are slow.
-
-    level  : log residuals of workers, shape (p, k, s, d).
-    common : log excess of slow steps, else 0, shape (k, s).
-    """
-    found = np.zeros(level.shape[:2])
-    for kind, is_usual in enumerate(common == 0.0):
-        if is_usual.any() and not is_usual.all():
-            found[:, kind] = medians_along(level[:, kind, is_usual].reshape(len(level), -1), 1)
-    return found
 
 
 def _of_ops(left: Tensor) -> Tensor:

@@ -58,28 +58,17 @@ def totals(times_s: Tensor, doubtful: Mask) -> Floats:
     for kind, of_kind in enumerate(np.split(unclear, k)):
         of_clean_s = total_s[kind, is_clean]
         # Long sequences lengthen one direction more, so the other is used only where this one has few places.
-        asked = unclear | (np.count_nonzero(~of_kind, axis=0) >= ENOUGH_PLACES)
-        asked[kind * p * c : (kind + 1) * p * c] = of_kind
-        said_s = _by_others(clean_s, mean_s, unclean_s, asked, of_clean_s)
+        unused = unclear | (np.count_nonzero(~of_kind, axis=0) >= ENOUGH_PLACES)
+        unused[kind * p * c : (kind + 1) * p * c] = of_kind
+        of_all_s = float(of_clean_s.mean())
+        over_s = of_clean_s - of_all_s
+        slope = (clean_s @ over_s) / max(float(over_s @ over_s), TINY_S**2)
+        least = LEAST_SLOPE * mean_s / max(of_all_s, TINY_S)
+        said_s = (unclean_s - mean_s[:, None]) / np.maximum(np.maximum(slope, least), TINY_S)[:, None]
+        # The lower median of the estimates, because a place without doubt may be long too; inf without any.
+        said_s = sorted_rows(np.where(unused, np.inf, said_s))
+        middle = (np.count_nonzero(~unused, axis=0) - 1) // 2
+        said_s = np.maximum(of_all_s + said_s[middle, np.arange(middle.size)], TINY_S)
         is_said = of_kind.any(axis=0) & (said_s <= quantile_of_all(of_clean_s, WITHIN))
         total_s[kind, unclean[is_said]] = said_s[is_said]
     return total_s.reshape(k, m, s, d)
-
-
-def _by_others(clean_s: Floats, mean_s: Floats, unclean_s: Floats, doubt: Mask, total_s: Floats) -> Floats:
-    """Estimate totals of microbatches with doubtful times from their other times; inf without any. [s]
-
-    clean_s, unclean_s : times of microbatches without and with doubt, shape (place, microbatch). [s]
-    mean_s, total_s    : of the clean ones, means by place and totals by microbatch. [s]
-    doubt              : bool, shape of unclean_s; places that are not used.
-    """
-    of_all_s = float(total_s.mean())
-    over_s = total_s - of_all_s
-    slope = (clean_s @ over_s) / max(float(over_s @ over_s), TINY_S**2)
-    least = LEAST_SLOPE * mean_s / max(of_all_s, TINY_S)
-    said_s = (unclean_s - mean_s[:, None]) / np.maximum(np.maximum(slope, least), TINY_S)[:, None]
-    # The lower median of the estimates, because a place without doubt may be long too.
-    said_s = sorted_rows(np.where(doubt, np.inf, said_s))
-    middle = (np.count_nonzero(~doubt, axis=0) - 1) // 2
-    found_s: Floats = of_all_s + said_s[middle, np.arange(middle.size)]
-    return np.maximum(found_s, TINY_S)

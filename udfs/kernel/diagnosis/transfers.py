@@ -1,4 +1,4 @@
-"""Find transfers that take far longer than usual for their kind, and steps in which all transfers do."""
+"""Find transfers and data-loads that take far longer than usual, and steps in which all transfers do."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -8,9 +8,12 @@ import numpy as np
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.diagnosis.block_times import BlockTimes, in_time
+from udfs.kernel.diagnosis.levels import LEAST_QUIET, quietest
 from udfs.kernel.diagnosis.usual_transfers import (
     ALL,
+    LEAST_FACTOR,
     LEAST_S,
+    LOW_QUANTILE,
     NO_DAYS,
     NO_PEER,
     NOTHING_KNOWN,
@@ -22,7 +25,7 @@ from udfs.kernel.diagnosis.usual_transfers import (
     step_factors,
 )
 from udfs.kernel.graph.graph import OpGraph, once_per_graph
-from udfs.kernel.selection import SORTED, ascending, medians_of_rows
+from udfs.kernel.selection import SORTED, ascending, medians_of_rows, quantile_of_all
 
 ENOUGH_WHOLE: Final = 0.1
 """If at least this share of a kind's transfers was recorded whole, only these define the usual time."""
@@ -154,7 +157,12 @@ def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -
             alike.setdefault(len(part.ops), []).append(row)
             continue
         count = part.telling.sum(axis=(0, 2))
-        medians = _of_ranks(np.where(part.telling, part.time_s, np.inf), np.maximum(count - 1, 0) // 2)
+        ranks, telling_s = np.maximum(count - 1, 0) // 2, np.where(part.telling, part.time_s, np.inf)
+        if part.time_s[:, 0].size <= SORTED:
+            medians = ascending(telling_s, 0, 2)[np.arange(steps), ranks]
+        else:
+            each = zip(telling_s.swapaxes(0, 1).reshape(steps, -1), ranks.tolist(), strict=True)
+            medians = np.array([np.partition(of_step, rank)[rank] for of_step, rank in each])
         found[row] = np.where(count > 0, medians, np.nan)
     for rows in alike.values():
         # Kinds with equal numbers of ops together, for speed: most kinds have one op.
@@ -162,16 +170,6 @@ def _step_medians(parts: dict[Kind, _Part], kinds: Sequence[Kind], steps: int) -
         medians = medians_of_rows(times_s.reshape(len(rows) * steps, -1), low=True)
         found[rows] = medians.reshape(len(rows), steps)
     return np.asarray(np.maximum(found, LEAST_S))
-
-
-def _of_ranks(time_s: Floats, ranks: Ints) -> Floats:
-    """Return for each step the (ranks[step] + 1)-th shortest time; time_s : shape (op, step, dp)."""
-    ops, steps, lanes = time_s.shape
-    if ops * lanes <= SORTED:
-        return ascending(time_s, 0, 2)[np.arange(steps), ranks]
-    by_step = time_s.swapaxes(0, 1).reshape(steps, -1)
-    each = zip(by_step, ranks.tolist(), strict=True)
-    return np.array([np.partition(of_step, rank)[rank] for of_step, rank in each])
 
 
 def _faults(
@@ -201,3 +199,50 @@ def _faults(
         as_is.append(as_is_s)
         fixed.append(np.where(is_fault[changes], base_s, calm_s))
     return SlowOps(np.concatenate(ops), np.concatenate(as_is), np.concatenate(fixed))
+
+
+def has_loads(blocks: Sequence[BlockTimes]) -> bool:
+    """Return whether any data-load was recorded."""
+    return any(_loads_by_stage(block.graph) for block in blocks)
+
+
+def slow_loads(blocks: Sequence[BlockTimes]) -> list[SlowOps]:
+    """Find the slow data-loads of each block.
+
+    A load is compared with the usual load of its stage over all blocks, because stages load different data.
+    """
+    loads = [(block, _loads_by_stage(block.graph)) for block in blocks]
+    limits: dict[Kind, Usual] = {}
+    for stage in sorted({stage for _, of_block in loads for stage in of_block}):
+        times_s = [block.duration_s[ops_of[stage]] for block, ops_of in loads if stage in ops_of]
+        by_step_s = np.concatenate([np.median(each, axis=(0, 2)) for each in times_s])
+        of_steps = [of_step_s.reshape(-1) for each in times_s for of_step_s in each.swapaxes(0, 1)]
+        usual = np.concatenate(of_steps)
+        # If a few steps are far faster, only loads as fast as in these define what is usual.
+        enough = by_step_s.size >= 2 * LEAST_QUIET
+        most_s = LEAST_FACTOR * quietest(np.sort(by_step_s)) if enough else np.inf
+        if quantile_of_all(usual, LOW_QUANTILE) > most_s:
+            usual = np.concatenate([of_steps[step] for step in np.flatnonzero(by_step_s <= most_s).tolist()])
+        limits |= limits_of({(ot.DATA_LOAD, stage, ALL): usual})
+    found = []
+    for block, of_block in loads:
+        ops: list[int] = []
+        usual_s = [np.empty((0, *block.duration_s.shape[1:]))]
+        for stage, of_stage in of_block.items():
+            base_s, limit_s = limits[ot.DATA_LOAD, stage, ALL]
+            as_is_s = block.duration_s[of_stage]
+            is_slow = as_is_s > limit_s
+            changes = is_slow.any(axis=(1, 2))
+            ops += np.array(of_stage)[changes].tolist()
+            usual_s.append(np.where(is_slow, base_s, as_is_s)[changes])
+        found.append(SlowOps(np.array(ops, dtype=int), block.duration_s[ops], np.concatenate(usual_s)))
+    return found
+
+
+@once_per_graph
+def _loads_by_stage(graph: OpGraph) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for cell, by_type in zip(graph.cells, graph.ops_by_type, strict=True):
+        if by_type[ot.DATA_LOAD]:
+            found.setdefault(cell.stage, []).extend(by_type[ot.DATA_LOAD])
+    return found

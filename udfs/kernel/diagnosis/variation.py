@@ -106,7 +106,15 @@ def levels_and_variation(logs: Tensor) -> Variation:
     weight = np.where(uneven[:, None], weight, 0.0)
     beside = varied - weight if uneven.any() else varied
     apart = medians_along(beside, 3, low=is_low).mean(axis=2) if uneven.any() else np.zeros_like(level)
-    apart = _by_light(apart, beside, restless > RESTLESS)
+    is_restless = restless > RESTLESS
+    if is_restless.any():
+        # If about half of a worker's ops are long in a step, chance decides if their median is a long op. A
+        # slow worker lengthens its light microbatches too, so their lower quartile shows its level.
+        quarter = (m - 1) // 4
+        light = np.partition(beside, quarter, axis=3)[:, :, :, quarter].mean(axis=2)
+        for kind, steps in enumerate(is_restless):
+            usual = medians_along((apart - light)[:, kind, ~steps], 1)
+            apart[:, kind, steps] = light[:, kind, steps] + usual[:, None]
     level = level + apart
     error = MEDIAN_ERROR * scatter / np.sqrt(c * m)
     data = MEDIAN_ERROR * np.where(uneven, spread, 0.0) / np.sqrt(m)
@@ -116,26 +124,6 @@ def levels_and_variation(logs: Tensor) -> Variation:
         own = MEDIAN_ERROR * weight[0, :, 0].std(axis=1) / np.sqrt(m)
         luck = np.maximum(own, medians_along(own, 2)[..., None])
     return Variation(chunk, level, weight, error, restless, data, luck, uneven)
-
-
-def _by_light(apart: Floats, beside: Tensor, is_restless: Mask) -> Floats:
-    """Return levels, taken from each worker's short microbatches in steps with many long ones, (p, k, s, d).
-
-    If about half of a worker's ops are long in a step, chance decides whether their median is a long op. A
-    slow worker lengthens its light microbatches too, so their lower quartile shows its level.
-
-    apart       : median of `beside` over microbatches, mean over chunks; shape (p, k, s, d).
-    is_restless : bool, shape (k, s); at most half of the steps.
-    """
-    if not is_restless.any():
-        return apart
-    quarter = (beside.shape[3] - 1) // 4
-    light = np.partition(beside, quarter, axis=3)[:, :, :, quarter].mean(axis=2)
-    found = apart.copy()
-    for kind, steps in enumerate(is_restless):
-        usual = medians_along((apart - light)[:, kind, ~steps], 1)
-        found[:, kind, steps] = light[:, kind, steps] + usual[:, None]
-    return found
 
 
 def _single(level: Floats, chunk: Tensor) -> Variation:
@@ -150,7 +138,14 @@ def _single(level: Floats, chunk: Tensor) -> Variation:
     error, _ = _scatter(apart, has_long=True)
     least = np.maximum(LEAST_UNEVEN, UNEVEN_ERRORS * error / np.sqrt(p))
     if d == 2:
-        data = _of_two(level, apart, least)
+        # With data, each rank is the slower one in some steps. If only one ever is, it is slow from time to
+        # time. The difference of both is used, because the excess over their lower median is 0 for one.
+        changes, between = (np.diff(each)[..., 0] / np.sqrt(2.0) for each in (apart, level[:, :, None, None]))
+        of_changes = np.abs(_weight(changes[..., None])[0, :, 0, 0, :, 0])
+        series = np.sort(_weight(between[..., None])[0, :, 0, 0, :, 0], axis=1)
+        low, middle, high = (quantile(series, at) for at in (ONE_SIGMA, 0.5, 1.0 - ONE_SIGMA))
+        is_both_ways = np.minimum(high - middle, middle - low) > least
+        data = np.where(is_both_ways, MAD_TO_SIGMA * medians_along(of_changes, 1), 0.0)
     else:
         shared = _weight(apart - medians_along(apart, 5, low=True)[..., None])[0, :, 0, 0]
         data = MAD_TO_SIGMA * medians_along(np.abs(shared).reshape(k, -1), 1)
@@ -160,25 +155,6 @@ def _single(level: Floats, chunk: Tensor) -> Variation:
     of_data = np.repeat((data if is_uneven else np.zeros(k))[:, None], s, axis=1)
     luck = np.broadcast_to(of_data[..., None], (k, s, d))
     return Variation(chunk, level, weight, error, calm, of_data, luck, np.full(s, is_uneven), is_single=True)
-
-
-def _of_two(level: Floats, apart: Tensor, least: Floats) -> Floats:
-    """Estimate the scatter of single microbatches' log work from differences of two dp ranks; shape (k,).
-
-    With data, each rank is the slower one in some steps. If only one of them ever is, that rank is slow from
-    time to time, and the result is 0. The difference of both is used, because the excess over the lower
-    median of two ranks is 0 for one of them.
-
-    level : shape (p, k, s, d).
-    apart : differences between successive steps, over sqrt 2, shape (p, k, 1, 1, s - 1, d).
-    least : difference from the median by which each rank must be slower in some steps, shape (k,).
-    """
-    changes, between = (np.diff(each)[..., 0] / np.sqrt(2.0) for each in (apart, level[:, :, None, None]))
-    of_changes = MAD_TO_SIGMA * medians_along(np.abs(_weight(changes[..., None])[0, :, 0, 0, :, 0]), 1)
-    series = np.sort(_weight(between[..., None])[0, :, 0, 0, :, 0], axis=1)
-    low, middle, high = (quantile(series, at) for at in (ONE_SIGMA, 0.5, 1.0 - ONE_SIGMA))
-    is_both_ways = np.minimum(high - middle, middle - low) > least
-    return np.where(is_both_ways, of_changes, 0.0)
 
 
 def _of_few_long(level: Floats, error: Floats) -> Floats:
@@ -260,26 +236,18 @@ def _uneven_steps(varied: Tensor, weight: Tensor, spread: Floats, error: Floats)
     of_all = (np.square(first + second) / 4.0).mean(axis=(0, 2))
     is_uneven &= shared > LEAST_SHARED * of_all
     left = ~is_uneven
-    if left.any() and _is_uneven_together(first[:, left], second[:, left], weight[0, :, 0][:, :, left]):
-        is_uneven[:] = True
+    if left.any():
+        # Microbatches may be uneven over all steps together, even if no single step shows it.
+        one, other, weight = first[:, left], second[:, left], weight[0, :, 0][:, :, left]
+        together = float((one * other).mean())
+        least = max(LEAST_SPREAD**2, LEAST_SHARED * float(np.square((one + other) / 2.0).mean()))
+        least = max(least, ERRORS_OF_SHARED * float(one.std() * other.std()) / np.sqrt(one.size))
+        weight = weight - weight.mean(axis=(1, 3), keepdims=True)
+        both = LEAST_SHARED * float(np.square(weight).mean(axis=(1, 2, 3)).prod() ** 0.5)
+        # Both directions must agree too, because data lengthen both.
+        is_shared = len(weight) == 1 or float((weight[0] * weight[1]).mean()) > both
+        is_uneven |= together > least and is_shared
     return np.ones_like(is_uneven) if is_uneven.mean() > MOSTLY else is_uneven
-
-
-def _is_uneven_together(first: Floats, second: Floats, weight: Floats) -> bool:
-    """Return whether microbatches are uneven over all steps together, even if no single step shows it.
-
-    Two halves of the measurements must agree, and both directions, because data lengthen both.
-
-    first, second : deviations by each half, shape (m, s, d).
-    weight        : log weights by direction, shape (k, m, s, d).
-    """
-    shared = float((first * second).mean())
-    least = max(LEAST_SPREAD**2, LEAST_SHARED * float(np.square((first + second) / 2.0).mean()))
-    if shared <= max(least, ERRORS_OF_SHARED * float(first.std() * second.std()) / np.sqrt(first.size)):
-        return False
-    weight = weight - weight.mean(axis=(1, 3), keepdims=True)
-    both = float(np.square(weight).mean(axis=(1, 2, 3)).prod() ** 0.5)
-    return len(weight) == 1 or float((weight[0] * weight[1]).mean()) > LEAST_SHARED * both
 
 
 def halves_of(rest: Tensor) -> tuple[Floats, Floats] | None:

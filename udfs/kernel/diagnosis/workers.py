@@ -110,28 +110,19 @@ def _usual(found: Variation, hosts: Ints, fitted: Mask | None) -> Usual:
     # Where the fitted work was subtracted, errors of that fit add to the scatter, in even steps too.
     calm = even if fitted is None or not fitted.any() else np.zeros_like(even)
     usual = usual_levels(found.level, error, hosts, even, calm, uneven_error)
-    if found.is_single and found.level.shape[0] * found.level.shape[3] == 1:
-        return usual._replace(common=_without_long_ops(usual.common, error))
-    return usual
-
-
-def _without_long_ops(common: Floats, error: Floats) -> Floats:
-    """Return the log excess of steps in which both directions are slow, if a level is one op; shape (k, s).
-
-    A slow step lengthens both directions. If intermittent slow steps of one direction are mostly not slow in
-    the other, they are long ops, and the smaller of both excesses is returned for them.
-
-    error : standard error of the excess in one step, shape (k,).
-    """
-    found = common.copy()
-    for kind, series in enumerate(common):
+    if not found.is_single or found.level.shape[0] * found.level.shape[3] > 1:
+        return usual
+    # A slow step lengthens both directions. If intermittent slow steps of one direction are mostly not slow
+    # in the other, they are long ops, and the smaller of both excesses is used for them.
+    common, nearer = usual.common.copy(), usual.common.min(axis=0)
+    for kind, series in enumerate(usual.common):
         course = course_of(series, float(error[kind]))
-        is_slow, nearer = course.is_slow, common.min(axis=0)
+        is_slow = course.is_slow
         if not is_slow.any() or course.kind != COMES_AND_GOES:
             continue
         if np.median(nearer[is_slow]) < np.median(series[is_slow]) / 2.0:
-            found[kind, is_slow] = nearer[is_slow]
-    return found
+            common[kind, is_slow] = nearer[is_slow]
+    return usual._replace(common=common)
 
 
 def _beside_data(beyond: Floats, found: Variation) -> tuple[Floats, Floats, Mask]:

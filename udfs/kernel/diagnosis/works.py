@@ -47,32 +47,23 @@ def works(factors: Factors) -> Works:
     if by_kind_s.shape[0] * by_kind_s.shape[2] > 1:
         even_s = factors.work_s.mean(axis=(0, 2), keepdims=True) * factors.noise
         over_stages_s = _with_mean(even_s, (0, 2, 3, 4, 5), of_all_s)
-    weighed = weighed_steps(factors.data.weight)
+    weighed = weighed_steps(factors)
     if not weighed.size:
         return Works(as_is_s, as_is_s, over_stages_s, over_stages_s)
-    balanced_s, both_s = _balanced(in_steps(factors, weighed), slowness_in_weights(factors))
+    part, slowness = in_steps(factors, weighed), slowness_in_weights(factors)
+    part_s = (part.work_s * part.noise).mean(axis=(3, 4, 5), keepdims=True)
+    own_s = part.work_s / slowness
+    mean_s = own_s.mean(axis=(3, 5), keepdims=True)
+    left = left_beside(part, own_s, mean_s)
+    left *= slowness * error_of_weights(left / lasting_of_slow(part))
+    balanced_s = _with_mean(mean_s * left, (3, 4, 5), part_s)
+    both_s = mean_s.mean(axis=(0, 2), keepdims=True) * left
+    both_s = _with_mean(both_s, (0, 2, 3, 4, 5), part_s.mean(axis=(0, 2), keepdims=True))
     if weighed.size == as_is_s.shape[4]:
         return Works(as_is_s, balanced_s, over_stages_s, both_s)
     of_data_s, of_both_s = as_is_s.copy(), over_stages_s.copy()
     of_data_s[:, :, :, :, weighed], of_both_s[:, :, :, :, weighed] = balanced_s, both_s
     return Works(as_is_s, of_data_s, over_stages_s, of_both_s)
-
-
-def _balanced(factors: Factors, slowness: Floats) -> tuple[Tensor, Tensor]:
-    """Return the work of steps with unequal microbatches, balanced over these, and over stages too. [s]
-
-    slowness : as returned by slowness_in_weights.
-    """
-    by_kind_s = (factors.work_s * factors.noise).mean(axis=(3, 4, 5), keepdims=True)
-    own_s = factors.work_s / slowness
-    balanced_s = own_s.mean(axis=(3, 5), keepdims=True)
-    left = left_beside(factors, own_s, balanced_s)
-    left *= slowness * error_of_weights(left / lasting_of_slow(factors))
-    both_s = balanced_s.mean(axis=(0, 2), keepdims=True)
-    return (
-        _with_mean(balanced_s * left, (3, 4, 5), by_kind_s),
-        _with_mean(both_s * left, (0, 2, 3, 4, 5), by_kind_s.mean(axis=(0, 2), keepdims=True)),
-    )
 
 
 def left_beside(factors: Factors, own_s: Tensor, given_s: Tensor) -> Tensor:
@@ -90,8 +81,9 @@ def left_beside(factors: Factors, own_s: Tensor, given_s: Tensor) -> Tensor:
     return left
 
 
-def weighed_steps(weight: Floats) -> Ints:
-    """Return steps with unequal microbatches. weight : shape (direction, microbatch, step, dp_rank)."""
+def weighed_steps(factors: Factors) -> Ints:
+    """Return the steps with unequal microbatches."""
+    weight = factors.data.weight
     return np.flatnonzero((weight != weight[:, :1, :, :1]).any(axis=(0, 1, 3)))
 
 
@@ -123,7 +115,7 @@ def slowness_in_weights(factors: Factors) -> Floats:
     The other stages of that dp rank are then faster than the weights predict, by the same factor. With one
     stage, the factor is computed from the worker's speed in steps with even microbatches.
     """
-    weighed = weighed_steps(factors.data.weight)
+    weighed = weighed_steps(factors)
     if len(factors.noise) == 1:
         even = np.setdiff1d(np.arange(factors.noise.shape[4]), weighed)
         if not even.size:
@@ -141,7 +133,7 @@ def slowness_in_weights(factors: Factors) -> Floats:
 def are_workers_known(factors: Factors) -> bool:
     """Return whether the speed of each worker is known from other stages, or from steps with even data."""
     stages, kinds, chunks, microbatches, steps, _ = factors.noise.shape
-    even = steps - weighed_steps(factors.data.weight).size
+    even = steps - weighed_steps(factors).size
     computes = kinds * chunks * microbatches * even
     return stages > 1 or factors.scatter <= MOST_UNKNOWN * math.sqrt(computes)
 

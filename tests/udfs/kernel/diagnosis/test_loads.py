@@ -14,7 +14,7 @@ from tests.udfs.kernel.diagnosis.generated import OVERLAPPED, USUAL, VIRTUAL, WO
 from tests.udfs.kernel.diagnosis.kernel_jobs import found_in, job_of, mean_step_s
 from udfs.kernel import cause
 from udfs.kernel import op_type as ot
-from udfs.kernel.diagnosis.loads import slow_loads
+from udfs.kernel.diagnosis.transfers import slow_loads
 
 NEAR: Final = 0.005
 """Largest error of a saving, as a share of T_actual."""
