@@ -93,7 +93,7 @@ class World:
         return self._step_us[unit.alike[:-1]]
 
     def _simulated(self, unit: Unit) -> Simulation:
-        """Simulate a unit and cache its step time by content, without host names."""
+        """Simulate a unit and cache its step time, also for units that differ only in their hosts."""
         simulation = Simulation(unit.plan)
         self._step_us[unit.alike[:-1]] = float(simulation.step_us(simulation.timeline()).mean())
         return simulation

@@ -73,7 +73,7 @@ def _true_s(simulation: Simulation, op_type: str, pp_rank: int) -> float:
 
 
 def true_exposed_s(simulation: Simulation, rows: Rows) -> float:
-    """True exposed time of these ops: mean step time minus that of a rerun in which they take no time. [s]"""
+    """Mean step time minus that of a rerun in which the ops in `rows` take no time. [s]"""
     whole, without = (simulation.timeline(), timeline_in_no_time(simulation, rows))
     return float((simulation.step_us(whole) - simulation.step_us(without)).mean()) / 1e6
 

@@ -61,7 +61,7 @@ class DiagnosedJob:
         }
 
     def worst_cells(self, cause: str, dp_size: int, pp_size: int) -> frozenset[Cell]:
-        """Return the worst culprit's workers; null means all ranks or stages; empty without a culprit."""
+        """Return the workers of the worst culprit of `cause`; empty if `cause` has no culprit."""
         culprits = self.causes.get(cause, {}).get("culprits") or []
         below = [each for worst in culprits[:1] for each in worst.get("workers") or ()]
         if below:

@@ -135,7 +135,7 @@ def injection_scores(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def injection_list(judged: pd.DataFrame) -> pd.DataFrame:
-    """List the injections whose cause was missed, named too early, or joined by other causes; worst first."""
+    """List injections whose cause was missed or named below the threshold, or which gave other causes."""
     rows = judged[judged.is_missed | judged.is_early | (judged.false_labels != "")]
     rows = rows.assign(error=rows.predicted - rows.true)
     rows = rows.sort_values("error", key=np.abs, ascending=False)

@@ -26,7 +26,7 @@ class WorkerGraph:
     """
 
     def __init__(self, ops: Sequence[Op], mine: Sequence[int], layout: Layout) -> None:
-        """Build the graph of one worker's ops in one step; `mine` are their places in `ops`."""
+        """Build the graph of one worker's ops in one step; `mine` are their indices in `ops`."""
         self.ops = ops
         self.layout = layout
         self.pp_rank = ops[mine[0]].pp_rank

@@ -51,7 +51,7 @@ def _plan(seed: int, job_id: str, steps: int, most_ops: int) -> JobPlan:
 
 
 def roles_of(whole: WholeSimulation) -> list[str]:
-    """Return the roles of a whole, in the order of ROLES."""
+    """Return the roles of a job of several runs, in the order of ROLES."""
     return [role for role in ROLES if any(run.role == role for run in whole.runs)]
 
 

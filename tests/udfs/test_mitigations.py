@@ -421,7 +421,7 @@ def test_the_heaviest_microbatches_are_kept_apart() -> None:
 
 
 def _assigned_one_by_one(weight: Floats) -> list[list[list[int]]]:
-    """Give each step's microbatches, heaviest first, to the rank with free places and the least work."""
+    """Give each step's microbatches, heaviest first, to the least loaded rank that still lacks some."""
     found = []
     for of_step in weight:
         microbatches, ranks = of_step.shape

@@ -1,4 +1,4 @@
-"""Comparing two runs op by op is right for timelines made by hand, and has some properties for all pairs."""
+"""Comparing two runs op by op gives the parts computed by hand, which add up to the difference."""
 
 from dataclasses import replace
 

@@ -152,7 +152,7 @@ def draw(seed: int, kind: str, *, is_control: bool = False) -> Drawn:
 
 
 def alike(pipeline: Pipeline) -> list[Times]:
-    """Return the earliest and the latest arrivals of data that give the same log, as calls hide them."""
+    """Return times with the earliest and with the latest arrivals of data that leave the log as it is."""
     sooner, later = pipeline.times.transfer.copy(), pipeline.times.transfer.copy()
     for op in (op for worker in pipeline.workers for op in worker.ops):
         if op.message is not None and op.op.endswith("-recv"):

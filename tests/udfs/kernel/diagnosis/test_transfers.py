@@ -133,7 +133,7 @@ KINDS: Final = np.array([[1.0], [2.0], [5.0]])
     ],
 )
 def test_steps_in_which_all_kinds_are_slower(factors: list[float], found: list[float] | None) -> None:
-    """Steps in which all kinds of transfers are slow are found; a single fast step must be far faster."""
+    """Slow steps are found by comparison with faster ones; a single faster step must be far faster."""
     wanted = factors if found is None else found
     assert step_factors(KINDS * factors).tolist() == pytest.approx(wanted, rel=1e-12)
 

@@ -189,7 +189,6 @@ def test_of_two_dp_ranks_the_luck_of_either_counts() -> None:
 
 
 def test_a_replica_slow_in_steps_of_even_data_is_slow_in_the_others_too(logs: Tensor) -> None:
-    """A replica that is slow in steps of even data counts as slow in steps of uneven data too."""
     weight = weights()
     weight[:, :9] = 0.0
     logs = logs + weight
@@ -253,7 +252,7 @@ def test_of_three_replicas_the_one_that_is_always_slow_is_slow_beside_data_of_lo
 
 
 def test_most_heavy_microbatches_of_a_step_in_one_replica_are_data(logs: Tensor) -> None:
-    """If 6 of 8 microbatches of a replica are long in one step, data are heavy; if all are, it is slow."""
+    """If 6 of 8 microbatches are long in a step of a replica, its data are heavy; if all 8, it is slow."""
     logs = logs + weights() / 10
     logs[:, :, :, :6, 7, 2] += 1.0
     assert not cells(logs).any()
