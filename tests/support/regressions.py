@@ -109,7 +109,7 @@ def _transfer_clamp_in_a_late_step() -> GeneratedJob:
 
 
 def _launch_delay_clamp_with_several_late_sources() -> GeneratedJob:
-    """A layernorm all-reduce starts before gc and reduce-scatter have ended: one clamp, not two."""
+    """A layernorm all-reduce starts before gc and reduce-scatter have ended: its delay is clamped once."""
     ops: Ops = [
         ("forward-compute", 0, 1),
         ("backward-compute", 1, 1),

@@ -133,7 +133,7 @@ def test_sends_that_never_find_their_receive_late_are_eager_where_they_end_long_
 
 
 def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
-    """If ops start at random times, no transfer counts as blocking, though the replay is off by over 0.1 %."""
+    """If ops start at random times, no transfer counts as blocking, though replays are off by 0.1 %."""
     job = recorded_job(Simulation(replace(sample_job(40, most_ops=8000), lost_ranks=())))
     found = job_row(job.rank_steps, job.manifest)
     assert 0.001 < found["discrepancy_nonblocking"] < blocking.NOTABLE

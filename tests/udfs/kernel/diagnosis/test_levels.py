@@ -109,7 +109,7 @@ def test_a_slow_series_is_found_in_its_steps_in_its_kind_and_nowhere_else(level:
     ids=["always, too little", "always", "one step", "two steps, too little", "two steps"],
 )
 def test_how_much_is_slow(steps: list[int], size: float, is_slow: bool) -> None:
-    """A worker counts as slow if it takes 1.2 % longer in the mean, or 3 % longer in at least two steps."""
+    """A worker is slow if it takes 1.2 % longer than its peers on average, or 3 % in at least two steps."""
     own = np.zeros((STAGES, KINDS, STEPS, DP_RANKS))
     own[1, 0, list(steps), 2] = size
     assert bool(found_in(own).any()) is is_slow

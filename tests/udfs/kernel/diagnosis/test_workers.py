@@ -130,7 +130,7 @@ def test_single_microbatches_show_slow_workers_too(logs: Tensor, slow: int) -> N
 
 
 def test_a_replica_slow_from_a_step_on_is_slow_since_then_beside_uneven_data(logs: Tensor) -> None:
-    """A replica that is slow from step 4 on is found, though in each single step it may be uneven data."""
+    """A replica that is slow from step 4 on is found, though uneven data may explain any single step."""
     logs = logs + weights() / 2
     logs[..., 4:, 3] += 0.25
     found = cells(logs).mean(axis=(0, 1))
@@ -181,7 +181,7 @@ def test_data_that_are_uneven_from_a_step_on_give_luck_from_there(level: float, 
 
 
 def test_of_two_dp_ranks_the_luck_of_either_counts() -> None:
-    """Of two dp ranks, the slow one must exceed what the data of both explain by chance."""
+    """One of two dp ranks is slow only if uneven data of both together cannot explain it by chance."""
     luck, may_be_luck = np.full((10, 2), 0.3), np.ones((10, 2), dtype=bool)
     for level, is_slow in ((0.55, False), (0.65, True)):
         found = lasting_levels(np.tile([0.0, level], (10, 1)), may_be_luck, luck, PEER, is_one_stage=True)
