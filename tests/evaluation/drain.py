@@ -58,7 +58,7 @@ def follow(world: World, name: str, most: int | Mapping[int, int], rng: np.rando
 
 
 def _predicted(course: Course, day: int) -> Rows:
-    """Return the losses that the view drain expects of each host, and the true ones without any drain."""
+    """Return each host's loss as the view drain expects it, and its true loss without any drain."""
     world, found = course.world, []
     jobs = {host: job for job in course.jobs.values() for host in job.hosts}
     ahead = range(day + 1, day + 1 + TERMS.days)

@@ -28,7 +28,7 @@ Diagnose = Callable[[pa.Table, Mapping[str, object] | None], Mapping[str, pa.Tab
 
 @dataclass(frozen=True)
 class DiagnosedJob:
-    """The diagnosis of one job.
+    """Rows of job_slowdown and job_causes for one job; only a status if its trace was refused.
 
     job    : row of job_slowdown; if the trace was refused, only its status
     causes : rows of job_causes, by cause; empty if the trace was refused
@@ -47,7 +47,7 @@ class DiagnosedJob:
 
     @property
     def is_flagged(self) -> bool:
-        """Return whether any cause, or the unexplained part, has a flag."""
+        """Return whether any row of job_causes has a flag, the row of unexplained loss included."""
         return any(self.answer(cause)["flag"] is not None for cause in {*self.asked, *self.causes})
 
     def answer(self, cause: str) -> Row:

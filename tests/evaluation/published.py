@@ -146,7 +146,7 @@ def injection_list(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def causes_of(folder: Path, diagnose: Diagnose = simulate_job) -> list[Row]:
-    """All rows of the diagnosis for a published trace, including the unexplained part."""
+    """All rows of the diagnosis for a published trace, the row of unexplained loss included."""
     trace = read_published(folder)
     return [
         {

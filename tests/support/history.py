@@ -100,7 +100,7 @@ class History:
     def fill(
         self, stages: Sequence[str] = PHASE_NAMES, job_ids: Sequence[str] = ()
     ) -> dict[str, set[tuple[str, str]]]:
-        """Do all work that is due; return it as (day, job_id), by phase."""
+        """Do all work that is due; return the work as (day, job_id), by phase."""
         todo = self.plan(stages, job_ids)
         backfill.run(self.spark, self.settings, todo)
         return units_of(todo)

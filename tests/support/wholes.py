@@ -13,7 +13,7 @@ from schemas.vocabulary import FIXABLE_CAUSES
 
 
 def sample_whole(seed: int, iterations: int = 12, most_ops: int = 3000) -> WholeSimulation:
-    """Draw a random whole: a job of several runs, each with a role.
+    """Draw a random job of several runs, each with a role.
 
     A whole has two to five roles, and each role except the first waits for one or more earlier roles. One
     role in five has two jobs. In three of four wholes the first role of an iteration waits for the last

@@ -90,7 +90,7 @@ def test_what_blocks_is_found_and_brings_the_replay_to_the_record(kind: str) -> 
     ],
 )
 def test_little_that_the_replay_misses_shows_waits_by_when_ops_begin(seed: int, kind: str) -> None:
-    """Starts of ops show blocking, even if a replay without it misses the step time by under 0.3 %."""
+    """Starts of ops show blocking, even if a replay without blocking misses the step time by under 0.3 %."""
     found = draw(seed, kind)
     job = job_row(found.rank_steps, found.manifest)
     assert set(job["blocking"]) == KINDS[kind][0]

@@ -49,7 +49,7 @@ FIRST_US: Final = 1_767_600_000_000_000
 
 
 class Drawn(NamedTuple):
-    """One drawn job with its times and fault.
+    """A drawn job: its log, its fault, and its true step times.
 
     step_s, ideal_s      : step times without launch delays: with actual and with ideal durations. [s]
     healthy_s, recorded_s : step times without the fault, and as logged. Without the fault, a heavy stage is

@@ -40,7 +40,7 @@ def test_peers_of_a_faster_worker_lose_nothing() -> None:
 
 
 def test_two_steps_in_which_all_workers_are_slow() -> None:
-    """If all workers take 1.4 times as long in two of 12 steps, exactly these two steps count as slow."""
+    """If all workers take 1.4 times as long in two of 12 steps, only these two steps have lost time."""
     slow_s = times()
     slow_s[..., 7:9, :] *= 1.4
     found = rest(slow_s)

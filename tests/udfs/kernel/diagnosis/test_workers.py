@@ -181,7 +181,7 @@ def test_data_that_are_uneven_from_a_step_on_give_luck_from_there(level: float, 
 
 
 def test_of_two_dp_ranks_the_luck_of_either_counts() -> None:
-    """One of two dp ranks is slow only if uneven data of both together cannot explain it by chance."""
+    """One of two dp ranks is named only if uneven data of both together do not explain its slowness."""
     luck, may_be_luck = np.full((10, 2), 0.3), np.ones((10, 2), dtype=bool)
     for level, is_slow in ((0.55, False), (0.65, True)):
         found = lasting_levels(np.tile([0.0, level], (10, 1)), may_be_luck, luck, PEER, is_one_stage=True)
