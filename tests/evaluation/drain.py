@@ -149,7 +149,7 @@ def _by_state(predictions: pd.DataFrame) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Evaluate policies of draining hosts."""
+    """Compare lists of hosts to drain by the GPU-hours that draining these hosts saves."""
     seeds = range(args.seed, args.seed + args.fleets)
     found = {
         seed: judged(World(seed, args.jobs, args.days, args.most_ops), args.most, seed) for seed in seeds
