@@ -87,7 +87,7 @@ class World:
         )
 
     def step_us(self, unit: Unit) -> float:
-        """Mean step time of a unit as it runs on a day. [us]"""
+        """Mean step time of a unit; equal units are simulated only once. [us]"""
         if unit.alike[:-1] not in self._step_us:
             self._simulated(unit)
         return self._step_us[unit.alike[:-1]]

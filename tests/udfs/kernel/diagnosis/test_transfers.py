@@ -98,7 +98,7 @@ def test_a_stage_has_a_usual_collective_up_to_three_times_its_types(
 
 @pytest.mark.parametrize("congested", [[3], [1, 2, 3, 4, 5], [0, 1, 3, 5]])
 def test_congestion_is_taken_off_all_transfers_of_its_steps(block: BlockTimes, congested: list[int]) -> None:
-    """In congested steps, the congestion is removed from pipeline transfers, but not from collectives."""
+    """Congested pipeline transfers get their usual times back, and collectives keep their times."""
     wanted = block.duration_s.copy()
     for op in meeting(block.graph):
         if block.graph.op_types[op] in ot.TRANSFERS:
