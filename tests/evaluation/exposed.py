@@ -34,7 +34,7 @@ NOTE: Final = "The table shows errors of exposed_s, in per cent of the recorded 
 
 
 def judge(seed: int, most_ops: int = 15_000) -> list[Row]:
-    """Compare each row of exposed_communication with a rerun without its ops.
+    """Compare each row of exposed_communication with a rerun without the row's ops.
 
     Return one row for each; none if the job is not analysed.
     """

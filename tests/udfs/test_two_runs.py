@@ -1,4 +1,4 @@
-"""Comparing two runs op by op gives the parts computed by hand, which add up to the difference."""
+"""The difference of two runs' step times is divided into parts as by hand, and the parts add up to it."""
 
 from dataclasses import replace
 
