@@ -1,4 +1,4 @@
-"""Run a night of a small fleet in unusual environments, and compare its answers with those of the usual one.
+"""Run a night of a small fleet in unusual environments, and compare its answers with a usual night's.
 
 `python -m tests.odd_homes` tests the following environments:
 
@@ -184,7 +184,7 @@ def _answers(place: Place, landing: Path, folder: Path, warehouse: Path) -> str:
 
 
 def _tried(place: Place, landing: Path, work: Path, wanted: str) -> str:
-    """Compare answers in one environment with the wanted ones; raises OSError if they differ."""
+    """Compare the answers of one environment with `wanted`; raises OSError if they differ."""
     if place.python:
         _clone(place)
     folder = work / place.name.replace(" ", "-")

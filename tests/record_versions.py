@@ -38,7 +38,7 @@ Results = dict[str, pa.Table]
 
 
 class Versioned(NamedTuple):
-    """A component: its version, the place of the version in the code, and its results on golden inputs."""
+    """A component: its version, where the code states the version, and its results on golden inputs."""
 
     version: str
     raised_in: str

@@ -23,7 +23,7 @@ _PAIRS: Final = ((0, 0), (1, 5), (3, 3), (4, 5), (1, 4))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Start the number of pairs given on the command line, and print each result; return the exit status."""
+    """Run pairs of commands, each pair at the same time, and print the results; return the exit status."""
     parser = argparse.ArgumentParser(prog="together", description=__doc__)
     parser.add_argument("--times", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)

@@ -99,7 +99,7 @@ def _simulated(job: GeneratedJob, settings: SimulationSettings) -> Answer:
 
 
 def by_kind_and_skew(judged: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per kind of job and clock error: worst errors, and how many jobs keep their causes."""
+    """Return one row per kind of job and clock error: worst errors, and how many jobs get the same causes."""
     percent = judged.assign(error=100 * judged.error, ignored_error=100 * judged.ignored_error)
     columns = {
         "jobs": ("seed", "size"),
@@ -113,7 +113,7 @@ def by_kind_and_skew(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(rows: pd.DataFrame) -> Mapping[str, float]:
-    """Totals over all evaluated jobs."""
+    """Return the worst error, and the shares of jobs with right results, with and without the correction."""
     is_right = rows.error <= RIGHT
     analysed, ignored = rows.status == Status.ANALYSED, rows.ignored_status == Status.ANALYSED
     return {

@@ -165,7 +165,7 @@ def sums(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def _groups(jobs: int) -> NDArray[np.int64]:
-    """Draw the jobs of each sum, so that a job is in at most one sum of each round; shape (sum, TOGETHER)."""
+    """Divide the jobs at random into sums of TOGETHER jobs, ROUNDS times; shape (sum, TOGETHER)."""
     rng, whole = np.random.default_rng(jobs), jobs // TOGETHER * TOGETHER
     rounds = [rng.permutation(jobs)[:whole].reshape(-1, TOGETHER) for _ in range(ROUNDS)]
     return np.concatenate(rounds)

@@ -126,7 +126,7 @@ def _largest(parts: Sequence[Part]) -> str:
 
 
 def _of_ops(found: Found, fault: Mechanism) -> bool | None:
-    """Return whether the fault's stage differs most of all stages; None if the fault has no stage."""
+    """Return whether the fault's stage has the largest time difference; None if the fault has no stage."""
     stage = None if fault.cause == "communication" else getattr(fault, "pp_rank", None)
     stages = [part for part in found.parts if part.of == "stage"]
     return None if stage is None or not stages else _largest(stages) == f"stage {stage}"

@@ -58,7 +58,7 @@ def follow(world: World, name: str, most: int | Mapping[int, int], rng: np.rando
 
 
 def _predicted(course: Course, day: int) -> Rows:
-    """Return the losses that the view drain expects of each host, and the true ones without any drain."""
+    """Return each host's loss as the view drain expects it, and its true loss without any drain."""
     world, found = course.world, []
     jobs = {host: job for job in course.jobs.values() for host in job.hosts}
     ahead = range(day + 1, day + 1 + TERMS.days)
@@ -149,7 +149,7 @@ def _by_state(predictions: pd.DataFrame) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Evaluate policies of draining hosts."""
+    """Compare lists of hosts to drain by the GPU-hours that draining these hosts saves."""
     seeds = range(args.seed, args.seed + args.fleets)
     found = {
         seed: judged(World(seed, args.jobs, args.days, args.most_ops), args.most, seed) for seed in seeds

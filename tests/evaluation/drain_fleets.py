@@ -87,13 +87,13 @@ class World:
         )
 
     def step_us(self, unit: Unit) -> float:
-        """Mean step time of a unit as it runs on a day. [us]"""
+        """Mean step time of a unit; equal units are simulated only once. [us]"""
         if unit.alike[:-1] not in self._step_us:
             self._simulated(unit)
         return self._step_us[unit.alike[:-1]]
 
     def _simulated(self, unit: Unit) -> Simulation:
-        """Simulate a unit and cache its step time by content, without host names."""
+        """Simulate a unit and cache its step time, also for units that differ only in their hosts."""
         simulation = Simulation(unit.plan)
         self._step_us[unit.alike[:-1]] = float(simulation.step_us(simulation.timeline()).mean())
         return simulation

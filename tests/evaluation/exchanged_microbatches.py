@@ -23,7 +23,7 @@ class Exchanged(PackedSequences):
     seed: int = 0
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Give microbatches, heaviest first, to the dp rank with free places and the least work so far."""
+        """Give microbatches, heaviest first, to the dp rank with the least work that still lacks some."""
         super().change(conditions, rng)
         workload = conditions.workload
         work = (1 + workload.backward_ratio) * conditions.linear
@@ -51,7 +51,7 @@ Exchanged.__name__ = PackedSequences.__name__  # equal names give equal draws
 
 
 def _order(work: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the index of the microbatch that each place gets; shape (step, microbatch, dp_rank)."""
+    """Return the old flat index of each exchanged microbatch; shape (step, microbatch, dp_rank)."""
     microbatches, steps, ranks = work.shape
     orders = []
     for step in range(steps):
@@ -67,6 +67,6 @@ def _order(work: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _moved(values: NDArray[np.float64], order: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Move values of microbatches to their new places in each step; shape (microbatch, step, dp_rank)."""
+    """Reorder values of microbatches in each step by `order`; shape (microbatch, step, dp_rank)."""
     moved = [values[:, step].ravel()[of_step] for step, of_step in enumerate(order)]
     return np.stack(moved, axis=1)

@@ -34,7 +34,7 @@ NOTE: Final = "The table shows errors of exposed_s, in per cent of the recorded 
 
 
 def judge(seed: int, most_ops: int = 15_000) -> list[Row]:
-    """Compare each row of exposed_communication with a rerun without its ops.
+    """Compare each row of exposed_communication with a rerun without the row's ops.
 
     Return one row for each; none if the job is not analysed.
     """
@@ -73,7 +73,7 @@ def _true_s(simulation: Simulation, op_type: str, pp_rank: int) -> float:
 
 
 def true_exposed_s(simulation: Simulation, rows: Rows) -> float:
-    """True exposed time of these ops: mean step time minus that of a rerun in which they take no time. [s]"""
+    """Mean step time minus that of a rerun in which the ops in `rows` take no time. [s]"""
     whole, without = (simulation.timeline(), timeline_in_no_time(simulation, rows))
     return float((simulation.step_us(whole) - simulation.step_us(without)).mean()) / 1e6
 

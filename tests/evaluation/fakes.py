@@ -38,7 +38,7 @@ def saying(
     slow: Culprits = (),
     job: Mapping[str, Any] | None = None,
 ) -> Diagnose:
-    """Return a diagnosis that gives every job the same savings, and names causes that save at least 2.5 %.
+    """Return a diagnosis with the same savings for every job; causes that save 2.5 % of the step are named.
 
     Causes that are not in `saved` save 0.
     """

@@ -89,7 +89,7 @@ def chances(times: Sequence[Quiet]) -> pd.DataFrame:
 
 
 def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> set[str]:
-    """Return hosts that host_record calls slow beyond chance, if a failure makes a host slow for a week."""
+    """Return hosts with is_beyond_chance in host_record, if a host is slow in each week in which it fails."""
     slow = {(int(each.start // WEEK), each.host) for each in faults}
     struck = sorted({week for week, _ in slow if week < weeks})
     rows = [
@@ -104,7 +104,10 @@ def beyond_chance(faults: Sequence[Fault], hosts: Sequence[str], weeks: int) -> 
 
 
 def recurrence(faults: Sequence[Fault], hosts: int, until: float, draws: int, seed: int) -> pd.DataFrame:
-    """Count hosts named on the log and its first half, and random logs on which any host is named."""
+    """Count the hosts beyond chance in the log, and the shuffled logs that have any such host.
+
+    One row is for the whole log, and one for its first half.
+    """
     names = sorted({each.host for each in faults})
     names += [f"never {number}" for number in range(hosts - len(names))]
     rng, rows = np.random.default_rng(seed), []
@@ -150,7 +153,7 @@ def later(faults: Sequence[Fault], hosts: int, until: float) -> pd.DataFrame:
     option("--format FORMAT", "how to print it", choices=FORMATS, default=FORMATS[0]),
 )
 def main(args: Arguments) -> int:
-    """Evaluate how often hosts fail again, and whether host_record recognises that, on a log of faults."""
+    """Print how often the hosts of a log fail again, and how many of them host_record marks."""
     faults = read(args.log)
     until = max(each.end for each in faults)
     prior = chances(list(quiet_times(faults, until)))

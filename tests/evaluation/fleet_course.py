@@ -34,7 +34,7 @@ class Course:
         self.jobs = {job.job_id: job for job in self.world.fleet.jobs}
 
     def run(self, day: int) -> list[FleetJob]:
-        """Simulate a day: add what was saved and the tables' rows, and return the jobs that ran."""
+        """Simulate a day, add its rows and its savings to the course, and return the jobs that ran."""
         world, serving = self.world, [job for job in self.jobs.values() if day in job.days]
         found = [world.results(job, day) for job in serving]
         self.warehouse.add({name: [each[name] for each in found] for name in ASKED} if found else {})

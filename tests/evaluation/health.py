@@ -229,7 +229,7 @@ def judge(seed: int, days: int = 4, jobs: int = 6) -> tuple[list[Row], Row]:
 
 
 def judged_fleets(first: int, fleets: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Recall by when the check begins to fail relative to the sickness, and totals over all fleets."""
+    """Return the recall by delay between sickness and failing check, and the totals over all fleets."""
     results = [judge(seed) for seed in range(first, first + fleets)]
     spells = pd.DataFrame([row for rows, _ in results for row in rows])
     found = spells[spells.is_found]

@@ -72,7 +72,7 @@ def slow_dp_rank(recording: Recording, excess: float, rng: np.random.Generator) 
 
 
 def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Multiply some microbatches by 1 + excess on all stages, and shorten the others by the same total."""
+    """Multiply the times of some microbatches by 1 + excess, and shorten the others by the same total."""
     computes = recording.computes()
     numbers, of_compute = np.unique(recording.microbatch[computes], return_inverse=True)
     lanes = recording.duration_s.shape[1:]
@@ -84,7 +84,7 @@ def heavy_microbatches(recording: Recording, excess: float, rng: np.random.Gener
 
 
 def longer_last_stage(recording: Recording, excess: float, rng: np.random.Generator) -> Struck:
-    """Multiply computes of the last stage by 1 + excess, and shorten all others by the same total."""
+    """Multiply compute times of the last stage by 1 + excess, and shorten all others by the same total."""
     del rng
     computes = recording.computes()
     is_last = recording.stage[computes] == recording.layout.pp_size - 1
@@ -155,7 +155,7 @@ def _some_steps(recording: Recording, rng: np.random.Generator) -> Mask:
 def _shifted(
     recording: Recording, computes: Ints, is_heavy: Mask, excess: float, axes: tuple[int, ...]
 ) -> Recording:
-    """Multiply heavy computes by 1 + excess, and all others by one factor that keeps the sum over `axes`.
+    """Multiply times of heavy computes by 1 + excess, and shorten all others to keep the sum over `axes`.
 
     is_heavy : mask of shape (compute, step, dp_rank); `axes` are axes of this shape
     """

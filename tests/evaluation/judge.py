@@ -28,7 +28,7 @@ Diagnose = Callable[[pa.Table, Mapping[str, object] | None], Mapping[str, pa.Tab
 
 @dataclass(frozen=True)
 class DiagnosedJob:
-    """The diagnosis of one job.
+    """Rows of job_slowdown and job_causes for one job; only a status if its trace was refused.
 
     job    : row of job_slowdown; if the trace was refused, only its status
     causes : rows of job_causes, by cause; empty if the trace was refused
@@ -47,7 +47,7 @@ class DiagnosedJob:
 
     @property
     def is_flagged(self) -> bool:
-        """Return whether any cause, or the unexplained part, has a flag."""
+        """Return whether any row of job_causes has a flag, the row of unexplained loss included."""
         return any(self.answer(cause)["flag"] is not None for cause in {*self.asked, *self.causes})
 
     def answer(self, cause: str) -> Row:
@@ -61,7 +61,7 @@ class DiagnosedJob:
         }
 
     def worst_cells(self, cause: str, dp_size: int, pp_size: int) -> frozenset[Cell]:
-        """Return the worst culprit's workers; null means all ranks or stages; empty without a culprit."""
+        """Return the workers of the worst culprit of `cause`; empty if `cause` has no culprit."""
         culprits = self.causes.get(cause, {}).get("culprits") or []
         below = [each for worst in culprits[:1] for each in worst.get("workers") or ()]
         if below:

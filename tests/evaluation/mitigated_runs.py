@@ -58,7 +58,7 @@ class PlannedCollections(UnsynchronisedGc):
     planned_steps: int = 1
 
     def change(self, conditions: Conditions, rng: np.random.Generator) -> None:
-        """Add to every step its share of the mean common pause, because few steps contain a collection."""
+        """Add to every step the mean length of a planned collection / the steps between collections."""
         place, before_s = conditions.place, conditions.added_s.copy()
         super().change(conditions, rng)
         lengths_s = conditions.added_s - before_s
@@ -98,7 +98,7 @@ ExchangedGpus.__name__ = UnlikeGpus.__name__  # equal names give equal draws
 
 @dataclass(frozen=True)
 class OtherWeights(Mechanism):
-    """Multiply the computes of each dp rank by `weights`, as if its microbatches had other sizes."""
+    """Multiply the compute times of each dp rank by its entry in `weights`, as if it had other data."""
 
     weights: Sequence[float]
 

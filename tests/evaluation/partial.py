@@ -42,7 +42,7 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Bounds without transfers, with right and with wrong clocks, and the link with the largest gap."""
+    """Bounds without transfers, with right and with wrong clocks, and the link with the longest stage gap."""
 
     job: Job
     bounds: tuple[float, float]

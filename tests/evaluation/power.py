@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 
 
 class Truth(NamedTuple):
-    """True power figures of a job.
+    """True share of computing workers in a step, its dominant component, and true step times.
 
     share     : share of workers that compute, in each bin of the step
     harmonic  : number of periods of the dominant component in a step

@@ -135,7 +135,7 @@ def injection_scores(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def injection_list(judged: pd.DataFrame) -> pd.DataFrame:
-    """List the injections whose cause was missed, named too early, or joined by other causes; worst first."""
+    """List injections whose cause was missed or named below the threshold, or which gave other causes."""
     rows = judged[judged.is_missed | judged.is_early | (judged.false_labels != "")]
     rows = rows.assign(error=rows.predicted - rows.true)
     rows = rows.sort_values("error", key=np.abs, ascending=False)
@@ -146,7 +146,7 @@ def injection_list(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def causes_of(folder: Path, diagnose: Diagnose = simulate_job) -> list[Row]:
-    """All rows of the diagnosis for a published trace, including the unexplained part."""
+    """All rows of the diagnosis for a published trace, the row of unexplained loss included."""
     trace = read_published(folder)
     return [
         {

@@ -1,4 +1,4 @@
-"""Split a recorded trace into durations and launch delays, and turn changed ones into a trace again.
+"""Split a recorded trace into durations and launch delays, and make a trace of changed durations.
 
 With all durations and delays unchanged, the replay gives the recorded times. With some changed, it gives the
 times that would have been recorded, because later ops move too.

@@ -1,4 +1,4 @@
-"""The true exposed communication is right, and the simulator's figure is close to the true one."""
+"""The true exposed communication equals hand-made values, and the simulator's figure is close to it."""
 
 import json
 

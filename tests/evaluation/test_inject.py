@@ -143,7 +143,7 @@ def test_pauses_and_a_slow_link_add_to_some_ops() -> None:
 
 @pytest.mark.parametrize("number", range(len(FAULTS)), ids=lambda number: FAULTS[number].name)
 def test_what_is_judged_of_a_published_trace(published_traces: Path, number: int) -> None:
-    """The saving before the injection is subtracted from the reported one: the trace's losses cancel."""
+    """The saving before the injection is subtracted from the reported one, to cancel the trace's losses."""
     folder = trace_folders(published_traces)[1]
     task = next(each for each in injections([folder]) if (each.fault, each.strength) == (number, 7))
     cause = FAULTS[number].cause

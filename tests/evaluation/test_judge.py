@@ -46,7 +46,7 @@ def truth(seed: int) -> Truth:
 
 @cache
 def slow_worker_seed() -> int:
-    """Return the first seed whose job has several workers and loses at least 2.5 % to a slow worker."""
+    """Return the first seed whose job loses 2.5 % of the step time or more to a slow worker among several."""
     for seed in range(100):
         shape = drawn(seed).shape
         if shape.dp_size * shape.pp_size > 1 and truth(seed).time_saved_fraction["slow_worker"] >= 0.025:

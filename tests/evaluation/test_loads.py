@@ -10,7 +10,7 @@ from tests.evaluation.score import labels
 
 
 def test_slow_loads_are_found_in_jobs_that_record_them() -> None:
-    """Among ten jobs, the diagnosis finds exactly the two in which data loads cost over 2.5 %."""
+    """Of ten jobs, the diagnosis finds exactly the two in which data loads cost over 2.5 % of the step."""
     rows = pd.DataFrame(row for seed in range(40000, 40010) for row in judge(seed, 10_000))
     loads = rows[rows.cause == CAUSE]
     assert set(loads.variant) == {WITH_LOADS}

@@ -33,7 +33,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def answers(*rows: dict[str, Any]) -> pd.DataFrame:
-    """Return answers about jobs 0, 1, ...; by default, causes that save at least 2.5 % are named."""
+    """Return answers about jobs 0, 1, ...; by default, causes that save 2.5 % of the step time are named."""
     made = []
     for seed, row in enumerate(rows):
         full = {"seed": seed, **DEFAULTS, **row}

@@ -31,7 +31,7 @@ rerun without the role's causes."""
 
 
 def judge(seed: int) -> list[Row]:
-    """Draw a whole; return predicted and true savings for each role, or no rows if a trace is refused."""
+    """Draw a job of several roles; return savings for each role, or no rows if a trace is refused."""
     whole = sample_whole(seed)
     try:
         effects = answered(whole)
@@ -71,7 +71,7 @@ def answered(whole: WholeSimulation) -> list[dict[str, Any]]:
 
 
 def _simulated(job: GeneratedJob) -> tuple[list[Row], Row]:
-    """Simulate a job; return its rows of role_step, and its row among the runs of the whole."""
+    """Simulate a job; return its rows of role_step, and one row that describes its run."""
     key = {"log_date": DAY, **{name: job.manifest[name] for name in ("job_id", "run_id")}}
     tables = simulate_job(job.rank_steps, job.manifest | {"log_date": DAY})
     lost = [row["lost_fraction"] for row in tables[JOB_CAUSES].to_pylist()]
@@ -81,7 +81,7 @@ def _simulated(job: GeneratedJob) -> tuple[list[Row], Row]:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per kind of whole and scenario: number of roles, true saving, errors of predictions."""
+    """Return one row per kind of job and scenario: number of roles, true saving, errors of predictions."""
     found = []
     for (kind, some), name in product(rows.groupby("wholes"), SCENARIOS):
         said, true = some[f"said_{name}"].astype(float), some[f"true_{name}"]
@@ -102,7 +102,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def right_role(rows: pd.DataFrame) -> float:
-    """Percentage of wholes in which the role named as best to speed up truly saves most."""
+    """Percentage of jobs in which the role named as best to speed up truly saves most."""
     by_seed = rows.groupby("seed")
     said = rows.loc[by_seed["said_if_twice_as_fast"].idxmax().to_numpy(), "role"].to_numpy()
     true = rows.loc[by_seed["true_if_twice_as_fast"].idxmax().to_numpy(), "role"].to_numpy()

@@ -1,4 +1,4 @@
-"""Replace times of transfers in one call that hide their own length by the usual time (model, section 2)."""
+"""Limit transfers that another transfer of their call hides to their usual time (model, section 2)."""
 
 from collections.abc import Mapping, Sequence
 from math import isnan, nan

@@ -244,7 +244,7 @@ def worked(tries: Sequence[Try], place: int, window: Span, actual_s: float) -> S
 
 
 def stalls(attempt: Try, *kinds: str) -> list[Span]:
-    """Return the spans in which an attempt's training stood still; checkpoints from the first step on."""
+    """Return the spans in which an attempt's training stood still; early checkpoints do not count."""
     still = [each for each in attempt.events if each["event"] in (kinds or STILL)]
     counted = [each for each in still if each["event"] != "checkpoint" or each in attempt.work]
     return [(each["at_us"] / 1e6, end(each)) for each in counted]

@@ -19,7 +19,7 @@ ONE_STREAM = {"grads-reduce-scatter": "params-all-gather"}
 
 @dataclass(frozen=True)
 class Seconds:
-    """Exposed communication and related times of one set of ops, in one step or as means over steps."""
+    """Exposed, busy, hidden and overlap-saved time of a set of ops, in one step or as means over steps."""
 
     exposed_s: float
     busy_s: float

@@ -136,7 +136,7 @@ def scaled(
 
 
 def answer(rows: Sequence[Step], lost: Mapping[Run, float]) -> Answer:
-    """Compute all results for a whole.
+    """Compute all results for a job of several runs.
 
     rows : rows of role_step
     lost : lost fraction of each run's time

@@ -26,7 +26,7 @@ class WorkerGraph:
     """
 
     def __init__(self, ops: Sequence[Op], mine: Sequence[int], layout: Layout) -> None:
-        """Build the graph of one worker's ops in one step; `mine` are their places in `ops`."""
+        """Build the graph of one worker's ops in one step; `mine` are their indices in `ops`."""
         self.ops = ops
         self.layout = layout
         self.pp_rank = ops[mine[0]].pp_rank
@@ -66,7 +66,7 @@ class WorkerGraph:
             self._edge(before, after)
 
     def _in_order(self) -> list[int]:
-        """Return computes, blocking transfers, and transfers of one call with these, sorted by start.
+        """Return computes, and transfers that block or share a call with a blocking one, sorted by start.
 
         An op without duration comes before others with the same start.
         """
@@ -176,7 +176,7 @@ class WorkerGraph:
         return inner if inner and len(inner) == transfers else computes
 
     def _hold_first_backward_transfers(self) -> None:
-        """Make the first backward transfers wait for the compute two places before the first backward."""
+        """Make the first backward transfers wait for the compute two positions before the first backward."""
         backwards = self._of("backward-compute")
         place = self.computes.index(backwards[0]) - 2 if backwards else -1
         if place >= 0:

@@ -56,7 +56,7 @@ def cause(
     flag: int = NO_FLAG,
     evidence: Evidence = NO_EVIDENCE,
 ) -> CauseFound:
-    """Return one cause; it is named (`is_cause`) if it saves at least 2.5 % of the step."""
+    """Return one cause; it is named (`is_cause`) if it saves at least 2.5 % of the step time."""
     return CauseFound(saved, attributed, saved >= 0.025, flag, culprits, evidence)
 
 

@@ -100,7 +100,7 @@ class History:
     def fill(
         self, stages: Sequence[str] = PHASE_NAMES, job_ids: Sequence[str] = ()
     ) -> dict[str, set[tuple[str, str]]]:
-        """Do all work that is due; return it as (day, job_id), by phase."""
+        """Do all work that is due; return the work as (day, job_id), by phase."""
         todo = self.plan(stages, job_ids)
         backfill.run(self.spark, self.settings, todo)
         return units_of(todo)
@@ -125,7 +125,7 @@ class History:
         return {name: self.rows(name) for name in DATA_TABLES}
 
     def told_by_a_store(self) -> dict[str, Rows]:
-        """Return all tables, with the columns set to null that a landing in a store does not have."""
+        """Return all tables; columns that a landing in a store does not have are set to null."""
         found = self.tables()
         found[SOURCE_FILES] = [row | dict.fromkeys(_OF_FILES) for row in found[SOURCE_FILES]]
         return found

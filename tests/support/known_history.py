@@ -94,7 +94,7 @@ def op_types() -> list[Row]:
 
 
 def _analysed(number: int) -> Row:
-    """Return an analysed run; M_W > 0.5 in 2 runs, M_S >= 0.5 in 78, and correlation >= 0.9 in 43."""
+    """Return the row of an analysed run, whose figures depend on its number."""
     waste = waste_of(number)
     return {
         "log_date": day_of(number),

@@ -169,5 +169,5 @@ def _without_some(job: GeneratedJob, op_type: str, rng: np.random.Generator) -> 
 
 
 def _followed(job: GeneratedJob, later: GeneratedJob) -> GeneratedJob:
-    """Append the steps of another job."""
+    """Return a job with the steps of `job`, followed by those of `later`."""
     return GeneratedJob(pa.concat_tables([job.rank_steps, later.rank_steps]), job.manifest)

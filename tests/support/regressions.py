@@ -42,7 +42,7 @@ def _more_replicas_than_are_compared_one_by_one() -> GeneratedJob:
 
 
 def _op_type_that_one_step_lacks() -> GeneratedJob:
-    """The second of three steps has no gc, so that it has ideal durations only in the scenario of gc."""
+    """The second of three steps has no gc: if only gc keeps its times, all ops of the step are ideal."""
     rows = generate_job(replace(USUAL, pp_size=2), [], seed=23, workload=NOISY)
     without = [place for place, step in enumerate(rows.rank_steps["step"].to_pylist()) if step == 1]
     return GeneratedJob(without_ops(rows.rank_steps, "gc", without, last_alone=True), rows.manifest)
@@ -109,7 +109,7 @@ def _transfer_clamp_in_a_late_step() -> GeneratedJob:
 
 
 def _launch_delay_clamp_with_several_late_sources() -> GeneratedJob:
-    """A layernorm all-reduce starts before gc and reduce-scatter have ended: one clamp, not two."""
+    """A layernorm all-reduce starts before gc and reduce-scatter have ended: its delay is clamped once."""
     ops: Ops = [
         ("forward-compute", 0, 1),
         ("backward-compute", 1, 1),

@@ -16,7 +16,7 @@ def replayed_durations(block: StepBlock) -> Floats:
 
 
 def launch_delays(block: StepBlock) -> Floats:
-    """Return each op's start minus the latest end of its inputs; 0 if that is 10 ms too early or more. [s]"""
+    """Return each op's start minus the latest end of its inputs, or 0 if that is -10 ms or less. [s]"""
     start_s, end_s = block.start_s, block.start_s + block.duration_s
     delay_s = start_s - start_s.min(axis=(0, 2))[:, None]
     for op, sources in enumerate(block.graph.waits_for):

@@ -133,7 +133,7 @@ def upload(folder: str | os.PathLike[str], url: str) -> None:
 
 
 def copied(source: str, target: str) -> None:
-    """Copy a local folder, or all objects below a URL, to a folder or a URL of the same kind."""
+    """Copy a local folder to another, or all objects below a URL to another URL."""
     if not is_url(source):
         shutil.copytree(source, target)
         return

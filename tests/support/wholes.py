@@ -13,7 +13,7 @@ from schemas.vocabulary import FIXABLE_CAUSES
 
 
 def sample_whole(seed: int, iterations: int = 12, most_ops: int = 3000) -> WholeSimulation:
-    """Draw a random whole: a job of several runs, each with a role.
+    """Draw a random job of several runs, each with a role.
 
     A whole has two to five roles, and each role except the first waits for one or more earlier roles. One
     role in five has two jobs. In three of four wholes the first role of an iteration waits for the last
@@ -51,7 +51,7 @@ def _plan(seed: int, job_id: str, steps: int, most_ops: int) -> JobPlan:
 
 
 def roles_of(whole: WholeSimulation) -> list[str]:
-    """Return the roles of a whole, in the order of ROLES."""
+    """Return the roles of a job of several runs, in the order of ROLES."""
     return [role for role in ROLES if any(run.role == role for run in whole.runs)]
 
 

@@ -90,7 +90,7 @@ def test_what_blocks_is_found_and_brings_the_replay_to_the_record(kind: str) -> 
     ],
 )
 def test_little_that_the_replay_misses_shows_waits_by_when_ops_begin(seed: int, kind: str) -> None:
-    """Starts of ops show blocking, even if a replay without it misses the step time by under 0.3 %."""
+    """Starts of ops show blocking, even if a replay without blocking misses the step time by under 0.3 %."""
     found = draw(seed, kind)
     job = job_row(found.rank_steps, found.manifest)
     assert set(job["blocking"]) == KINDS[kind][0]
@@ -133,7 +133,7 @@ def test_sends_that_never_find_their_receive_late_are_eager_where_they_end_long_
 
 
 def test_ops_that_begin_whenever_they_like_wait_for_no_transfer() -> None:
-    """If ops start at random times, no transfer counts as blocking, even if blocking explained some error."""
+    """If ops start at random times, no transfer counts as blocking, though replays are off by 0.1 %."""
     job = recorded_job(Simulation(replace(sample_job(40, most_ops=8000), lost_ranks=())))
     found = job_row(job.rank_steps, job.manifest)
     assert 0.001 < found["discrepancy_nonblocking"] < blocking.NOTABLE

@@ -66,7 +66,7 @@ SLOW_REPLICA = rank_steps(replica(7, 0, 1, 5, host="a"), replica(7, 1, 5, 5, hos
 def test_a_slow_microbatch_on_one_of_two_replicas(
     predicate: str, factor: float | None, ops: int, step_s: float
 ) -> None:
-    """Scenarios for a slow second microbatch on one of two replicas; T is 11 s and T_ideal 9 s.
+    """Predicates choose the right ops of a slow replica, and their scenarios have the right step times.
 
     A factor scales the 1 s that the reduce-scatter takes, and never the wait for the later replica.
     """

@@ -103,7 +103,7 @@ def test_a_unit_without_communication_has_no_rows() -> None:
     assert figures(rank_steps(line(0, 0, 0, ops)), manifest()) == {}
 
 
-def test_only_steps_that_have_an_op_type_count_for_it() -> None:
+def test_figures_of_an_op_type_are_means_over_all_steps() -> None:
     """The figures of an op type are means over all steps, even if only some steps have that type."""
     ops: Ops = [("forward-compute", 0, 1), ("optimizer-clip-main-grad", 1, 1)]
     rows = rank_steps(*(line(step, 0, 0, ops[: 2 - step]) for step in range(2)))

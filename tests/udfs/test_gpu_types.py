@@ -1,4 +1,4 @@
-"""With several GPU types, results equal those by hand and by the reference; with one type there are none."""
+"""Results for several GPU types equal those by hand and by the reference; one type gives no results."""
 
 from typing import Any, Final
 

@@ -34,7 +34,7 @@ def test_jobs_with_the_same_ops_and_another_layout_have_graphs_of_their_own() ->
 
 
 def test_recvs_match_from_the_second_compute_on_only_if_exactly_one_is_missing() -> None:
-    """If exactly one recv is missing, the k-th recv belongs to compute k + 1; otherwise to compute k."""
+    """If two of three recvs are missing, the other recv belongs to the first compute, not to the second."""
     first: Ops = [("forward-compute", 0, 1), ("forward-send", 1, 1)]
     last: Ops = [("forward-recv", 0, 2), *(("forward-compute", 2.0 + i, 1.0, i) for i in range(3))]
     tables = simulate_job(rank_steps(line(0, 0, 0, first), line(0, 0, 1, last)), manifest(pp_size=2))

@@ -33,7 +33,7 @@ def span(begin: float, end: float, host: str = "sick", **changes: object) -> dic
 
 
 def by_day(health: pa.Table) -> Callable[[date], pa.Table]:
-    """Return a function that returns the rows of a day."""
+    """Return a function that returns the rows of `health` on a given day."""
     return lambda day: health.filter(pc.equal(health["log_date"], day))
 
 
@@ -153,7 +153,7 @@ def test_a_check_that_failed_a_day_later_does_not_explain_what_was_slow_before()
 
 
 def test_lift_and_chance_are_those_of_the_equations() -> None:
-    """For a rare and for a frequent check, lift and chance equal those of the equations."""
+    """Lift and chance of a failed check are as computed by hand, beside a rare and a frequent other check."""
     rest = [span(0, 1, host) for host in OTHERS[:2]]
     rest += [span(0, 1, OTHERS[2], check_name="rare")]
     rest += [span(0, 1, host, check_name="often") for host in OTHERS[:20]]

@@ -155,7 +155,7 @@ def test_mitigations_that_were_off(name: str, seed: int, most_ops: int) -> None:
 
 
 def test_microbatches_of_which_it_is_open_which_move_have_no_answer() -> None:
-    """If it is uncertain which microbatches would be exchanged, the mitigation has no answer."""
+    """If it is uncertain which microbatches would move, no saving by exchanging microbatches is predicted."""
     row = judge(3400045, OVER_DP_RANKS, 6_000)
     assert row is not None
     assert not row["answered"]
@@ -421,7 +421,7 @@ def test_the_heaviest_microbatches_are_kept_apart() -> None:
 
 
 def _assigned_one_by_one(weight: Floats) -> list[list[list[int]]]:
-    """Give each step's microbatches, heaviest first, to the rank with free places and the least work."""
+    """Give each step's microbatches, heaviest first, to the least loaded rank that still lacks some."""
     found = []
     for of_step in weight:
         microbatches, ranks = of_step.shape

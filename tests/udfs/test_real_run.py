@@ -1,4 +1,4 @@
-"""Of real processes that wait for each other the slowed one is found, also with wrong clocks."""
+"""Among real processes that wait for each other, the slowed one is found, even with wrong clocks."""
 
 from datetime import date
 from pathlib import Path

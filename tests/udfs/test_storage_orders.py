@@ -52,7 +52,7 @@ def mixed(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int)
 
 
 def one_other(op: npt.NDArray[np.int8], start_us: npt.NDArray[np.float64], row: int) -> Places:
-    """Order the ops of all lines by type, except in one line, so that the first line is not typical."""
+    """Order the ops of each line by type, except those of line 5, which are ordered by start."""
     return (by_start if row == 5 else by_type)(op, start_us, row)
 
 

@@ -1,4 +1,4 @@
-"""Comparing two runs op by op is right for timelines made by hand, and has some properties for all pairs."""
+"""The difference of two runs' step times is divided into parts as by hand, and the parts add up to it."""
 
 from dataclasses import replace
 

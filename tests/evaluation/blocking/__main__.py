@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_as_good(self) -> bool:
-        """Return whether step time and slowdown are as right as if the replay knew which transfers block."""
+        """Return whether the blocking ops were found, or step time and slowdown are right to within SAME."""
         return self.is_chosen or max(abs(self.off), abs(self.replayed_s / self.drawn.step_s - 1)) <= SAME
 
     @property
@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
 
     @property
     def cause(self) -> str | None:
-        """Return the cause to name; None if the fault costs too little or looks like wrong clocks."""
+        """Return the cause to name; None if the fault costs under LEAST_LOST, or looks like wrong clocks."""
         if self.drawn.is_like_a_clock:
             return None
         lost = 1 - self.drawn.healthy_s / self.drawn.recorded_s
@@ -102,7 +102,7 @@ class Pair(NamedTuple):
 
     @property
     def is_worse(self) -> bool:
-        """Return whether the job's causes are wrong in a way in which the control's causes are right."""
+        """Return whether the job's causes have an error that the control's causes do not have."""
         job, control = self
         missed = job.cause is not None and control.is_named and not job.is_named
         return (
@@ -154,7 +154,7 @@ def row(kind: str, outcomes: list[Outcome]) -> str:
 
 
 def cause_row(kind: str, pairs: list[Pair]) -> str:
-    """Format one line of the table of causes; recall counts only faults costly enough in job and control."""
+    """Format one line of the table of causes; recall counts pairs in which both jobs have a cause to name."""
     wanted = [pair for pair in pairs if all(each.cause is not None for each in pair)]
     cells = [kind, str(sum(pair.job.drawn.is_like_a_clock for pair in pairs))]
     for asked in (wanted, [pair for pair in wanted if pair.job.drawn.job.dp > 1]):

@@ -49,7 +49,7 @@ FIRST_US: Final = 1_767_600_000_000_000
 
 
 class Drawn(NamedTuple):
-    """One drawn job with its times and fault.
+    """A drawn job: its log, its fault, and its true step times.
 
     step_s, ideal_s      : step times without launch delays: with actual and with ideal durations. [s]
     healthy_s, recorded_s : step times without the fault, and as logged. Without the fault, a heavy stage is
@@ -152,7 +152,7 @@ def draw(seed: int, kind: str, *, is_control: bool = False) -> Drawn:
 
 
 def alike(pipeline: Pipeline) -> list[Times]:
-    """Return the earliest and the latest arrivals of data that give the same log, as calls hide them."""
+    """Return times with the earliest and with the latest arrivals of data that leave the log as it is."""
     sooner, later = pipeline.times.transfer.copy(), pipeline.times.transfer.copy()
     for op in (op for worker in pipeline.workers for op in worker.ops):
         if op.message is not None and op.op.endswith("-recv"):

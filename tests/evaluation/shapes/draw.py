@@ -47,7 +47,7 @@ class Job:
 
 
 def draw_job(seed: int) -> Job:
-    """Draw a job from a seed."""
+    """Draw a job; the last digit of the seed chooses the class of its faults."""
     rng = np.random.default_rng(seed)
     kind = CLASS_OF_DIGIT[seed % 10]
     noise = KINDS[rng.integers(len(KINDS))]

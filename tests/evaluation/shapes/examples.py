@@ -54,7 +54,7 @@ def slow_backwards() -> Job:
 
 
 def slow_backwards_from_step_10() -> Job:
-    """Backwards of one worker are slow from step 10 of 20 on, which costs 6.3 %.
+    """Backwards of one worker are slow from step 10 of 20 on, which costs 6.3 % of the step time.
 
     An early version named no cause.
     """
@@ -76,7 +76,7 @@ def slow_host_from_step_10() -> Job:
 
 
 def backwards_twice_as_slow() -> Job:
-    """Backwards of one of 16 workers take twice as long, without a pipeline, which costs 39 %.
+    """Backwards of one of 16 workers take twice as long, without a pipeline, for 39 % of the step time.
 
     Version 0.3.0 found no loss.
     """
@@ -84,7 +84,7 @@ def backwards_twice_as_slow() -> Job:
 
 
 def slow_forwards() -> Job:
-    """Forwards of one worker always take 1.5 times as long, which costs 6.4 %.
+    """Forwards of one worker always take 1.5 times as long, which costs 6.4 % of the step time.
 
     An early version named pauses.
     """

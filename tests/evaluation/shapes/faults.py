@@ -27,7 +27,7 @@ Workers = frozenset[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault of a job.
+    """A fault of a job: which ops are slow, on which workers, in which steps, and by how much.
 
     cause     : the cause that the diagnosis must name; None if no cause fits.
     direction : which ops are slow: both (computes), forward, backward, or an op type.

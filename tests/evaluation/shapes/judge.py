@@ -150,7 +150,7 @@ def implied_workers(culprit: Row, layout: Layout) -> Workers:
 
 
 def _is_place_right(fault: Fault, alike: Sequence[Fault], said: Sequence[Workers]) -> bool:
-    """Return whether all workers of a fault are named, and none that has no fault of the same cause.
+    """Return whether the named workers include all of the fault's, and none without a fault of its cause.
 
     Of a link, one end is enough; of several heavy stages, one stage.
     """
@@ -168,7 +168,7 @@ def _distance(said: tuple[Row, Workers], fault: Fault) -> tuple[int, bool]:
 
 
 def _in_time(layout: Layout, fault: Fault, culprit: Row, saved: float) -> dict[str, bool]:
-    """Return whether direction, first step and course of a culprit are right, as far as they are judged."""
+    """Return whether `direction`, `first_step` and `course` of a culprit are right, as far as judged."""
     found: dict[str, bool] = {}
     if fault.cause == "slow_worker":
         found["is_direction_right"] = culprit.get("direction") == fault.direction.removeprefix("late ")

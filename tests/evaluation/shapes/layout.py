@@ -1,4 +1,4 @@
-"""Place workers of a drawn job on hosts, and order the computes of each worker."""
+"""Assign the workers of a drawn job to hosts, and order the computes of each worker."""
 
 from dataclasses import dataclass
 from typing import Final

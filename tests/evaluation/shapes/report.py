@@ -89,7 +89,7 @@ def _reasons(verdicts: Iterable[Verdict]) -> Table:
 
 
 def is_wrong(job: Judged) -> bool:
-    """Return whether a job has a wrong or missed cause, a wrong place or time, or a loss off by over 2 %."""
+    """Return whether a cause, worker or time in a diagnosis is wrong, or its loss by over 2 % of the step."""
     answers = [
         answer
         for each in job.verdicts

@@ -54,7 +54,7 @@ def draw_fault(layout: Layout, times: Times, rng: np.random.Generator) -> Fault:
 def draw_place(
     layout: Layout, reaches: tuple[str, ...], rng: np.random.Generator, stages: int | None = None
 ) -> tuple[Workers, str, int | None]:
-    """Draw workers that are slow together; return them, their reach (as HOST), and the slow host, if any.
+    """Draw workers that are slow together; return them, their reach, and their host if the reach is HOST.
 
     The workers are never all workers of the job.
 

@@ -1,4 +1,4 @@
-"""For hand-made rows of job_causes, the judge finds whether a fault's name, place and time are right."""
+"""For hand-made rows of job_causes, the judge finds whether cause, workers and steps are right."""
 
 from dataclasses import replace
 from typing import Any

@@ -136,7 +136,7 @@ def _is_like_data(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> bo
 
 
 def _slow(layout: Layout, fault: Fault, faults: tuple[Fault, ...]) -> npt.NDArray[np.bool_]:
-    """Return which workers are slow by any fault of the same cause and ops; mask (stage, step, dp_rank)."""
+    """Return who is slow by a fault with cause and ops of `fault`; mask (stage, step, dp_rank)."""
     slow = np.zeros((layout.pp, *layout.lanes), bool)
     for each in faults:
         if each.cause == fault.cause and same_ops(each, fault):

@@ -42,7 +42,7 @@ def wanted(judged: Sequence[Judged]) -> list[dict[str, Any]]:
 
 
 def is_knowable(job: Judged) -> bool:
-    """Return whether the log determines a job's loss; it does not if slow workers may have heavy data."""
+    """Return whether the log determines a job's loss: not if heavy data may explain slow workers."""
     return all(each.why_not in ("", TOO_LITTLE, NO_CAUSE_FITS) for each in job.verdicts)
 
 

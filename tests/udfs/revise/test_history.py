@@ -32,7 +32,7 @@ FAST = [1.0, 1.0]
 
 
 class Case(NamedTuple):
-    """A unit, other runs, and the stages that these show to be slow; None if they cannot decide."""
+    """A unit, other runs, and the stages that the other runs show to be slow; None if they show nothing."""
 
     unit: Run
     runs: list[Run]

@@ -1,4 +1,4 @@
-"""A unit that became slower than earlier days of its model or run is found, even if it is not analysed."""
+"""A unit that became slower than units of its model or run on earlier days is found."""
 
 from datetime import timedelta
 from typing import Any

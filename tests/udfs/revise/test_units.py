@@ -36,7 +36,7 @@ def test_what_nothing_speaks_of_stays_as_it_was() -> None:
 
 @pytest.mark.parametrize("beyond", [0.0, 0.25], ids=["of 0.3.0", "of 0.4.0"])
 def test_a_unit_loses_beyond_its_fixes_what_the_version_that_simulated_it_counted(beyond: float) -> None:
-    """If a version before 0.4.0 simulated a unit, unexplained loss keeps the meaning of that version."""
+    """A revision keeps the unexplained loss that was stored with a unit, whichever version computed it."""
     tables = results(job_slowdown={"gpu_hours": 10.0})
     rows = tables[JOB_CAUSES].to_pylist(maps_as_pydicts="strict")
     rows[-1] |= {"attributed_fraction": 0.0, "time_saved_fraction": 0.25, "lost_fraction": beyond}

@@ -1,4 +1,4 @@
-"""Rows of job_causes have names, ranks, hosts and GPU-hours in place of the kernel's codes and cells."""
+"""Rows of job_causes have names, ranks, hosts and GPU-hours in place of the kernel's numeric codes."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -138,7 +138,7 @@ def test_a_slow_host_is_named_once_with_its_workers_and_since_when(monkeypatch: 
 
 
 def test_a_slow_host_is_as_slow_as_its_slowest_worker_that_always_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For other units, a host is as slow as the slowest of its workers that are slow in all steps."""
+    """In job_baseline, a host is as slow as the slowest of its workers that are slow in all steps."""
     always = [Culprit(stage, 0, effect, 1.0, 0, 9, ALWAYS) for stage, effect in ((1, 0.5), (0, 0.25))]
     slow = cause(0.25, 0.25, *always, PAUSED)
     diagnosis = DIAGNOSIS._replace(causes=(slow, *DIAGNOSIS.causes[1:]))
@@ -169,7 +169,7 @@ def test_evidence_has_no_keys_for_numbers_that_do_not_exist(monkeypatch: pytest.
 
 
 def test_what_fixes_save_and_what_is_unexplained_make_up_the_loss() -> None:
-    """Savings of fixes and the unexplained loss add up to the whole loss, which is 1/11."""
+    """Savings of fixes and the unexplained loss add up to the whole loss, 1/11 of the step time."""
     twice = ("start_us", "duration_us")
     usual = [row | {"host": "node-0"} for row in unit_rows()]
     slow = [row | {name: [2 * each for each in row[name]] for name in twice} for row in usual[:4]]
@@ -185,7 +185,6 @@ def test_what_fixes_save_and_what_is_unexplained_make_up_the_loss() -> None:
 def test_a_worker_that_moved_is_named_with_the_host_of_its_slow_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A worker that changed its host is named with the host of its slow steps."""
     moved = [row | {"host": "spare"} if row["step"] >= 3 and row["rank"] == 1 else row for row in unit_rows()]
     found = causes(monkeypatch, rows=rank_steps(*moved))["slow_worker"]["culprits"]
     assert (found[0]["rank"], found[0]["host"]) == (1, "spare")

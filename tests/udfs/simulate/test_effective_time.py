@@ -111,7 +111,7 @@ def test_only_the_day_and_the_scheduled_time_count() -> None:
 
 
 def test_a_day_that_events_show_whole_leaves_nothing_unknown() -> None:
-    """If events cover the whole run, the unknown part is exactly the difference from the stated GPU-hours."""
+    """If events cover the whole run, unknown_gpu_hours is the stated GPU-hours minus those of the events."""
     of_thirds = StepTimes(actual_s=0.7, simulated_s=0.61, ideal_s=0.53)
     job = {"status": "analysed", "world_size": 24}
     for ends_s in range(700, 7000, 70):

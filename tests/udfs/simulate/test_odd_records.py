@@ -170,7 +170,7 @@ def test_a_log_of_another_calendar_is_counted_and_stays(job: GeneratedJob) -> No
 
 
 def test_one_line_of_no_calendar_costs_its_step_and_not_the_log_of_another(job: GeneratedJob) -> None:
-    """A line with an impossible date costs only its own step, and no log of another rank."""
+    """If one line has an impossible date, only its step is left out, though all lines are of another day."""
     facts = job.manifest | {"log_date": DAY + timedelta(days=30)}
     stray_us = 253_400_000_000_000_000
     step = job.rank_steps["step"].to_pylist()[0]

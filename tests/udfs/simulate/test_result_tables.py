@@ -1,4 +1,4 @@
-"""A figure that a gate would refuse makes its own unit fail, and not the night."""
+"""If a gate would refuse a figure of a unit, only that unit fails, and the night goes on."""
 
 from types import SimpleNamespace
 from typing import Any

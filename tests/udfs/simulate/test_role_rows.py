@@ -16,7 +16,7 @@ FEW_STEPS = SimulationSettings(minimum_steps=1)
 
 
 def two_ranks(step: int, zero_us: int) -> list[dict[str, Any]]:
-    """Return two ranks with zeros 10 us apart, whose step lasts from 3 us to 2 s + 11 us."""
+    """Return rows of two ranks that count from zeros 10 us apart; the step lasts from 3 us to 2 s + 11 us."""
     return [
         line(step, 0, 0, [("optimizer", 3e-6, 1)], t0_us=zero_us),
         line(step, 1, 0, [("optimizer", 1e-6, 2)], t0_us=zero_us + 10),

@@ -166,7 +166,7 @@ def test_in_perfetto_arrows_go_from_sends_to_recvs_of_the_same_microbatch() -> N
 
 
 def test_perfetto_would_report_overlapping_slices() -> None:
-    """Perfetto's processor reports overlapping slices; other tests rely on that."""
+    """Perfetto's processor reports overlapping slices, as other tests assume."""
     one = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 10}
     perfetto = TraceProcessor(json.dumps({"traceEvents": [one, one | {"ts": 5}]}).encode())
     warnings = perfetto.rows("SELECT json_array(name) FROM stats WHERE severity <> 'info' AND value > 0")

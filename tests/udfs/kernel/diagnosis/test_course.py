@@ -73,7 +73,7 @@ def test_over_few_steps_nothing_grows() -> None:
 
 
 def test_the_level_is_that_of_slow_steps_not_of_the_worst() -> None:
-    """The level of slow steps is found even if one of them is five times as slow as the others."""
+    """All 12 slow steps are recognised, even if one of them is five times as slow as the others."""
     series = slow_in(*range(8, 20))
     series[15] = 0.8
     found = course_of(series, ERROR)

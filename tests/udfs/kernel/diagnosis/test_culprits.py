@@ -34,7 +34,7 @@ def test_a_culprit_has_the_time_lost_in_a_step_that_struck_it_not_in_a_mean_step
 
 
 def test_a_heavy_stage_is_heavy_in_the_steps_that_show_it() -> None:
-    """If 3 of 11 steps have other numbers of microbatches, the stage is heavy in steps 3 to 10."""
+    """If the first 3 of 11 steps have 6 microbatches instead of 4, a heavy stage is named for the other 8."""
     shape, heavy = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=8), [LossLayer(0.1, 0.1)]
     first = generate_job(replace(shape, microbatches=6, steps=3), heavy, seed=1)
     later = generate_job(shape, heavy, seed=1, identity=LATER)

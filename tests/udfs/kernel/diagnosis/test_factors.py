@@ -21,7 +21,7 @@ EXACT: Final = 1e-12
 
 
 def drawn(seed: int = 3) -> tuple[Tensor, Floats]:
-    """Draw durations with stage factors 1, 1 and 1.2 and backwards twice as long; and microbatch weights."""
+    """Return durations with stage factors 1, 1 and 1.2 and random microbatch weights, and these weights."""
     weight = np.exp(0.3 * np.random.default_rng(seed).standard_normal(SHAPE[3:]))
     base_s = np.array([1.0, 1.0, 1.2])[:, None] * np.array([1.0, 2.0])
     return base_s[:, :, None, None, None, None] * weight, weight
@@ -132,7 +132,7 @@ def test_balanced_work_is_alike_within_a_step_and_spread_work_on_all_stages() ->
 
 
 def test_a_doubtful_time_is_what_the_others_say_beside_the_constant_of_its_stage() -> None:
-    """A doubtful compute is estimated from its microbatch on other stages and its own stage's constant."""
+    """Times marked as doubtful are estimated from other stages, plus the constant of their own stage."""
     times_s, _ = drawn()
     times_s[2] += 1.0
     long_s, doubtful = times_s.copy(), np.zeros(times_s.shape, dtype=bool)

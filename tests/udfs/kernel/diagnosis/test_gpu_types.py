@@ -113,7 +113,7 @@ def test_one_heavier_stage_on_another_type_stays_a_stage() -> None:
 
 
 def computes(worker_type: np.ndarray, factors: list[float], stages: list[float]) -> np.ndarray:
-    """Return median computes of both directions, equal in all steps; shape (p, k, c, s, d) of the model."""
+    """Return median computes, equal in all steps; shape (stage, direction, chunk, step, dp_rank)."""
     base_s = np.array(stages)[:, None] * np.append(factors, 1.0)[worker_type]
     return np.broadcast_to(base_s[:, None, None, None], (len(stages), 2, 1, 12, worker_type.shape[1])).copy()
 

@@ -1,4 +1,4 @@
-"""Levels of workers relative to their peers in the same step are exact, for arrays made by hand."""
+"""Slowness of workers relative to their peers in the same step is exact, for arrays made by hand."""
 
 from typing import Final
 
@@ -67,7 +67,7 @@ def test_what_all_stages_take_longer_in_a_step_is_common_and_no_stages(level: Fl
 
 @pytest.mark.parametrize("first", [3, 6, 8])
 def test_a_stage_slow_in_up_to_most_of_the_steps_is_slow_and_not_heavy(level: Floats, first: int) -> None:
-    """A stage that is slow in up to 9 of 12 steps is slow, not heavy: 3 steps show its usual level."""
+    """A stage that is slow in up to 9 of 12 steps counts as slow, not heavy: 3 steps show its usual times."""
     level[0, :, first:] += 0.3
     usual = usual_levels(level, ERROR, ALONE, EVEN, EVEN, ERROR)
     np.testing.assert_allclose(usual.base, BASE, atol=1e-12)
@@ -84,7 +84,7 @@ def test_a_stage_slow_in_all_steps_is_heavy(level: Floats) -> None:
 
 
 def test_most_workers_of_a_stage_on_one_slow_host_are_compared_with_the_others(level: Floats) -> None:
-    """If a slow host has three of a stage's four workers, the fourth worker shows the usual level."""
+    """If a slow host has three of a stage's four workers, the fourth worker shows the stage's usual times."""
     hosts = ALONE.copy()
     hosts[1, :3] = 99
     level[1, :, :, :3] += 0.4
@@ -109,7 +109,7 @@ def test_a_slow_series_is_found_in_its_steps_in_its_kind_and_nowhere_else(level:
     ids=["always, too little", "always", "one step", "two steps, too little", "two steps"],
 )
 def test_how_much_is_slow(steps: list[int], size: float, is_slow: bool) -> None:
-    """A worker counts as slow if it takes 1.2 % longer in the mean, or 3 % longer in at least two steps."""
+    """A worker is slow if it takes 1.2 % longer than its peers on average, or 3 % in at least two steps."""
     own = np.zeros((STAGES, KINDS, STEPS, DP_RANKS))
     own[1, 0, list(steps), 2] = size
     assert bool(found_in(own).any()) is is_slow

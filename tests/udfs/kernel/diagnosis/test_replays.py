@@ -22,7 +22,7 @@ NOTHING: Final[frozenset[int]] = frozenset()
 
 
 def scenarios(block: BlockTimes, seed: int) -> tuple[Floats, list[Floats], Floats, dict[int, Floats]]:
-    """Draw durations and delays of several scenarios, some of them equal in all, for both forms of replay."""
+    """Draw durations and delays for both forms of replay; every third op is equal in all scenarios."""
     rng = np.random.default_rng(seed)
     size, (steps, lanes) = block.graph.size, block.duration_s.shape[1:]
     duration_s = rng.random((size, SCENARIOS, steps, lanes))

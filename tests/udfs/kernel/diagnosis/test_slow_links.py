@@ -41,7 +41,7 @@ def job_of(pp: int, blocking: frozenset[str], dp: int = 1, *, is_eager: bool = F
 
 
 def times_of(job: Job, slow: Sequence[Link] = (), slow_s: float = SLOW_S) -> Times:
-    """Return times with 1 % noise; links in `slow` are slower, and all other draws are the same."""
+    """Return times with 1 % noise; links in `slow` are slower, other times are the same for any `slow`."""
     rng = np.random.default_rng(1)
 
     def noisy(mean_s: float, *shape: int) -> Floats:
@@ -66,7 +66,7 @@ def times_of(job: Job, slow: Sequence[Link] = (), slow_s: float = SLOW_S) -> Tim
 def communication_of(
     job: Job, slow: Sequence[Link], slow_s: float = SLOW_S, *, one_host: bool = True
 ) -> tuple[dict[str, Any], float, dict[str, float]]:
-    """Return the row of cause communication, the links' true cost as a share of the step, and all savings."""
+    """Return the row of cause communication, the links' true cost / the step time, and all savings."""
     recorded = simulated_job(job, times_of(job, slow, slow_s), one_host=one_host)
     healthy_s = simulated_job(job, times_of(job)).step_s
     found = simulate_job(recorded.rank_steps, recorded.manifest)["job_causes"].to_pylist()

@@ -115,7 +115,7 @@ def test_a_fix_that_costs_time_alone_and_helps_beside_another_shares_what_both_s
     }
 
     def times_s(fixes: Sequence[Fixed]) -> dict[Fixed, Floats]:
-        """Return, by set of fixes, the mean time of two steps and each time; fixes shorten the second."""
+        """Return, by set of fixes, the mean time of two steps and their times; only the second varies. [s]"""
         return {fixed: 10.0 - worth_s[fixed & pair] * np.array([1.0, 0.0, 2.0]) for fixed in fixes}
 
     found = savings_of(times_s, 10.0)

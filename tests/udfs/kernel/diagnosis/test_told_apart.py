@@ -31,5 +31,5 @@ def test_pauses_hide_weights_where_chance_lets_most_stages_pause_at_once(stages:
 
 @pytest.mark.parametrize(("struck", "hides"), [(40, False), (60, True)])
 def test_a_thousand_stages_are_no_error(struck: int, hides: bool) -> None:
-    """A job of 1,200 stages raises no error, though the ways to choose half of them exceed a float."""
+    """A job of 1,200 stages raises no error, though the ways to choose half overflow a float."""
     assert hide_pauses(factors(1_200, struck)) == hides

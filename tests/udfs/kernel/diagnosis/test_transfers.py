@@ -98,7 +98,7 @@ def test_a_stage_has_a_usual_collective_up_to_three_times_its_types(
 
 @pytest.mark.parametrize("congested", [[3], [1, 2, 3, 4, 5], [0, 1, 3, 5]])
 def test_congestion_is_taken_off_all_transfers_of_its_steps(block: BlockTimes, congested: list[int]) -> None:
-    """In congested steps, the congestion is removed from pipeline transfers, but not from collectives."""
+    """Congested pipeline transfers get their usual times back, and collectives keep their times."""
     wanted = block.duration_s.copy()
     for op in meeting(block.graph):
         if block.graph.op_types[op] in ot.TRANSFERS:
@@ -133,7 +133,7 @@ KINDS: Final = np.array([[1.0], [2.0], [5.0]])
     ],
 )
 def test_steps_in_which_all_kinds_are_slower(factors: list[float], found: list[float] | None) -> None:
-    """Steps in which all kinds of transfers are slow are found; a single fast step must be far faster."""
+    """Slow steps are found by comparison with faster ones; a single faster step must be far faster."""
     wanted = factors if found is None else found
     assert step_factors(KINDS * factors).tolist() == pytest.approx(wanted, rel=1e-12)
 

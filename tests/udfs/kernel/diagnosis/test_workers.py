@@ -130,7 +130,7 @@ def test_single_microbatches_show_slow_workers_too(logs: Tensor, slow: int) -> N
 
 
 def test_a_replica_slow_from_a_step_on_is_slow_since_then_beside_uneven_data(logs: Tensor) -> None:
-    """A replica that is slow from step 4 on is found, though in each single step it may be uneven data."""
+    """A replica that is slow from step 4 on is found, though uneven data may explain any single step."""
     logs = logs + weights() / 2
     logs[..., 4:, 3] += 0.25
     found = cells(logs).mean(axis=(0, 1))
@@ -181,7 +181,7 @@ def test_data_that_are_uneven_from_a_step_on_give_luck_from_there(level: float, 
 
 
 def test_of_two_dp_ranks_the_luck_of_either_counts() -> None:
-    """Of two dp ranks, the slow one must exceed what the data of both explain by chance."""
+    """One of two dp ranks is named only if uneven data of both together do not explain its slowness."""
     luck, may_be_luck = np.full((10, 2), 0.3), np.ones((10, 2), dtype=bool)
     for level, is_slow in ((0.55, False), (0.65, True)):
         found = lasting_levels(np.tile([0.0, level], (10, 1)), may_be_luck, luck, PEER, is_one_stage=True)
@@ -189,7 +189,6 @@ def test_of_two_dp_ranks_the_luck_of_either_counts() -> None:
 
 
 def test_a_replica_slow_in_steps_of_even_data_is_slow_in_the_others_too(logs: Tensor) -> None:
-    """A replica that is slow in steps of even data counts as slow in steps of uneven data too."""
     weight = weights()
     weight[:, :9] = 0.0
     logs = logs + weight
@@ -253,7 +252,7 @@ def test_of_three_replicas_the_one_that_is_always_slow_is_slow_beside_data_of_lo
 
 
 def test_most_heavy_microbatches_of_a_step_in_one_replica_are_data(logs: Tensor) -> None:
-    """If 6 of 8 microbatches of a replica are long in one step, data are heavy; if all are, it is slow."""
+    """If 6 of 8 microbatches are long in a step of a replica, its data are heavy; if all 8, it is slow."""
     logs = logs + weights() / 10
     logs[:, :, :, :6, 7, 2] += 1.0
     assert not cells(logs).any()

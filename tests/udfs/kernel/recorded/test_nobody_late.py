@@ -74,7 +74,7 @@ def test_scatters_that_take_less_in_other_steps_show_a_slow_network() -> None:
 
 
 def test_stages_are_compared_where_nothing_is_gathered() -> None:
-    """Without gathers, the waits of stages are compared: the second stage waits ten times as long."""
+    """Without gathers, the waits of stages are compared; the second waits ten times as long as the first."""
     waits_s = np.zeros((2, 2, 3))
     waits_s[0] = [[0.1] * 3, [1.0] * 3]
     assert nobody_late(waits_s, np.full(3, 4.0)).tolist() == [True] * 3

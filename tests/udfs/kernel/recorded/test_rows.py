@@ -27,7 +27,7 @@ Row = list[Op]
 
 
 def stage_of(rows: list[Row], before: int = 0) -> StageRows:
-    """Return the rows of a stage that follows `before` ops of another stage, without repeated computes."""
+    """Return rows as arrays of a stage after `before` ops of another stage; no microbatch number repeats."""
     ops = [op for row in rows for op in row]
     first_op = np.cumsum([before] + [len(row) for row in rows])
     other = Op(ot.GC, -1.0, -1.0)
