@@ -1,4 +1,4 @@
-"""Time commands and count their requests: on a folder, on a store, and on a store that is 20 ms slower.
+"""Time commands on a folder, a store, and a store that delays each request by 20 ms; count requests.
 
 Each request to the slower store takes 20 ms longer. `python -m tests.benchmarks.stores` runs the demo's
 nights, and then questions, a report and upkeep. With `--units 500`, the same day of 500 tiny units is run

@@ -1,4 +1,4 @@
-"""Run a month of nights by Airflow's scheduler, last day first, several at a time; then clear some tasks.
+"""Run a month of nights by Airflow's scheduler, last day first, several at a time; then rerun some tasks.
 
 `python -m tests.dags.month_of_nights` takes some minutes for each night on two cores. At the end, the tables
 are compared with those of one backfill of the same days. `tests/jobs/test_backfill.py` shows that a backfill

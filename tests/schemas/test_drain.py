@@ -21,7 +21,7 @@ Tables = dict[str, list[dict[str, Any]]]
 
 
 def fleet(courses: dict[str, str], share: float = 0.1, hours: float | None = HOURS) -> Tables:
-    """Return rows of one job for each named host; the job also runs on a healthy host.
+    """Return rows of one job for each given host; the job's other two workers are on a healthy host.
 
     courses : by host, a letter for each day: x slow, . not slow, - no job
     share : share of a job's time that is lost on a slow day
@@ -234,7 +234,7 @@ def test_what_ended_within_the_day_no_longer_lengthens_the_step() -> None:
 
 @pytest.mark.parametrize("course", ["until", "comes_and_goes", None])
 def test_of_other_courses_the_whole_day_counts(course: str | None) -> None:
-    """Only a host that became slow within the day and stayed slow is not judged by the whole day."""
+    """Unless all slowness of a host lasts from some step on, its loss is a share of the whole day."""
     tables = fleet({"a": "x"})
     tables[JOB_CAUSES][0]["culprits"] = [
         culprit(0.5, 0.5, host="a", course="from"),
@@ -371,7 +371,7 @@ def test_two_slow_hosts_of_one_job_name_each_other() -> None:
 
 
 def beside(courses: dict[str, str], parts: dict[str, float], share: float = 0.1) -> Tables:
-    """Let host b be slow in the job of host a too.
+    """Return the rows of `fleet`, changed so that host b is slow in the job of host a too.
 
     parts : by host, how much longer its ops take in a step [s]
     """

@@ -89,7 +89,7 @@ def test_a_run_is_read_with_the_types_that_its_manifest_and_its_lines_state(tmp_
 def test_a_manifest_that_a_tenth_of_the_lines_contradict_is_a_bad_layout(
     tmp_path: Path, ranks: int, strays: int, status: str | None
 ) -> None:
-    """A manifest is a bad_layout if at least a tenth of the lines, and at least two lines, contradict it."""
+    """A manifest's status is bad_layout if at least two lines, and a tenth of all lines, contradict it."""
     manifest = {"job_id": JOB, "run_id": RUN, **SIZES}
     (tmp_path / "job.json").write_text(json.dumps(manifest))
     good = [line(step=step) for step in range(ranks)]

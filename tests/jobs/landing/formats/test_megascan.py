@@ -91,7 +91,7 @@ def files_of(job: GeneratedJob, lacking: Collection[int] = ()) -> dict[str, byte
 
 
 def in_calls(row: dict[str, Any]) -> Iterator[tuple[tuple[float, float], str, int]]:
-    """Yield (start, duration), op types and microbatch of each call.
+    """Yield ((start, duration) [us], op types, microbatch) of each of MegaScan's calls in a row.
 
     A send and a recv with equal times are one call.
     """
