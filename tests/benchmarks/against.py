@@ -36,7 +36,7 @@ SHAPES: Final = {"dp64-pp8": WIDE, "dp2-pp2": JobShape(dp_size=2, pp_size=2, mic
 
 
 def jobs() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
-    """Yield (name, rows, manifest) of each job to time: published traces, a large and a small generated job."""
+    """Yield (name, rows, manifest) of each job to time: published traces, and two generated jobs."""
     for name in published.NAMES:
         yield name, published.rank_steps(TRACES, name), published.manifest(TRACES, name)
     for name, shape in SHAPES.items():

@@ -79,7 +79,7 @@ def yardstick_ms() -> float:
 
 
 def median_ms(work: Callable[[], object], repeats: int = REPEATS) -> tuple[float, float]:
-    """Return the median time of `work`, and that of the yardstick, which runs before each repetition. [ms]"""
+    """Return the median times of `work` and of yardstick_ms, which runs before each repetition. [ms]"""
     work()
     times, yards = [], []
     for _ in range(repeats):

@@ -77,7 +77,7 @@ def tiny(landing: Path, units: int, most: int) -> list[str]:
 
 
 def commands(days: Sequence[str], landing: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the commands to time, in the order in which they run: name in the table, and arguments."""
+    """Yield (name in the printed table, arguments) of each command to time, in the order of their runs."""
     for number, day in enumerate(days):
         kind = "the first" if number == 0 else "warm"
         yield f"night, {kind}", ["night", "--landing", landing, "--log-date", day]

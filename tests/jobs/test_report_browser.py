@@ -336,7 +336,7 @@ def _luminance(colour: str) -> float:
 
 
 def _rows(browser: Browser, table: str) -> dict[str, list[str]]:
-    """Return the cells of each row of a table but the first cell, which is the key."""
+    """Return the cells of each row of a table, without the first cell, by the text of the first cell."""
     return {cells[0]: cells[1:] for cells in _cells(browser, table)}
 
 

@@ -1,4 +1,4 @@
-"""Code of the training scripts: layers of known duration, the loop over steps, and processes."""
+"""Code that the training scripts share: layers of fixed duration, and the loop over steps."""
 
 import argparse
 import os

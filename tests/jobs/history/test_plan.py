@@ -50,7 +50,7 @@ class InMemory(Records):
     """Records of finished phases that a test states, instead of reading them from a warehouse."""
 
     def context(self, phase: str) -> dict[date, str]:
-        """Return a hash of the preceding phase's records of earlier days, by day; {} if the phase reads none."""
+        """Return a hash of the preceding phase's records of earlier days, by day; {} if none are read."""
         if not PHASES[phase].looks_back:
             return {}
         return looked_back_on(self.done[phase_before(phase)], DAYS, self.settings.revision.days)

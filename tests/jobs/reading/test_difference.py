@@ -1,4 +1,4 @@
-"""Differences of two runs: parts add up, and neither chance nor few steps give a verdict."""
+"""Parts of a difference of two runs add up; differences due to chance or of few steps get no verdict."""
 
 from datetime import date
 from typing import Any

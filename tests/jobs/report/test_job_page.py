@@ -389,7 +389,7 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
 def test_published_traces(
     published_traces: Path, trace: str, pattern: tuple[str, str], returned: str, slowdown: str
 ) -> None:
-    """In trace SE all workers are slow, but not in the same steps; in trace ST only those of the last stage."""
+    """In trace SE all workers are slow, but not in the same steps; in trace ST only its last stage is."""
     rows = published.rank_steps(published_traces, trace)
     page = Page(job_page(unit_tables(rows, published.manifest(published_traces, trace))))
     returns = f"Fixing it alone saves {returned} of the time"
