@@ -73,7 +73,7 @@ def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterato
 
 
 def nights(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
-    """Time the same night in a warehouse of that day only, and in one of all days.
+    """Time one night in a warehouse without other days, and in a warehouse with all days.
 
     ratio : to the time in the warehouse of that day only
     """

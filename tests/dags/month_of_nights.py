@@ -52,7 +52,7 @@ class Month:
         return self.airflow.ask(f"/api/v2/dags/{NIGHT}/{what}".rstrip("/"), method, body)
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Return all tasks of the month's nights; Airflow's API returns them in pages of at most a hundred."""
+        """Return all tasks of the month's nights; Airflow's API returns at most a hundred a page."""
         found: list[dict[str, Any]] = []
         while True:
             page = self.ask(f"dagRuns/~/taskInstances?limit=100&offset={len(found)}")

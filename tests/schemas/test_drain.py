@@ -167,7 +167,7 @@ def test_a_host_that_became_slow_within_a_day_is_judged_by_what_it_costs_since()
 
 
 def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() -> None:
-    """If hosts became slow at different times, each loses a share of the step after the last change."""
+    """If hosts became slow one after another, each one's loss is a share of the final step time."""
     tables = fleet({"a": "x"})
     for row in tables[WORKER_SLOWDOWN]:
         if row["dp_rank"] == 3:
@@ -182,7 +182,7 @@ def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() ->
 
 
 def halves(tables: Tables, second: dict[str, Any] | None = None, **ended: object) -> Tables:
-    """Let host a be slow in the first half of its first day, and host b, if given, in the second half."""
+    """Return `tables` with host a slow in the first half of the first day, and host b, if given, later."""
     if second is not None:
         for row in tables[WORKER_SLOWDOWN]:
             if row["dp_rank"] == 3 and row["job_id"] == "job of a":

@@ -290,7 +290,7 @@ SAY_WHAT_IS_LOST: Final = ("causes", "fix_first", "groups", "runs", "straggling"
 
 
 def _units_that_lose(rng: np.random.Generator) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return rows of job_slowdown and job_causes; "c" states no GPU-hours, and "d" is not analysed."""
+    """Return rows of job_slowdown and job_causes; unit c states no GPU-hours, unit d is not analysed."""
     slowdowns: list[dict[str, Any]] = []
     causes: list[dict[str, Any]] = []
     for job, day in product("abcd", (DAY, NEXT_DAY)):

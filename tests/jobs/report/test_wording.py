@@ -1,4 +1,4 @@
-"""Test wording and numbers: units, digits, and that each value of the vocabulary has words."""
+"""Test how pages word numbers and values: units, digits, and words for each value of the vocabulary."""
 
 import math
 from collections.abc import Callable
