@@ -44,7 +44,7 @@ def jobs() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
 
 
 def compare(others: list[Path]) -> None:
-    """Print each job's CPU time in all checkouts [ms], and the ratio of this checkout's time to each other's.
+    """Print each job's CPU time [ms] in all checkouts, and this checkout's time divided by each of the others.
 
     others : folders of the other checkouts
     """

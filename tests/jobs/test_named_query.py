@@ -1,4 +1,4 @@
-"""Test the command headline, for named queries: answers over a period, names, and wrong arguments."""
+"""Test the command headline, which answers named queries: periods, names, and wrong arguments."""
 
 import json
 from pathlib import Path

@@ -89,7 +89,7 @@ def test_of_one_end_of_a_transfer_the_other_is_named(scenarios: list[str], said:
 
 
 def test_two_scenarios_may_save_more_than_each_alone(ask: Ask) -> None:
-    """Two fixes may save more together than each alone in sum: slowness that one leaves hides the other."""
+    """Two fixes together may save more than the sum of each alone, as one slow replica hides the other."""
     fixes = [f"{FORWARD} AND dp_rank = {rank}" for rank in (0, 1)]
     _, _, err = ask(main, "--job-id", "llm-a", "--fix", fixes[0], "--fix", fixes[1], "--set", "0.2")
     assert (

@@ -128,7 +128,7 @@ def train(
 
 
 def _slow_down(options: argparse.Namespace, step: int, *, is_slowed: bool) -> None:
-    """Set how much slower this process's layers are in a step, and by how much one of them pauses."""
+    """Set the factor by which this process's layers are slower in a step, and the pause of one layer."""
     TimedLayer.backward_pace = options.slow if is_slowed else 1.0
     TimedLayer.pace = 1.0 if options.backward_alone else TimedLayer.backward_pace
     TimedLayer.pause_s = options.pause_s if is_slowed else 0.0

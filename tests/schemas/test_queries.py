@@ -197,7 +197,7 @@ def test_groups_have_their_shares_and_how_much_of_them_was_analysed(history: Sta
 
 
 def test_a_run_of_several_days_counts_once_by_its_sums(spark: SparkSession) -> None:
-    """A run of several days counts once; its slowdown is the days' total simulated by total ideal time."""
+    """A run of several days counts once; its slowdown is its total simulated time / its total ideal time."""
     first = {"simulated_total_s": 10.0, "ideal_total_s": 5.0, "slowdown": 2.0, "slow_worker_share": 1.0}
     second = {"simulated_total_s": 100.0, "ideal_total_s": 95.0, "slow_worker_share": 0.25}
     later = {"status": "no_ops", "slowdown": None, "log_date": known.FEBRUARY}

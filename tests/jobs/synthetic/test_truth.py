@@ -91,7 +91,7 @@ def test_the_usual_delay_of_the_first_computes_counts_as_a_launch_delay() -> Non
 
 
 def test_where_mechanisms_struck() -> None:
-    """For each simulated fault, the truth names the slowed steps and workers, but no worker that only waits."""
+    """For each simulated fault, the truth names the slowed steps and workers, but no workers that wait."""
     shape = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=12)
     faults = (
         LossLayer(0.1, 0.2), UnsynchronisedGc(0.5, 12.0), SlowStorage(0.1, 0.5, 1), ClockSkew(0.01),
