@@ -44,7 +44,7 @@ def jobs() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
 
 
 def compare(others: list[Path]) -> None:
-    """Print each job's CPU time [ms] in all checkouts, and this checkout's time divided by each of the others.
+    """Print each job's CPU time [ms] in all checkouts, and this checkout's time divided by any other's.
 
     others : folders of the other checkouts
     """

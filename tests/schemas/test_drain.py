@@ -182,7 +182,7 @@ def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() ->
 
 
 def halves(tables: Tables, second: dict[str, Any] | None = None, **ended: object) -> Tables:
-    """Return `tables` with host a slow in the first half of the first day, and host b, if given, later."""
+    """Return `tables` with host a slow in the first half of day 1 and, if `second` is given, b in the other."""
     if second is not None:
         for row in tables[WORKER_SLOWDOWN]:
             if row["dp_rank"] == 3 and row["job_id"] == "job of a":

@@ -1,4 +1,4 @@
-"""Parts of a difference of two runs add up; differences due to chance or of few steps get no verdict."""
+"""Parts of a difference of two runs add up; a difference that may be chance gets no verdict."""
 
 from datetime import date
 from typing import Any

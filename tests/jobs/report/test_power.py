@@ -1,4 +1,4 @@
-"""Test a job page's section on how electric power swings, and its chart."""
+"""Test a job page's section and chart on swings of the job's electric power."""
 
 from dataclasses import replace
 
