@@ -29,7 +29,7 @@ EVERY: Final = 10
 
 
 def cost_us(train: Callable[[int], None], steps: range) -> float:
-    """Return the emitter's cost of an op: the time of a step without work, divided by its number of ops. [us]
+    """Return the time of a step whose ops do no work, divided by the number of ops. [us]
 
     The median over the steps is returned.
     """

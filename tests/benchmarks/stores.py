@@ -46,7 +46,7 @@ class Place:
     server: Server | None = None
 
     def start(self, arguments: Sequence[str]) -> "subprocess.Popen[bytes]":
-        """Start a command on this place's warehouse."""
+        """Start a command on the warehouse in this folder or bucket, and return its process."""
         where = ["--warehouse", f"{self.root}/warehouse"]
         return subprocess.Popen(
             [sys.executable, "-m", "jobs.console", *arguments, *where],

@@ -182,7 +182,7 @@ def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() ->
 
 
 def halves(tables: Tables, second: dict[str, Any] | None = None, **ended: object) -> Tables:
-    """Return `tables` with host a slow in the first half of day 1 and, if `second` is given, b in the other."""
+    """Return `tables` with host a slow in the first half of a day, and host b, if wanted, in the second."""
     if second is not None:
         for row in tables[WORKER_SLOWDOWN]:
             if row["dp_rank"] == 3 and row["job_id"] == "job of a":
@@ -234,7 +234,7 @@ def test_what_ended_within_the_day_no_longer_lengthens_the_step() -> None:
 
 @pytest.mark.parametrize("course", ["until", "comes_and_goes", None])
 def test_of_other_courses_the_whole_day_counts(course: str | None) -> None:
-    """Unless all slowness of a host lasts from some step on, its loss is a share of the whole day."""
+    """A host's loss is a share of the whole day unless all its slowness lasts until the day's end."""
     tables = fleet({"a": "x"})
     tables[JOB_CAUSES][0]["culprits"] = [
         culprit(0.5, 0.5, host="a", course="from"),

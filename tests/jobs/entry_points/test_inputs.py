@@ -206,7 +206,7 @@ def test_a_night_without_logs_refuses_a_file_as_warehouse(call: Ask, landing: Pa
 def test_a_folder_above_or_below_the_landing_is_refused_and_the_landing_named(
     call: Ask, below: str, landing: Path, tmp_path: Path, command: Main, arguments: Sequence[str]
 ) -> None:
-    """If the given folder is above or below the landing, the command is refused and suggests the landing."""
+    """If the given folder is above or below the landing, the command's error suggests the landing."""
     where = folders(landing=tmp_path / below, warehouse=tmp_path / "warehouse")
     status, _, said = call(command, *arguments, *where)
     assert (status, said.count("\n")) == (2, 1)

@@ -83,7 +83,7 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
 
 
 def test_the_command_reproduces_every_figure_beside_it() -> None:
-    """The command on a page prints the figures beside it, computed from the logs of that day alone."""
+    """The command on a page prints the figures beside it from the logs of the page's day alone."""
     revised = [
         dict(row, flag_reason="judged_by_history", time_saved_fraction=0.9, attributed_fraction=0.9)
         | {
