@@ -46,7 +46,7 @@ def test_savings_by_hand(mechanisms: list[Mechanism], cause: str, saved_s: float
 
 
 def test_two_slow_replicas_hide_each_other() -> None:
-    """Of two slow replicas, mending the slower one saves only its excess over the other.
+    """Of two slow replicas, fixing the slower one saves only its excess over the other.
 
     Mending the other alone saves nothing.
     """
