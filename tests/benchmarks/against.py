@@ -36,7 +36,7 @@ SHAPES: Final = {"dp64-pp8": WIDE, "dp2-pp2": JobShape(dp_size=2, pp_size=2, mic
 
 
 def jobs() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
-    """Yield the jobs to time: the published traces, a large generated job and a small one."""
+    """Yield (name, rows, manifest) of each job to time: published traces, and two generated jobs."""
     for name in published.NAMES:
         yield name, published.rank_steps(TRACES, name), published.manifest(TRACES, name)
     for name, shape in SHAPES.items():
@@ -44,7 +44,7 @@ def jobs() -> Iterator[tuple[str, pa.Table, dict[str, Any]]]:
 
 
 def compare(others: list[Path]) -> None:
-    """Print a line per job, with and without diagnosis: CPU times here and there [ms], and their ratio.
+    """Print each job's CPU time [ms] in all checkouts, and this checkout's time divided by any other's.
 
     others : folders of the other checkouts
     """

@@ -29,7 +29,7 @@ EVERY: Final = 10
 
 
 def cost_us(train: Callable[[int], None], steps: range) -> float:
-    """Return the emitter's cost of an op: the time of a step without work, divided by its number of ops. [us]
+    """Return the time of a step whose ops do no work, divided by the number of ops. [us]
 
     The median over the steps is returned.
     """
@@ -42,7 +42,7 @@ def cost_us(train: Callable[[int], None], steps: range) -> float:
 
 
 def ops_alone(writer: RankLogWriter) -> None:
-    """Print what an op costs in recorded and in other steps, with a recorder and with Megatron's timers."""
+    """Print the emitter's time per op [us] in recorded and in unrecorded steps, by recorder and by timers."""
     with Recorder(writer, every=1000, burst=STEPS) as recorder:
         timers = RankLogTimers(None, recorder)
 
@@ -107,7 +107,7 @@ def loop_with_waits(writer: RankLogWriter) -> None:
 
 
 def main() -> None:
-    """Run the command: print all costs, and the size in bytes of a step's log line, plain and compressed."""
+    """Print all measured costs, and the size of a recorded step's log line, plain and compressed. [bytes]"""
     with tempfile.TemporaryDirectory() as landing:
         ops_alone(RankLogWriter(landing, Run("j", "ops", dp_size=1), Rank(0, 0)))
         for is_packed in (False, True):

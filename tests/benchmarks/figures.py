@@ -58,7 +58,7 @@ def show(title: str, compared_with: str, figures: Iterable[Figure]) -> Iterator[
 
 
 def write_baseline(figures: Iterable[Figure]) -> None:
-    """Save the ratios of these figures as the baseline of later runs."""
+    """Save the column `ratio` of these figures, with which later runs are compared."""
     ratios = {figure.name: round(figure.ratio, 4) for figure in figures}
     BASELINE.write_text(json.dumps(ratios, indent=2) + "\n")
 
@@ -79,7 +79,7 @@ def yardstick_ms() -> float:
 
 
 def median_ms(work: Callable[[], object], repeats: int = REPEATS) -> tuple[float, float]:
-    """Return the median time of `work`, and that of the yardstick, which runs before each repetition. [ms]"""
+    """Return the median times of `work` and of yardstick_ms, which runs before each repetition. [ms]"""
     work()
     times, yards = [], []
     for _ in range(repeats):

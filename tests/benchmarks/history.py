@@ -50,7 +50,7 @@ def generate(landing: Path, days: int, jobs: int, ops: int) -> None:
 
 
 def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
-    """Time backfills of growing shares of the history, and each of their phases with its gates.
+    """Time backfills of growing shares of the history: each as a whole, and each phase with its gates.
 
     ratio : exponent of the growth of the time with the number of ops, from the preceding backfill
     """
@@ -73,7 +73,7 @@ def backfills(spark: SparkSession, settings: Settings, all_days: int) -> Iterato
 
 
 def nights(spark: SparkSession, settings: Settings, all_days: int) -> Iterator[Figure]:
-    """Time the same night in a warehouse of that day only, and in one of all days.
+    """Time one night in a warehouse without other days, and in a warehouse with all days.
 
     ratio : to the time in the warehouse of that day only
     """

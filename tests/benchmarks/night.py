@@ -41,7 +41,7 @@ SHAPE: Final = JobShape(dp_size=4, pp_size=4, microbatches=32, steps=40)
 
 
 def figures() -> Iterator[Figure]:
-    """Time a warm night's phases, the simulation UDF and the kernel.
+    """Time the phases of a process's second night, the simulation UDF and the kernel.
 
     ratio : to a UDF that only counts rows
     """
@@ -102,7 +102,7 @@ def through_udf(
 
 
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the number of rows of each unit: the least that a UDF can do with them."""
+    """Yield the number of rows of each unit, as a UDF that does as little as possible."""
     for task in tasks_in(batches):
         for unit in rows_of_units(*task):
             yield pa.RecordBatch.from_pydict({"rows": pa.array([unit.rows.num_rows], pa.int64())})

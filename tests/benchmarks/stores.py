@@ -1,4 +1,4 @@
-"""Time commands and count their requests: on a folder, on a store, and on a store that is 20 ms slower.
+"""Time commands on a folder, a store, and a store that delays each request by 20 ms; count requests.
 
 Each request to the slower store takes 20 ms longer. `python -m tests.benchmarks.stores` runs the demo's
 nights, and then questions, a report and upkeep. With `--units 500`, the same day of 500 tiny units is run
@@ -46,7 +46,7 @@ class Place:
     server: Server | None = None
 
     def start(self, arguments: Sequence[str]) -> "subprocess.Popen[bytes]":
-        """Start a command on this place's warehouse."""
+        """Start a command on the warehouse in this folder or bucket, and return its process."""
         where = ["--warehouse", f"{self.root}/warehouse"]
         return subprocess.Popen(
             [sys.executable, "-m", "jobs.console", *arguments, *where],
@@ -77,7 +77,7 @@ def tiny(landing: Path, units: int, most: int) -> list[str]:
 
 
 def commands(days: Sequence[str], landing: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the commands to time, in the order in which they run: name in the table, and arguments."""
+    """Yield (name in the printed table, arguments) of each command to time, in the order of their runs."""
     for number, day in enumerate(days):
         kind = "the first" if number == 0 else "warm"
         yield f"night, {kind}", ["night", "--landing", landing, "--log-date", day]

@@ -1,4 +1,4 @@
-"""Run a month of nights by Airflow's scheduler, last day first, several at a time; then clear some tasks.
+"""Run a month of nights by Airflow's scheduler, last day first, several at a time; then rerun some tasks.
 
 `python -m tests.dags.month_of_nights` takes some minutes for each night on two cores. At the end, the tables
 are compared with those of one backfill of the same days. `tests/jobs/test_backfill.py` shows that a backfill
@@ -52,7 +52,7 @@ class Month:
         return self.airflow.ask(f"/api/v2/dags/{NIGHT}/{what}".rstrip("/"), method, body)
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Return all tasks of these days; Airflow's API returns them in pages of at most a hundred."""
+        """Return all tasks of the month's nights; Airflow's API returns at most a hundred a page."""
         found: list[dict[str, Any]] = []
         while True:
             page = self.ask(f"dagRuns/~/taskInstances?limit=100&offset={len(found)}")

@@ -115,7 +115,7 @@ def test_what_leaves_the_current_tables_as_they_were_starts_nothing_that_is_sche
 
 
 def events_of_the_history() -> int:
-    """Return how many events Airflow has recorded for the asset of the history."""
+    """Return how many updates of the Airflow asset HISTORY are recorded."""
     with create_session() as session:
         events = session.query(AssetEvent).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         return int(events.filter(AssetModel.name == HISTORY.name).count())

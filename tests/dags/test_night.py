@@ -1,4 +1,4 @@
-"""Run phases by the DAG with real Spark and Delta."""
+"""Test phases that the DAG runs with real Spark: wrong settings, and a refused night that is released."""
 
 from pathlib import Path
 

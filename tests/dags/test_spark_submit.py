@@ -147,7 +147,7 @@ SECRETS = {
 def test_the_connection_names_the_master_and_sparks_own_settings_in_a_file_of_the_owner(
     environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Secrets of a Spark connection are in no command line, environment or log; their file is deleted."""
+    """Secrets of a Spark connection are only in a temporary file, in no command line, variable or log."""
     spark = {"conn_type": "spark", "host": "spark://10.0.0.1", "port": 7077}
     conf = {"spark.executor.memory": "8g", "spark.app.name": "a night", **SECRETS}
     monkeypatch.setenv("AIRFLOW_CONN_WHAT_IF_SPARK", json.dumps({**spark, "extra": {"conf": conf}}))

@@ -45,7 +45,7 @@ Ask = Callable[..., Said]
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Ask:
-    """Run a command with the given arguments and capture its output."""
+    """Function that runs a command with the given arguments and returns its status and output."""
 
     def run(command: Callable[[list[str]], int], *arguments: object) -> Said:
         status = command([str(each) for each in arguments])
@@ -56,7 +56,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Ask:
 
 @pytest.fixture
 def ask(call: Ask, monkeypatch: pytest.MonkeyPatch, warehouse: str) -> Ask:
-    """Run a command on the test module's `warehouse` and capture its output."""
+    """Function that runs a command on the test module's `warehouse` and returns its status and output."""
     monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse)
     return call
 

@@ -68,7 +68,7 @@ Analyse = Callable[..., Said]
 
 @pytest.fixture
 def analyse(tmp_path: Path, call: Ask) -> Analyse:
-    """Function that runs the command on a folder, with the page in page.html."""
+    """Function that runs the command analyse on a folder, and writes the page to page.html."""
     return lambda folder, *more: call(main, folder, "--page", tmp_path / "page.html", *more)
 
 

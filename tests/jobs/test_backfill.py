@@ -129,7 +129,7 @@ def from_nothing(history: History) -> History:
 def test_whatever_ends_a_backfill_the_next_one_goes_on(
     filled: History, history: History, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
-    """After a backfill was killed, the next one does the rest; it does nothing if the old logs are back."""
+    """After a killed backfill, the next one redoes the changed unit, but nothing if its old logs are back."""
     mine, aside = history.folder("alpha", DAYS[0]), history.landing.parent / "kept"
     shutil.copytree(mine, aside)
     history.put("alpha", DAYS[0], slow=2.0)

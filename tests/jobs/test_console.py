@@ -154,7 +154,7 @@ job-page UNIT => job llm-b has no results of DAY: straggler simulate --log-date 
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A warehouse with the units of test_what_if.py and, of one of them, a result."""
+    """A warehouse with the units of test_what_if.py; one of these units has a result."""
     root = tmp_path_factory.mktemp("wrong") / "wh"
     results = {name: table_rows(name) for name in (JOB_SLOWDOWN, WORKER_SLOWDOWN)}
     return warehouse_of(root, **replicated(), **results).root

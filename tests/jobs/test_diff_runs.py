@@ -1,4 +1,4 @@
-"""Test the command diff between two folders, two days, or the days before and after a date."""
+"""Test the command diff, which compares two folders, two days, or the days before and after a date."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Test the command drain, the same rows in a night's summary and on pages, and the evaluation of drains."""
+"""Test the command drain, its rows in a night's summary and on pages, and how drains are evaluated."""
 
 import json
 from dataclasses import replace

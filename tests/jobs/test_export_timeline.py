@@ -30,7 +30,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def trace(ask: Ask) -> Trace:
-    """Function that runs the command on the job with further arguments."""
+    """Function that runs the command timeline on the job in `warehouse` with the given arguments."""
     return lambda *arguments: ask(main, "--job-id", KEY["job_id"], *arguments)
 
 

@@ -65,7 +65,7 @@ def grown_slow() -> dict[str, list[Row]]:
 
 
 def repaired(tables: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Add the job atlas with four days, whose step times vary too much to prove a change."""
+    """Add four days of a job atlas with a slow host that is repaired, and return the tables."""
     tables[JOB_SLOWDOWN] = []
     for number, step_s in enumerate(REPAIRED):
         key = {"log_date": DAY + timedelta(number), "job_id": "atlas", "run_id": "r1"}

@@ -79,7 +79,7 @@ def test_each_folder_of_logs_is_answered_with_the_documented_keys_and_nothing_be
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A warehouse for all commands: units to replay, a host to drain, a job that became slower, a fix."""
+    """A warehouse for all commands: units to replay, a host to drain, a job that slows down, fixed jobs."""
     results, manifests, workers = test_fix_effect.units()
     stated = [
         replicated(),

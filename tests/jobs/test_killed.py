@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def in_store() -> Iterator[tuple[kills.Run, str]]:
-    """An undisturbed backfill in a store, as the reference, and the URL of a folder for disturbed ones."""
+    """Yield an undisturbed backfill in a store, and the URL of a folder for backfills that are killed."""
     with kills.ground(store=True) as (folder, root):
         yield next(kills.scenario(folder, root)), root
 

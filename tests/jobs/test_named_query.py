@@ -1,4 +1,4 @@
-"""Test the command headline, for named queries: answers over a period, names, and wrong arguments."""
+"""Test the command headline, which answers named queries: periods, names, and wrong arguments."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_a_period_without_rows_is_said(ask: Ask, period: tuple[str, str]) -> Non
 def test_units_that_were_not_analysed_are_named_beside_what_to_fix(
     ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """fix_first is the only named query that adds how many units of the period were not analysed."""
+    """fix_first is the only named query that also prints how many units of the period were not analysed."""
     units: list[dict[str, Any]] = [{}, {"job_id": "a", "status": "no_ops"}, {"log_date": NEXT_DAY}]
     rows = table_rows(JOB_SLOWDOWN, units)
     monkeypatch.setenv("STRAGGLER_WAREHOUSE", warehouse_of(tmp_path, **{JOB_SLOWDOWN: rows}).root)

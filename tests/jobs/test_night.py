@@ -1,4 +1,4 @@
-"""A night, from logs in the landing to tables of the fleet, also with logs that cannot be analysed."""
+"""Test a night from logs in the landing to tables of the fleet, with logs that cannot be analysed."""
 
 import json
 import logging

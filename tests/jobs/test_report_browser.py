@@ -123,7 +123,7 @@ def test_all_links_of_the_demo_lead_somewhere_and_job_pages_are_drawn(browser: B
 def test_half_of_the_interval_of_a_sum_is_that_of_the_evaluation(
     browser: Browser, drawn_fleet: Path, freedom: float | None
 ) -> None:
-    """For the interval of a sum, the page's JavaScript computes the same half width as the evaluation."""
+    """The page's JavaScript computes the same half width of a sum's interval as the evaluation in Python."""
     browser.open(drawn_fleet)
     part = {"cause": "pause", "half": 2.5, "shared": 1.5, "lost": 5.0, "freedom": freedom}
     parts = [part | {"unit": {"run": str(run // 2), "log_date": "2026-01-05"}} for run in range(20)]
@@ -336,7 +336,7 @@ def _luminance(colour: str) -> float:
 
 
 def _rows(browser: Browser, table: str) -> dict[str, list[str]]:
-    """Return the cells of each row of a table but the first cell, which is the key."""
+    """Return the cells of each row of a table, without the first cell, by the text of the first cell."""
     return {cells[0]: cells[1:] for cells in _cells(browser, table)}
 
 
@@ -349,7 +349,7 @@ def _cells(browser: Browser, table: str) -> list[list[str]]:
 
 
 def _left(filters: dict[str, str]) -> pd.DataFrame:
-    """Return the parts of the fleet that the filters leave, computed by pandas instead of the page."""
+    """Return the rows of units' causes that the filters keep, computed by pandas to check the page."""
     units, parts = random_fleet().units.to_pandas(), random_fleet().parts.to_pandas()
     team, day = units.team.fillna("(not stated)"), units.log_date.astype(str)
     is_in = (team == filters.get("team", team)) & (units.cluster == filters.get("cluster", units.cluster))

@@ -1,4 +1,4 @@
-"""Nights revise causes by earlier days and by other jobs: tested from the landing on, with Spark."""
+"""Test with Spark how nights, from the landing on, revise causes by earlier days and by other jobs."""
 
 import shutil
 from collections.abc import Sequence

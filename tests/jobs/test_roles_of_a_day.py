@@ -1,4 +1,4 @@
-"""Test the tables about roles, for days on which several runs form a whole; without Spark.
+"""Test the tables about roles, for days on which several runs form one training; without Spark.
 
 If a day no longer has such runs, its rows are removed; without such runs on any day, no table is made.
 """

@@ -28,7 +28,7 @@ def test_what_is_no_time(text: str, call: Ask, tmp_path: Path) -> None:
 
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Sleep times between rounds of watching, all of which fail; the third round raises KeyboardInterrupt."""
+    """Sleep times between rounds of watching: rounds 1 and 2 fail, round 3 raises KeyboardInterrupt."""
     slept: list[float] = []
 
     @contextmanager

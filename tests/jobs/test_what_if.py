@@ -57,7 +57,7 @@ def test_the_answer_is_a_table_of_the_latest_day(ask: Ask) -> None:
 
 
 def test_what_two_scenarios_share_is_said_beside_them(ask: Ask) -> None:
-    """The output says how many ops belong to several scenarios: their savings do not add up."""
+    """The output states how many ops are in several fixes: their time cannot be saved twice."""
     one = f"{FORWARD} AND host = 'node-1'"
     fixes = ("--fix", FORWARD, "--fix", one, "--set", "0.5")
     _, out, err = ask(main, "--job-id", "llm-a", *fixes)
@@ -89,7 +89,7 @@ def test_of_one_end_of_a_transfer_the_other_is_named(scenarios: list[str], said:
 
 
 def test_two_scenarios_may_save_more_than_each_alone(ask: Ask) -> None:
-    """Two fixes may save more than the sum of what each saves alone, because each leaves the other's wait."""
+    """Two fixes together may save more than the sum of each alone, as one slow replica hides the other."""
     fixes = [f"{FORWARD} AND dp_rank = {rank}" for rank in (0, 1)]
     _, _, err = ask(main, "--job-id", "llm-a", "--fix", fixes[0], "--fix", fixes[1], "--set", "0.2")
     assert (

@@ -19,7 +19,7 @@ HERE: Final = Path(__file__).parent
 
 
 class Fault(NamedTuple):
-    """How a worker is slowed, and the cause, direction and course that the diagnosis must name.
+    """How a worker is slowed, and the expected diagnosis: cause, compute direction, and course over time.
 
     first_step : step from which on the worker is slow; None if it is slow in every other step
     """

@@ -93,7 +93,7 @@ def outcomes(torch: str, landing: Path, runs: Iterable[str]) -> Iterator[LinkOut
 
 
 def quiet_steps(every: pa.Table, is_slowed: pa.Array) -> tuple[float, pa.Array]:
-    """Return the mean time of quiet healthy steps [s], and the numbers of quiet steps of both kinds.
+    """Return (mean time of the fastest healthy steps [s], numbers of the fastest healthy and slowed steps).
 
     Other load on the machine makes steps only longer, so the fastest steps of each kind count as quiet.
 

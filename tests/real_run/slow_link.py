@@ -1,4 +1,4 @@
-"""Make a link between two stages slow in one direction: its data arrive some time after they were sent."""
+"""Make a link between two stages slow in one direction, by delaying the data that are received over it."""
 
 import functools
 import time

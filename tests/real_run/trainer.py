@@ -1,4 +1,4 @@
-"""Code of the training scripts: layers of known duration, the loop over steps, and processes."""
+"""Code that the training scripts share: layers of fixed duration, and the loop over steps."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ Step = Callable[[], None]
 
 
 class _Timed(torch.autograd.Function):  # type: ignore[misc]  # torch is not in this environment
-    """A linear map that sleeps for the rest of a fixed time, on which other load has little effect."""
+    """A linear map that sleeps until a fixed time has passed, so that other load hardly changes its time."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Any, weight: Any, seconds: float) -> Any:
@@ -128,7 +128,7 @@ def train(
 
 
 def _slow_down(options: argparse.Namespace, step: int, *, is_slowed: bool) -> None:
-    """Set the pace of this process for a step, and its pause."""
+    """Set the factor by which this process's layers are slower in a step, and the pause of one layer."""
     TimedLayer.backward_pace = options.slow if is_slowed else 1.0
     TimedLayer.pace = 1.0 if options.backward_alone else TimedLayer.backward_pace
     TimedLayer.pause_s = options.pause_s if is_slowed else 0.0

@@ -372,7 +372,7 @@ def test_culprit_history_has_the_first_of_the_days_in_a_row() -> None:
 
 
 def test_news_are_causes_that_begin_or_end_and_not_those_that_cross_the_line() -> None:
-    """cause_news lists causes that clearly begin or end, but not losses that rise from 2 % to 3 %."""
+    """cause_news lists causes that clearly begin or end, but no loss that grows from 2 to 3 % of the time."""
     lost = {"begins": (0.0, 0.1), "ends": (0.2, 0.0), "crosses": (0.02, 0.03), "stays": (0.1, 0.2)}
     rows = [
         cause(job, day, 0.0, 0.0, is_cause=part >= 0.025, lost_fraction=part)

@@ -21,7 +21,7 @@ Tables = dict[str, list[dict[str, Any]]]
 
 
 def fleet(courses: dict[str, str], share: float = 0.1, hours: float | None = HOURS) -> Tables:
-    """Return rows of one job for each named host; the job also runs on a healthy host.
+    """Return rows of one job for each given host; the job's other two workers are on a healthy host.
 
     courses : by host, a letter for each day: x slow, . not slow, - no job
     share : share of a job's time that is lost on a slow day
@@ -167,7 +167,7 @@ def test_a_host_that_became_slow_within_a_day_is_judged_by_what_it_costs_since()
 
 
 def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() -> None:
-    """If hosts became slow at different times, each loses a share of the step after the last change."""
+    """If hosts became slow one after another, each one's loss is a share of the final step time."""
     tables = fleet({"a": "x"})
     for row in tables[WORKER_SLOWDOWN]:
         if row["dp_rank"] == 3:
@@ -182,7 +182,7 @@ def test_hosts_that_became_slow_after_each_other_share_the_step_of_the_last() ->
 
 
 def halves(tables: Tables, second: dict[str, Any] | None = None, **ended: object) -> Tables:
-    """Let host a be slow in the first half of its first day, and host b, if given, in the second half."""
+    """Return `tables` with host a slow in the first half of a day, and host b, if wanted, in the second."""
     if second is not None:
         for row in tables[WORKER_SLOWDOWN]:
             if row["dp_rank"] == 3 and row["job_id"] == "job of a":
@@ -234,7 +234,7 @@ def test_what_ended_within_the_day_no_longer_lengthens_the_step() -> None:
 
 @pytest.mark.parametrize("course", ["until", "comes_and_goes", None])
 def test_of_other_courses_the_whole_day_counts(course: str | None) -> None:
-    """Only a host that became slow within the day and stayed slow is not judged by the whole day."""
+    """A host's loss is a share of the whole day unless all its slowness lasts until the day's end."""
     tables = fleet({"a": "x"})
     tables[JOB_CAUSES][0]["culprits"] = [
         culprit(0.5, 0.5, host="a", course="from"),
@@ -371,7 +371,7 @@ def test_two_slow_hosts_of_one_job_name_each_other() -> None:
 
 
 def beside(courses: dict[str, str], parts: dict[str, float], share: float = 0.1) -> Tables:
-    """Let host b be slow in the job of host a too.
+    """Return the rows of `fleet`, changed so that host b is slow in the job of host a too.
 
     parts : by host, how much longer its ops take in a step [s]
     """

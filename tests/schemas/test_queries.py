@@ -197,7 +197,7 @@ def test_groups_have_their_shares_and_how_much_of_them_was_analysed(history: Sta
 
 
 def test_a_run_of_several_days_counts_once_by_its_sums(spark: SparkSession) -> None:
-    """A run of several days counts once; its slowdown is the ratio of the sums of its days."""
+    """A run of several days counts once; its slowdown is its total simulated time / its total ideal time."""
     first = {"simulated_total_s": 10.0, "ideal_total_s": 5.0, "slowdown": 2.0, "slow_worker_share": 1.0}
     second = {"simulated_total_s": 100.0, "ideal_total_s": 95.0, "slow_worker_share": 0.25}
     later = {"status": "no_ops", "slowdown": None, "log_date": known.FEBRUARY}
@@ -290,7 +290,7 @@ SAY_WHAT_IS_LOST: Final = ("causes", "fix_first", "groups", "runs", "straggling"
 
 
 def _units_that_lose(rng: np.random.Generator) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return rows of job_slowdown and job_causes; "c" states no GPU-hours, and "d" is not analysed."""
+    """Return rows of job_slowdown and job_causes; unit c states no GPU-hours, unit d is not analysed."""
     slowdowns: list[dict[str, Any]] = []
     causes: list[dict[str, Any]] = []
     for job, day in product("abcd", (DAY, NEXT_DAY)):

@@ -373,7 +373,7 @@ def test_windows_end_with_each_day_and_hold_the_days_that_there_are() -> None:
 
 
 def test_each_definition_of_goodput_has_its_own_base() -> None:
-    """Each definition of goodput divides by a total of its own, such as all GPU-hours or those of steps."""
+    """Each definition of goodput divides by its own total, for example by all GPU-hours."""
     units: list[dict[str, Any]] = [{"job_id": "a"}, {"job_id": "b"}, {"job_id": "no events"}]
     units = [each | {"gpu_hours": 192.0, "world_size": 64} for each in units]
     times = [{"job_id": "a"}, {"job_id": "b", "queued_gpu_hours": None}]

@@ -38,7 +38,7 @@ class OldTimers:
 
 
 class Peer:
-    """A request to a peer whose message arrives 2 ms after it is waited for."""
+    """A receive request whose message arrives 2 ms after `wait` is called."""
 
     def wait(self) -> str:
         time.sleep(0.002)

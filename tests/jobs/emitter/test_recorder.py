@@ -227,7 +227,7 @@ while True:
 
 
 def terminated(landing: Path, handler: str, slow_s: float, steps: int) -> tuple[int, int, float]:
-    """Run a training that gets SIGTERM.
+    """Run a training that gets SIGTERM; return how it ended.
 
     Returns its exit status, the number of logged steps, and the time from the signal to its end [s].
     """

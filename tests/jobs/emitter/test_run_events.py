@@ -29,7 +29,7 @@ SECOND_US = 1_000_000
 
 
 class Clock:
-    """A clock that advances by some seconds at each reading."""
+    """A clock that advances by `by_s` seconds at each reading."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, now_us: int = START_US, by_s: float = 1.0) -> None:
         self.now_us, self.by_s = now_us, by_s

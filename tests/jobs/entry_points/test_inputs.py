@@ -206,7 +206,7 @@ def test_a_night_without_logs_refuses_a_file_as_warehouse(call: Ask, landing: Pa
 def test_a_folder_above_or_below_the_landing_is_refused_and_the_landing_named(
     call: Ask, below: str, landing: Path, tmp_path: Path, command: Main, arguments: Sequence[str]
 ) -> None:
-    """If the given folder is above or below the landing, the command is refused and suggests the landing."""
+    """If the given folder is above or below the landing, the command's error suggests the landing."""
     where = folders(landing=tmp_path / below, warehouse=tmp_path / "warehouse")
     status, _, said = call(command, *arguments, *where)
     assert (status, said.count("\n")) == (2, 1)
@@ -216,7 +216,7 @@ def test_a_folder_above_or_below_the_landing_is_refused_and_the_landing_named(
 def test_a_backfill_of_an_unknown_job_suggests_one_of_those_days(
     call: Ask, landing: Path, tmp_path: Path
 ) -> None:
-    """If no job has the given name, a backfill suggests a job of its days in the landing or the warehouse."""
+    """For an unknown job, a backfill suggests jobs that its days have in the landing or the warehouse."""
     warehouse = tmp_path / "warehouse"
     create(str(warehouse / JOBS), TABLES[JOBS])
     row = {"log_date": date(2026, 1, 6), "job_id": "old", "run_id": "r1"}
@@ -255,7 +255,7 @@ def test_an_empty_landing_is_an_empty_night(
 
 
 def test_rows_of_a_day_go_only_where_its_folder_is_empty(call: Ask, landing: Path, tmp_path: Path) -> None:
-    """A night is refused, and its day's rows stay, if the landing lacks the folder of a day that has rows."""
+    """A night is refused, and rows stay, if a day has rows in the warehouse but no folder in the landing."""
     path = str(tmp_path / "warehouse" / JOBS)
     create(path, TABLES[JOBS])
     assert not has_rows_of(path, date(2026, 2, 5))

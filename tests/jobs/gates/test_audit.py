@@ -21,7 +21,7 @@ STAGES = TABLES[STAGE_SLOWDOWN]
 
 
 def refused(name: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return how many rows each expectation refuses in a table of the given rows."""
+    """Return how many example rows with the given changes each expectation of a table refuses."""
     found = audit(TABLES[name], table_rows(name, changes))
     assert {refusal.table for refusal in found} == {name}
     return {refusal.expectation: refusal.rows for refusal in found}

@@ -208,7 +208,7 @@ def test_units_lost_and_units_made_up_have_no_result_of_their_own() -> None:
 
 def test_miscounted_causes_are_those_that_job_causes_and_the_fleet_do_not_bear_out() -> None:
     def wrong(changes: dict[int, dict[str, Any]], lost: int | None = None, replayed: int = 2) -> set[str]:
-        """Return the causes that the rule finds miscounted in cause_day.
+        """Return the causes that miscounted_causes refuses in cause_day after the given changes.
 
         changes : new values for the rows of cause_day, by the number of the cause
         lost : number of the cause whose row is missing

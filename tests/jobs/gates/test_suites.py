@@ -60,7 +60,7 @@ OF_SHARES = {
 
 
 def own(folder: str, phase: str = Phase.SIMULATE, **tables: Rows) -> list[Rule]:
-    """Return the results of the suite mine.json in a folder, without those of the other suites."""
+    """Return the results of the suite mine.json alone, whatever other suites are in the folder."""
     return [rule for rule in Suites(folder, phase).rules(tables) if "mine.json" in rule.section]
 
 

@@ -1,4 +1,4 @@
-"""A night names units that trained longer than their GPU-hours allow, and states both figures."""
+"""A night warns of units whose run events show more training than their GPU-hours allow."""
 
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ UNKNOWN: dict[str, Any] = dict.fromkeys((f"{name}_gpu_hours" for name in KNOWN_P
 
 
 def texts(settings: Settings, folder: Path, times: list[dict[str, Any]]) -> list[str]:
-    """Return a night's messages about units that did 10,000 steps, of 5.1 s each, on 8 GPUs within 20 hours.
+    """Return a night's messages about units of 8 GPUs that did 10,000 steps of 5.1 s within 20 hours.
 
     times : changes to the units' rows of job_time
     """

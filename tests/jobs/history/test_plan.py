@@ -50,7 +50,7 @@ class InMemory(Records):
     """Records of finished phases that a test states, instead of reading them from a warehouse."""
 
     def context(self, phase: str) -> dict[date, str]:
-        """Return a hash of the earlier days' records of the preceding phase, by day; empty if not used."""
+        """Return a hash of the preceding phase's records of earlier days, by day; {} if none are read."""
         if not PHASES[phase].looks_back:
             return {}
         return looked_back_on(self.done[phase_before(phase)], DAYS, self.settings.revision.days)
@@ -211,7 +211,7 @@ def test_contents_do_not_depend_on_times_but_of_files_that_could_not_be_read() -
 def test_a_day_that_looks_back_on_one_of_an_earlier_batch_is_revised_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If one day changes, a later day that looks back on it is revised too, though it is in another batch."""
+    """If a day's results change, the plan also revises a later day that depends on it, in another batch."""
     done = all_done(unit(0), unit(1), look_back_days=1)
     done["ingest"] |= ingested(unit(0), digest="late")
     whole = records(done, look_back_days=1)

@@ -1,4 +1,4 @@
-"""Fuzz health of hosts: a day's files of events in a landing, and the output of tools, both damaged."""
+"""Fuzz the readers of health events: damaged files in a landing, and damaged output of health tools."""
 
 import gzip
 import json

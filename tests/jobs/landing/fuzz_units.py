@@ -150,7 +150,7 @@ def _counted(folder: str, staged: list[StagedFile]) -> Iterator[tuple[str, str]]
 def check(
     account: UnitAccount, landed: list[LandedFile], files: Files, stored: list[tuple[str, str]]
 ) -> None:
-    """Fail unless each log has an account, and each of its lines is counted as a row or a reject.
+    """Fail unless the account lists each log, and counts each of its lines as a row or a reject.
 
     stored : table and file of each stored row
     """

@@ -1,4 +1,4 @@
-"""Ingest a day without Spark, in this process: its tables, its accounts, and the peak memory."""
+"""Ingest a day in this process, without Spark; return its tables, its accounts and the peak memory."""
 
 import resource
 from collections.abc import Callable, Mapping, Sequence
@@ -69,11 +69,11 @@ class Landed:
         return sorted(found, key=lambda each: (each[0], each[1] or 0))
 
     def reasons(self, job_id: str) -> dict[str, str]:
-        """Return the reason of a reject of one job, by file name."""
+        """Return the reason of one reject of each file of a job, by file name."""
         return {name: reason for name, _, reason in self.rejected(job_id)}
 
     def details(self, job_id: str) -> dict[str, str]:
-        """Return the detail of a reject of one job, by file name."""
+        """Return the detail of one reject of each file of a job, by file name."""
         return {row["source_file"].rsplit("/", 1)[1]: row["detail"] for row in self.of(REJECTS, job_id)}
 
     def job(self, job_id: str) -> dict[str, Any]:

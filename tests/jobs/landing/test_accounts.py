@@ -89,7 +89,7 @@ def test_a_run_is_read_with_the_types_that_its_manifest_and_its_lines_state(tmp_
 def test_a_manifest_that_a_tenth_of_the_lines_contradict_is_a_bad_layout(
     tmp_path: Path, ranks: int, strays: int, status: str | None
 ) -> None:
-    """A manifest is a bad_layout if at least a tenth of the lines, and at least two lines, contradict it."""
+    """A manifest's status is bad_layout if at least two lines, and a tenth of all lines, contradict it."""
     manifest = {"job_id": JOB, "run_id": RUN, **SIZES}
     (tmp_path / "job.json").write_text(json.dumps(manifest))
     good = [line(step=step) for step in range(ranks)]
@@ -114,7 +114,7 @@ def test_lines_of_all_parts_contradict_a_manifest_together() -> None:
 
 
 def test_a_row_of_jobs_has_what_rows_refer_to_and_a_host_of_each_further_type() -> None:
-    """`jobs.gpu_types` lists the hosts of stored rows, and one host of each GPU type that they lack."""
+    """`jobs.gpu_types` lists all hosts of stored rows, and one host of each further GPU type."""
     types = {"a": "T0", "b": "T1", "c": "T0", "d": "T2", "e": "T2", **{f"f{n}": f"F{n}" for n in range(99)}}
     first = account({"gpu_types": types, "iterations": {1: 5, 2: 6, 3: 6}}, z="H100")
     other = account(None)

@@ -31,7 +31,7 @@ LONG = [line(job_id="long", rank=0, step=step) for step in range(400)]
 
 
 def write_lines(landing: Landing) -> None:
-    """Write a log for each case, whose line 4 is the case; good and blank lines surround it."""
+    """Write, for each case, a log whose line 4 is the case, among good and blank lines."""
     landing.manifest(JOB)
     texts = [bad.text for bad in BAD_LINES.values()] + [
         with_step(name, text) for name, (text, _) in GOOD_LINES.items()

@@ -1,4 +1,4 @@
-"""False claims of producers are refused: logs about other ranks, logs that differ, too many GPU-hours."""
+"""False claims of producers are refused: logs about other ranks, contradicting logs, too many GPU-hours."""
 
 import os
 from collections import Counter

@@ -179,7 +179,7 @@ def test_what_is_no_file_is_named_and_nothing_of_the_system_is_read(found: Lande
 
 
 def test_every_log_is_accounted_for(found: Landed, landing: Landing) -> None:
-    """Every log file, as the test itself finds them, has an account or is misplaced."""
+    """Every log file that the test itself lists has an account or is misplaced."""
     day = os.fsencode(landing.root / PREFIX)
     names = [name for _, _, files in os.walk(day) for name in files]
     logs = [name for name in names if not name.startswith((b"job.json", b"meta-"))]

@@ -51,7 +51,7 @@ print(json.dumps([found, landing.misplaced_count, peak_mb]))
 
 
 def landed(landing: Landing) -> tuple[dict[str, list[object]], int, int]:
-    """Read a landing in a process with a limit of MOST_MB.
+    """Read a landing in a process with little memory; return counts by job, misplaced entries, peak memory.
 
     Returns the status and the counts of lines, stored rows and rejects of each job, the number of misplaced
     entries, and the peak memory [MB].

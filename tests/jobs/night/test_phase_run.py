@@ -1,4 +1,4 @@
-"""A night's log has a line for each phase, with seconds and rates."""
+"""A night's log has a line for each phase, with its duration, and with units and ops a second."""
 
 from datetime import date
 from types import SimpleNamespace

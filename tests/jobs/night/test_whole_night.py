@@ -1,4 +1,4 @@
-"""Test what a night says about its days before it reads them."""
+"""Test a night's warnings about days that their producers have not marked complete."""
 
 from datetime import date
 from pathlib import Path

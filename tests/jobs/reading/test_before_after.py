@@ -76,7 +76,7 @@ def test_nothing_at_all_is_not_enough() -> None:
 
 
 def test_an_interval_worked_by_hand() -> None:
-    """By Welch, the 95 % interval of the difference of 1, 2, 3 and 4, 5, 6 is 3 +- 2.776445 * sqrt(2 / 3)."""
+    """Welch's 95 % interval of mean(4, 5, 6) - mean(1, 2, 3) is 3 +- 2.776445 * sqrt(2 / 3)."""
     found = compare([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 0.95)
     assert (found.before, found.after, found.effect) == (2.0, 5.0, 3.0)
     assert found.low == pytest.approx(3 - 2.776445 * (2 / 3) ** 0.5, rel=1e-6)

@@ -1,4 +1,4 @@
-"""Differences of two runs: parts add up, and neither chance nor few steps give a verdict."""
+"""Parts of a difference of two runs add up; a difference that may be chance gets no verdict."""
 
 from datetime import date
 from typing import Any

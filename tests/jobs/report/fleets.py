@@ -81,7 +81,7 @@ def asked(tables: dict[str, Rows], first_day: date, last_day: date = LAST) -> Fl
 
 
 def publication(tables: FleetTables, *pages: str) -> Publication:
-    """Return the fleet's publication of the last day.
+    """Return the publication of the given fleet's report on the last day: its period, and its links.
 
     pages : paths of the job pages that it contains
     """

@@ -24,7 +24,7 @@ VOID = {"meta", "input", "br", "wbr", "link", "circle", "line", "polyline"}
 
 
 class Page(HTMLParser):
-    """A parsed page; `open` lists elements without an end tag."""
+    """A parsed page; `open` lists elements whose end tag is missing."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Page(HTMLParser):
         return " ".join("".join(self.words).split())
 
     def all(self, tag: str, attribute: str) -> list[str]:
-        """Return the values of an attribute in all elements of one kind."""
+        """Return the value of an attribute in each element that has this tag and this attribute."""
         return [values[attribute] or "" for name, values in self.tags if name == tag and attribute in values]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

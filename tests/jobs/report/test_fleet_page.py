@@ -328,7 +328,7 @@ def test_op_types_are_shares_of_one_base() -> None:
         assert share == pytest.approx(wasted[name] / total(FLEET.totals["analysed_gpu_hours"]), rel=1e-12)
 
 
-def test_five_months_of_the_papers_fleet_stay_under_five_megabytes() -> None:
+def test_five_months_of_the_papers_fleet_stay_under_four_megabytes() -> None:
     """For five months of a fleet as large as the paper's, the page with links to all units is below 4 MB."""
     tables = fleet(runs=3079, days=150)
     pages = {job_page_path(row["log_date"], row["job_id"], row["run_id"]) for row in _keys(tables)}

@@ -83,7 +83,7 @@ def test_what_causes_and_none_lost_sums_to_what_the_page_says_is_lost(
 
 
 def test_the_command_reproduces_every_figure_beside_it() -> None:
-    """The command on a page prints the figures beside it, computed from the logs of that day alone."""
+    """The command on a page prints the figures beside it from the logs of the page's day alone."""
     revised = [
         dict(row, flag_reason="judged_by_history", time_saved_fraction=0.9, attributed_fraction=0.9)
         | {
@@ -389,7 +389,7 @@ def test_a_job_that_failed_by_a_defect_of_ours_shows_where() -> None:
 def test_published_traces(
     published_traces: Path, trace: str, pattern: tuple[str, str], returned: str, slowdown: str
 ) -> None:
-    """Trace SE's map of workers is hot everywhere, in changing places; trace ST's only in its last stage."""
+    """In trace SE all workers are slow, but not in the same steps; in trace ST only its last stage is."""
     rows = published.rank_steps(published_traces, trace)
     page = Page(job_page(unit_tables(rows, published.manifest(published_traces, trace))))
     returns = f"Fixing it alone saves {returned} of the time"

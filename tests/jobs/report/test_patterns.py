@@ -15,7 +15,7 @@ ROW = (ALL, ALL, 3)
 
 
 def hot(*places: tuple[Any, float]) -> maps.Floats:
-    """Return a map of workers in which only the given places are slow, each by its excess."""
+    """Return slowdowns by (step, dp rank, stage) that exceed 1 clearly only at the given places."""
     slowdown = QUIET.copy()
     for place, excess in places:
         slowdown[place] += excess

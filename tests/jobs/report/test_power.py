@@ -1,4 +1,4 @@
-"""Test a job page's section on how electric power swings, and its chart."""
+"""Test a job page's section and chart on swings of the job's electric power."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ POWERED = replace(TABLES, further={**TABLES.further, JOB_MEGAWATTS: [ROWS[JOB_ME
 
 
 def test_shares_and_gpus_of_the_job() -> None:
-    """The section gives each share of the workers also as a number of the job's 64 GPUs."""
+    """The section on power states each share of the workers also as a number of the job's 64 GPUs."""
     (row,), found = TABLES.further[JOB_POWER], power_section(TABLES)
     assert found is not None
     assert found.columns == ["", "of the workers", "GPUs"]

@@ -1,4 +1,4 @@
-"""Test sections of job pages: communication, GPU types, and the whole that several runs form."""
+"""Test sections of job pages: communication, GPU types, and a training that consists of several runs."""
 
 from dataclasses import replace
 from typing import Any

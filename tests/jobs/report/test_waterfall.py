@@ -110,7 +110,7 @@ def test_without_events_it_ends_at_the_ideal_and_without_a_loss_known_it_is_not_
 def test_each_total_is_the_one_before_less_the_losses_as_they_are_printed(
     recorded: float, losses: tuple[float, ...]
 ) -> None:
-    """Rounded separately, 2,560 less 814 would be printed as 1,745."""
+    """Each printed total equals the printed total before it less the printed losses, in spite of rounding."""
     causes = ("slow_worker", "pause", "stage_imbalance")
     figures = [*zip(causes, losses, strict=False), ("nothing_lost", recorded - sum(losses))]
     drawn = chain(

@@ -1,4 +1,4 @@
-"""Test wording and numbers: units, digits, and that each value of the vocabulary has words."""
+"""Test how pages word numbers and values: units, digits, and words for each value of the vocabulary."""
 
 import math
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def test_parts_add_up_as_they_are_printed(parts: list[float], decimals: int | No
 
 
 def test_a_small_part_is_not_doubled_by_what_rounding_must_add() -> None:
-    """A part of 0.445 hours would be printed as 1 to make a rounded sum right: then a decimal is added."""
+    """A decimal is added if, without it, 0.445 hours would be printed as 1 to make the printed sum right."""
     parts = [300.4, 20.4, 0.445]
     assert wording.adding_up(parts, math.fsum(parts)) == ["300.4", "20.4", "0.4", "321.2"]
 

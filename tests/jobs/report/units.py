@@ -48,7 +48,7 @@ def _sum(rows: list[dict[str, Any]], name: str) -> float | None:
 
 
 def sick_job(job_id: str = "job", host: str = "sick", *, steps: int = 12) -> UnitTables:
-    """Return the rows of a job with one slow host, of four replicas and two stages."""
+    """Return the rows of a job of four replicas and two stages, one of whose hosts is slow."""
     job = recorded_job(job_id, host, steps=steps)
     return unit_tables(job.rank_steps, job.manifest, job_id)
 

@@ -81,7 +81,7 @@ def test_a_table_is_aligned_numbers_to_the_right_and_outside_a_terminal_never_fo
 
 
 class Terminal(io.StringIO):
-    """A stream that claims to be a terminal; `lines` returns what it shows, without codes."""
+    """A stream that claims to be a terminal; `lines` returns what it shows, without control codes."""
 
     def isatty(self) -> bool:
         return True

@@ -34,7 +34,7 @@ with session(load_settings("local"), "run") as spark:
 
 @contextmanager
 def running(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """Start a run whose temporary files are in a folder.
+    """Start a run whose temporary folder is in `folder`; yield its process and the names that it prints.
 
     Yields the process, and the names that the run prints: its own folder, and what that folder contains.
     """

@@ -48,7 +48,7 @@ def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_watts_are_settings_of_aggregate_alone(tmp_path: Path) -> None:
-    """Settings of power change only the fingerprint of aggregate, and change none if they are unset."""
+    """Settings of electric power change only the fingerprint of the phase aggregate, and none if unset."""
     watts = load_settings(
         overlay(tmp_path, "[power.watts]\nH100 = { computing = 700.0, otherwise = 250.0 }\n")
     )

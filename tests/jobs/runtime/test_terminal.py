@@ -60,7 +60,7 @@ def test_ctrl_c_is_one_line_without_py4js_traceback(
 
     @command("answer")
     def answer(_args: Arguments) -> None:
-        """Stand in for a command."""
+        """Log what py4j logs on Ctrl-C, and raise KeyboardInterrupt."""
         log_to_terminal()
         for error in (KeyboardInterrupt(), Py4JNetworkError("Answer from Java side is empty")):
             raised = (type(error), error, None)
@@ -79,7 +79,7 @@ def test_a_place_that_is_read_only_is_one_line_that_says_where_else(
 ) -> None:
     @command("answer", option("--out FILE", "where to"), explain=str)
     def answer(_args: Arguments) -> None:
-        """Stand in for a command."""
+        """Raise the error of a path on a read-only file system."""
         raise OSError(errno.EROFS, "Read-only file system", "/data/x")
 
     assert run(answer, []) == Exit.WRONG_SETTINGS
@@ -91,7 +91,7 @@ def test_a_place_that_is_read_only_is_one_line_that_says_where_else(
 def test_what_this_user_may_not_read_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     @command("answer", explain=str)
     def answer(_args: Arguments) -> None:
-        """Stand in for a command."""
+        """Raise the error of a path that the user may not read."""
         raise PermissionError(errno.EACCES, "Permission denied", "/data")
 
     assert run(answer, []) == Exit.WRONG_SETTINGS

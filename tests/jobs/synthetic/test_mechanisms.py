@@ -1,4 +1,4 @@
-"""Each simulated fault changes only the ops that it concerns, and only in its window of steps."""
+"""Test simulated faults: which op types, workers and steps each changes, and by how much."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -50,7 +50,7 @@ def run(ops: list[ProgramOp], busy: list[list[float]], delay: list[list[float]])
 
 
 def test_a_meeting_moves_data_from_its_latest_start() -> None:
-    """Each end of a transfer ends its own duration after the later of the two starts."""
+    """A send and its recv each end at the later of their two starts plus their own duration."""
     ops = [
         ProgramOp(0, 0, "forward-compute"),
         ProgramOp(1, 0, "forward-send", waits=[0], meeting="m"),

@@ -1,4 +1,4 @@
-"""The time of a generated run is divided into parts without a gap, and events state when they began."""
+"""Parts of a generated run's time follow each other without a gap, and its run events show these parts."""
 
 import json
 from dataclasses import replace

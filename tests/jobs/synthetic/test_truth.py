@@ -46,7 +46,7 @@ def test_savings_by_hand(mechanisms: list[Mechanism], cause: str, saved_s: float
 
 
 def test_two_slow_replicas_hide_each_other() -> None:
-    """Of two slow replicas, mending the slower one saves only its excess over the other.
+    """Of two slow replicas, fixing the slower one saves only its excess over the other.
 
     Mending the other alone saves nothing.
     """
@@ -91,7 +91,7 @@ def test_the_usual_delay_of_the_first_computes_counts_as_a_launch_delay() -> Non
 
 
 def test_where_mechanisms_struck() -> None:
-    """For each mechanism, the truth names the slowed steps and workers, but not workers that only wait."""
+    """For each simulated fault, the truth names the slowed steps and workers, but no workers that wait."""
     shape = JobShape(dp_size=2, pp_size=2, microbatches=4, steps=12)
     faults = (
         LossLayer(0.1, 0.2), UnsynchronisedGc(0.5, 12.0), SlowStorage(0.1, 0.5, 1), ClockSkew(0.01),

@@ -1,4 +1,4 @@
-"""In a whole of several runs, a role starts after the roles that it waits for; faster roles save time."""
+"""In a training of several runs, a run's role starts after the roles it waits for; faster roles save time."""
 
 from itertools import product
 from typing import Any

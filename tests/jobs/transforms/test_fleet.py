@@ -1,4 +1,4 @@
-"""Daily rows of causes, groups and op types have known sums, which add up to those of the fleet."""
+"""Daily rows of causes, of groups such as teams, and of op types have known sums, equal to the fleet's."""
 
 from typing import Any
 
@@ -183,7 +183,7 @@ def test_errors_of_units_are_independent(spark: SparkSession) -> None:
 
 
 def test_units_of_few_stretches_are_better_known_together(spark: SparkSession) -> None:
-    """A sum has more degrees of freedom than each of its units, which makes its interval narrower."""
+    """The degrees of freedom of units add up in their sum, which narrows the interval of the sum."""
     ends = {"lost_gpu_hours_low": 14.0, "lost_gpu_hours_high": 34.0, "diagnosis_error_fraction": 0.06}
     rows: list[dict[str, Any]] = [{"job_id": job, "interval_freedom": 2.0} | ends for job in "abc"]
     units: list[dict[str, Any]] = [{"job_id": job, "gpu_hours": 100.0} for job in "abc"]

@@ -1,4 +1,4 @@
-"""A warehouse's lock admits one writer, is released when that writer ends, and tells others who it is."""
+"""A warehouse's lock admits one writer, names that writer to others, and is released when it ends."""
 
 import errno
 import json
@@ -257,7 +257,7 @@ ODD_FOLDERS = ["a%20b", "a\nb", "a[1]", "a\\b", "a:b", "100%", "x?", "{y}", "*",
 def test_a_warehouse_that_commits_would_not_reach_is_one_line_before_any_work(
     tmp_path: Path, name: str
 ) -> None:
-    """A path to which Delta's libraries would commit elsewhere is refused before any work, in one line."""
+    """A warehouse path that Delta's libraries would take for another path is refused before any work."""
     root = tmp_path / name
     with pytest.raises(NotWritableError, match="cannot be written: Delta tables cannot be in a folder with"):
         check_writable(str(root))

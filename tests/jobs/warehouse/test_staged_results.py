@@ -1,4 +1,4 @@
-"""Workers write results to files, and the driver receives only their descriptions, which it commits."""
+"""Workers write results to files; the driver receives descriptions of the files, and commits them."""
 
 from collections.abc import Callable, Iterator
 from datetime import date

@@ -21,7 +21,7 @@ LOGS = PROJECT / "tests" / "data" / "logs"
 
 
 class Read(NamedTuple):
-    """The result of a format's reader for a run: its parts, all rows, all rejects, and the row of jobs."""
+    """What a format's reader returns for a run, with all its rows and rejects, and its row of jobs."""
 
     run: ForeignRun
     parts: list[Part]

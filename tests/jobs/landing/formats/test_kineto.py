@@ -1,4 +1,4 @@
-"""Traces of torch.profiler give a job's known slowdown; launches determine the ops of a step."""
+"""A job's torch.profiler traces give its known slowdown; a step's ops follow from the order of launches."""
 
 import json
 from collections.abc import Mapping

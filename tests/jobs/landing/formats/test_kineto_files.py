@@ -1,4 +1,4 @@
-"""torch.profiler's files are read in batches, in both forms of times, and for several windows per rank."""
+"""torch.profiler's files are read in batches, with absolute or relative times, and several per rank."""
 
 import io
 import json

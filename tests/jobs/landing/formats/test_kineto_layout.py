@@ -1,4 +1,4 @@
-"""Test how the ranks of torch.profiler traces get their places, and which traces are refused."""
+"""Test how each rank's dp rank and stage are found in torch.profiler traces, and which are refused."""
 
 import json
 import re

@@ -91,7 +91,7 @@ def files_of(job: GeneratedJob, lacking: Collection[int] = ()) -> dict[str, byte
 
 
 def in_calls(row: dict[str, Any]) -> Iterator[tuple[tuple[float, float], str, int]]:
-    """Yield (start, duration), op types and microbatch of each call.
+    """Yield ((start, duration) [us], op types, microbatch) of each of MegaScan's calls in a row.
 
     A send and a recv with equal times are one call.
     """
@@ -151,7 +151,7 @@ def test_an_op_at_the_ends_of_the_schedule_is_one_under_its_other_name(name: str
 
 
 def test_names_without_the_rank_give_it_in_megatrons_order() -> None:
-    """If file names lack the rank, it is computed in Megatron's order: tensor, data, pipeline parallel."""
+    """If a file name lacks the rank, its tensor, data and pipeline ranks give it in Megatron's order."""
     log = as_json([{"name": name, "ph": phase, "rel_ts": 1} for name, phase in ONE_FORWARD])
     places = list(product(range(3), range(2), range(2)))
     found = read({f"benchmark-data-{dp}-pipeline-{pp}-tensor-{tp}.json": log for pp, dp, tp in places})

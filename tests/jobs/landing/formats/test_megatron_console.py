@@ -137,7 +137,7 @@ def test_ops_beside_a_console_count_and_the_console_is_named(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("unit", [" ", "iteration 1/ 1|", "[2026-01-05 08:00:00"])
 def test_what_a_few_bytes_of_gzip_repeat_is_read_once(tmp_path: Path, unit: str) -> None:
-    """8 MB of a repeated pattern, which gzip packs into a few bytes, are read in linear time."""
+    """8 MB of a repeated pattern, which gzip packs into some kilobytes, are read in linear time."""
     log = tmp_path / "train.log"
     log.write_text(f"{console([100.0] * 12)}\n iteration {unit * (8_000_000 // len(unit))}")
     code = (

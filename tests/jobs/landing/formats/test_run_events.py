@@ -151,7 +151,7 @@ def test_other_events_are_another_fingerprint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("later", [[], [GOOD | {"at_us": 9}]])
 def test_events_that_lie_there_packed_too_count_once(later: list[dict[str, Any]], tmp_path: Path) -> None:
-    """If a file of events also lies there compressed, as after `gzip -k`, each event counts once."""
+    """If a file of events also exists compressed, as after `gzip -k`, each event counts once."""
     plain, packed_too = [GOOD, GOOD | {"at_us": 7}], [GOOD, *later]
     files = {NAMES[0]: plain, NAMES[1]: packed_too}
     contents = {name: b"\n".join(map(text, records)) for name, records in files.items()}

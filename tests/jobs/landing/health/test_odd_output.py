@@ -49,7 +49,7 @@ def _node(**condition: object) -> dict[str, Any]:
 def test_odd_output_is_events_or_left_out(
     source: str, output: str | dict[str, Any], wanted: int, left_out: int
 ) -> None:
-    """Lists as names, impossible years and endless numbers become events, or are counted as left out."""
+    """Output with odd names, times or numbers becomes events, or is counted as left out."""
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
     columns = COLUMNS | ({"value": "Level"} if "nan" in text else {})
     given = Given(
