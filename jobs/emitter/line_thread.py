@@ -4,6 +4,7 @@ import atexit
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -86,9 +87,10 @@ class LineThread:
         thread, self._thread = self._thread, None
         if thread is None or not thread.is_alive():
             return
+        end_s = time.monotonic() + timeout_s
         with suppress(queue.Full):
             self._queue.put(None, timeout=timeout_s)
-        thread.join(timeout_s)
+        thread.join(max(end_s - time.monotonic(), 0.0))
         waiting = 0
         if thread.is_alive():
             waiting = sum(1 + each[1] for each in list(self._queue.queue) if each is not None)

@@ -148,7 +148,7 @@ class TypeFactors(NamedTuple):
 
     @property
     def factor(self) -> Floats:
-        """Return how many times as long each GPU type takes as the fastest, at least 1; shape (t, k)."""
+        """Return each GPU type's factor over the fastest; 1 unless slower beyond doubt; shape (t, k)."""
         return np.where(self.is_slower[:, None], np.exp(self.measured), 1.0)
 
 

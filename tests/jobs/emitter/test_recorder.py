@@ -142,6 +142,24 @@ def test_a_store_that_never_answers_slows_no_job(
     hangs.set()
 
 
+def test_the_end_of_a_training_waits_once_for_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `close` waits for room in the queue, it no longer waits for the thread."""
+    hangs = threading.Event()
+    waited_s: list[float | None] = []
+
+    def write(*_: object) -> None:
+        hangs.wait(60)
+
+    lines_of = line_thread.LineThread("rank 0", "steps", write, lambda _: None)
+    for number in range(2 * line_thread.MOST_WAITING):
+        lines_of.put(number)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "join", lambda _, timeout=None: waited_s.append(timeout))
+        lines_of.close(timeout_s=0.1)
+    hangs.set()
+    assert waited_s[0] == 0.0
+
+
 def test_a_store_that_stalls_costs_the_steps_it_did_not_take_and_the_log_counts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

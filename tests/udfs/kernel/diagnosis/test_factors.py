@@ -132,7 +132,7 @@ def test_balanced_work_is_alike_within_a_step_and_spread_work_on_all_stages() ->
 
 
 def test_a_doubtful_time_is_what_the_others_say_beside_the_constant_of_its_stage() -> None:
-    """Times marked as doubtful are estimated from other stages, plus the constant of their own stage."""
+    """The total of a microbatch with doubtful computes comes from other stages and the stage's constant."""
     times_s, _ = drawn()
     times_s[2] += 1.0
     long_s, doubtful = times_s.copy(), np.zeros(times_s.shape, dtype=bool)

@@ -143,7 +143,7 @@ def test_a_replay_may_miss_the_record_by_as_much_either_way(replayed: float, is_
 def test_what_is_attributed_to_causes_that_do_not_hold_has_no_name_either(
     hidden: float, is_flagged: bool
 ) -> None:
-    """Loss of an unnamed cause is unexplained; beside 8 % of T_actual that are named, 5 % set a flag."""
+    """Loss of causes that do not hold is unexplained, and flagged if it is over 30 % of all loss."""
     job = job_of(generate_job(USUAL, [], 1))
     nothing = dict.fromkeys(cause.FIXABLE, 0.0)
     attributed = nothing | {cause.SLOW_WORKER: 0.08, cause.STAGE_IMBALANCE: hidden}
