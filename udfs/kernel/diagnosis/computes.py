@@ -100,7 +100,8 @@ def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes 
 
 def _per_rank(ops: Ints) -> Ints:
     """Return the number of microbatches of each dp rank; shape (dp_rank,)."""
-    return np.count_nonzero(ops[0, 0, 0] != NO_OP, axis=0)
+    counts: Ints = np.count_nonzero(ops[0, 0, 0] != NO_OP, axis=0)
+    return counts
 
 
 def _compared(alike: Sequence[tuple[BlockTimes, Ints]]) -> int:
