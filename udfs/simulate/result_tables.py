@@ -25,7 +25,7 @@ from udfs.simulate.part_rows import exposed_columns, power_row, role_step_column
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.worker_groups import worker_racks, worker_types
 
-SIMULATOR_VERSION: Final = "1.12.0"
+SIMULATOR_VERSION: Final = "1.13.0"
 """Version of the simulator; it is increased if the same trace gives other results, by more than rounding."""
 
 Row: TypeAlias = dict[str, Any]

@@ -1,8 +1,7 @@
-"""Prepare blocks of steps for the diagnosis, and collect the durations of all computes in one array."""
+"""Prepare blocks of steps for the diagnosis: durations, delays, late entries and calls of their ops."""
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,13 +14,9 @@ from udfs.kernel.diagnosis.more_waits import (
     last_gathers,
     waiting_for_gathers,
 )
-from udfs.kernel.graph.graph import Index, Layout, OpGraph, as_index, once_per_graph
+from udfs.kernel.graph.graph import Layout, OpGraph, as_index, once_per_graph
 from udfs.kernel.recorded.durations import CLAMP_S, NO_OP_TOLERANCE_S
 from udfs.kernel.recorded.trace import StepBlock
-
-LEAST_CHUNK: Final = 0.01
-"""A chunk is left out if its mean compute time, on its slowest stage, is below this share of the longest one.
-"""
 
 Tensor = Floats
 """Float64, shape (stage, direction, chunk, microbatch, step, dp_rank); steps in the order of time."""
@@ -209,100 +204,9 @@ def _entered(graph: OpGraph, *, is_parallel: bool) -> list[int]:
     return [op for op, op_type in enumerate(graph.op_types) if op_type in entered]
 
 
-class Computes(NamedTuple):
-    """Positions of a block's computes in the tensor of all computes.
-
-    ops   : int, shape (stage, direction, chunk, microbatch, dp_rank); dp_rank has length 1 if dp ranks are
-            lanes.
-    steps : positions of the block's steps along the tensor's axis of steps.
-    """
-
-    ops: Ints
-    steps: Index
-
-
-class ComputeTimes(NamedTuple):
-    """Durations of the computes of all steps with the same number of microbatches and chunks.
-
-    times_s : Tensor. [s]
-    blocks  : positions of each block's computes; None for a block that is not part of the tensor.
-    steps   : int, shape (step,); positions of the tensor's steps among the job's steps, ascending.
-    """
-
-    times_s: Tensor
-    blocks: list[Computes | None]
-    steps: Ints
-
-
-def compute_times(blocks: Sequence[BlockTimes], layout: Layout) -> ComputeTimes | None:
-    """Return the durations of computes as one tensor; None if stages differ in their computes.
-
-    Only steps with the most common numbers of microbatches and chunks are used, because other steps cannot be
-    compared with them. Chunks that take hardly any time, such as the root of FSDP, are left out, because
-    their durations vary by multiples on healthy workers too.
-    """
-    ops_of = [_compute_ops(block, layout) for block in blocks]
-    weight: Counter[tuple[int, ...]] = Counter()
-    for block, ops in zip(blocks, ops_of, strict=True):
-        if ops is not None:
-            weight[ops.shape[:-1]] += block.number_of_steps
-    if not weight:
-        return None
-    usual, _ = weight.most_common(1)[0]
-    chosen = [ops if ops is not None and ops.shape[:-1] == usual else None for ops in ops_of]
-    of_blocks = [(block, ops) for block, ops in zip(blocks, chosen, strict=True) if ops is not None]
-    parts: list[Tensor] = []
-    for block, ops in of_blocks:
-        has_lanes = ops.shape[-1] == 1
-        own_s = block.duration_s[ops[..., 0] if has_lanes else ops]
-        parts.append(own_s if has_lanes else np.moveaxis(own_s[..., 0], -1, -2))
-    some = [block for block, _ in of_blocks]
-    steps, times_s = np.sort(np.concatenate([block.steps for block in some])), in_time(some, parts, 4)
-    places = [slice(None) if len(some) == 1 else np.searchsorted(steps, block.steps) for block in blocks]
-    computes = [own if own is None else Computes(own, at) for own, at in zip(chosen, places, strict=True)]
-    mean_s = times_s.mean(axis=(1, 3, 4, 5)).max(axis=0)
-    is_notable = mean_s >= LEAST_CHUNK * mean_s.max()
-    if not is_notable.all():
-        times_s = times_s[:, :, is_notable]
-        computes = [own and own._replace(ops=own.ops[:, :, is_notable]) for own in computes]
-    return ComputeTimes(times_s, computes, steps)
-
-
 def in_time(blocks: Sequence[BlockTimes], parts: Sequence[Floats], axis: int) -> Floats:
     """Join arrays of several blocks along the axis of steps, in order of time."""
     if len(parts) == 1:
         return parts[0]
     order = np.argsort(np.concatenate([block.steps for block in blocks]))
     return np.concatenate(parts, axis=axis).take(order, axis=axis)
-
-
-def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
-    """Return the op number of each compute, or None if some stage, direction or chunk lacks computes."""
-    width = 1 if block.graph.has_dp_lanes else layout.dp_size
-    cells: dict[tuple[int, int], dict[tuple[int, int], list[int]]] = {}
-    of_cells = zip(block.graph.cells, block.graph.first_op, block.microbatch, strict=False)
-    for cell, base, microbatch in of_cells:
-        own: dict[tuple[int, int], list[int]] = {}
-        firsts, chunk_of = cell.program.first_ops, cell.program.chunks
-        for direction, op_type in enumerate(ot.COMPUTE):
-            for op in range(firsts[op_type], firsts[op_type + 1]):
-                own.setdefault((direction, chunk_of[op]), []).append(op)
-        for kind, ops in own.items():
-            # Ordered by microbatch, or by start if lanes differ in order.
-            order = np.argsort(microbatch[ops].reshape(len(ops), -1), axis=0, kind="stable")
-            agreed = order[:, 0].tolist() if (order == order[:, :1]).all() else range(len(ops))
-            own[kind] = [base + ops[at] for at in agreed]
-        cells[cell.stage, max(cell.dp_rank, 0)] = own
-    if len(cells) != layout.pp_size * width:
-        return None
-    kinds = sorted(cells[0, 0])
-    counts = {len(ops) for found in cells.values() for ops in found.values()}
-    directions, chunks = sorted({kind[0] for kind in kinds}), sorted({kind[1] for kind in kinds})
-    is_rectangle = len(counts) == 1 and len(kinds) == len(directions) * len(chunks)
-    if not is_rectangle or any(sorted(found) != kinds for found in cells.values()):
-        return None
-    by_rank = [
-        [[[cells[p, d][k, c] for d in range(width)] for c in chunks] for k in directions]
-        for p in range(layout.pp_size)
-    ]
-    return np.moveaxis(np.array(by_rank), 3, 4)

@@ -7,8 +7,9 @@ import numpy as np
 
 from udfs.kernel import cause
 from udfs.kernel import op_type as ot
-from udfs.kernel.arrays import Floats
-from udfs.kernel.diagnosis.block_times import BlockTimes, Computes, KeptDelays, Tensor, in_time
+from udfs.kernel.arrays import Floats, Ints
+from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays, Tensor, in_time
+from udfs.kernel.diagnosis.computes import NO_OP, Computes
 from udfs.kernel.diagnosis.factors import Factors
 from udfs.kernel.diagnosis.found import Found
 from udfs.kernel.diagnosis.own_ops import OwnTimes
@@ -118,7 +119,9 @@ def _put_computes(
             stack[:, :, :, :, row] = stack[:, :, :, :, like]
         elif work is not None:
             _compute_times(found, factors, work, some, causes, stack[:, :, :, :, row])
-    if ops.shape[-1] == 1:
+    if computes.rows is not None and found.computes is not None:
+        _scale(ops, computes.rows, stack, found.computes.times_s[some], per_op)
+    elif ops.shape[-1] == 1:
         rows = stack.reshape(ops.size, len(scenarios), -1)
         for op, times_s in zip(ops.ravel().tolist(), rows, strict=True):
             per_op[op] = times_s
@@ -126,6 +129,22 @@ def _put_computes(
         for index_of_op in np.ndindex(ops.shape):
             *where, dp_rank = index_of_op
             per_op[ops[index_of_op]] = stack[tuple(where)][:, :, dp_rank]
+
+
+def _scale(ops: Ints, rows: Ints, fixed_s: Floats, times_s: Tensor, per_op: list[Floats]) -> None:
+    """Change recorded computes by the factor by which fixes change their position in the tensor.
+
+    ops, rows : as in Computes.
+    fixed_s   : durations after each scenario's fixes, shape (*index, scenario, step, dp_rank). [s]
+    times_s   : durations before any fix, shape (*index, step, dp_rank). [s]
+    """
+    before_s = times_s[:, :, :, :, None]
+    ratio = np.divide(fixed_s, before_s, out=np.ones_like(fixed_s), where=before_s > 0.0)
+    for stage, direction, chunk, microbatch, dp_rank in np.argwhere(ops != NO_OP).tolist():
+        of_op = ratio[stage, direction, chunk, rows[microbatch, dp_rank]]
+        lanes = of_op if ops.shape[-1] == 1 else of_op[:, :, dp_rank]
+        op = ops[stage, direction, chunk, microbatch, dp_rank]
+        per_op[op] = per_op[op] * lanes.reshape(len(lanes), -1)
 
 
 def _compute_times(

@@ -6,13 +6,8 @@ from typing import NamedTuple
 from udfs.kernel import cause
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.diagnosis.block_times import (
-    BlockTimes,
-    ComputeTimes,
-    KeptDelays,
-    compute_times,
-    with_gathers_first,
-)
+from udfs.kernel.diagnosis.block_times import BlockTimes, KeptDelays, with_gathers_first
+from udfs.kernel.diagnosis.computes import ComputeTimes, compute_times
 from udfs.kernel.diagnosis.factors import Factors, decompose
 from udfs.kernel.diagnosis.own_ops import OwnOps, OwnTimes, late_entries, own_ops, own_times, without_own
 from udfs.kernel.diagnosis.rest import rest_of

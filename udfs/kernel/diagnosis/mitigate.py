@@ -86,9 +86,11 @@ def _is_known_data(replays: Replays, found: Sequence[CauseFound]) -> bool:
 
     With one stage, the speed of workers is known only if there are enough steps with even microbatches.
     """
-    factors = replays.found.factors
-    if factors is None or not factors.data.is_real or hide_pauses(factors):
+    factors, computes = replays.found.factors, replays.found.computes
+    if factors is None or computes is None or not factors.data.is_real or hide_pauses(factors):
         return False
+    if any(each is not None and each.rows is not None for each in computes.blocks):
+        return False  # Microbatches that share a position cannot be exchanged one by one.
     if found[cause.DATA_IMBALANCE].flag == cause.WORKER_OR_DATA:
         return False
     return are_workers_known(factors) and replays.mean_s(BALANCED) < replays.mean_s()

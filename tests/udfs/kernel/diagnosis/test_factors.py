@@ -8,7 +8,8 @@ import pytest
 from tests.support.random_jobs import LAYOUTS, named_job
 from tests.udfs.kernel.diagnosis.kernel_jobs import job_of
 from udfs.kernel.arrays import Floats
-from udfs.kernel.diagnosis.block_times import Tensor, compute_times
+from udfs.kernel.diagnosis.block_times import Tensor
+from udfs.kernel.diagnosis.computes import compute_times
 from udfs.kernel.diagnosis.factors import Data, Factors, decompose
 from udfs.kernel.diagnosis.totals import totals
 from udfs.kernel.diagnosis.workers import Workers
