@@ -52,10 +52,7 @@ class Database:
                 f"{self.root} is a file, not the folder of a warehouse; an exported file is for DuckDB itself"
             )
         if not any(self.home(name).is_there(name) for name in TABLES):
-            root = Path(self.root)
-            near = close_match(root.name, [each.name for each in _warehouses(root.parent)])
-            beside = f"{near.removesuffix('?')} in {root.parent}?" if near else ""
-            meant = _below(root) or self._around() or beside
+            meant = _below(Path(self.root)) or self._around() or _beside(Path(self.root))
             raise QuestionError(f"no tables in {self.root}: {meant or to_do}")
 
     def _around(self) -> str:
@@ -163,6 +160,12 @@ def in_duckdb(sql: str) -> str:
 def needed(names: Collection[str]) -> set[str]:
     """Return the names of these tables and views, and of all that they read directly or by other views."""
     return mentioned(" ".join(names)) if names else set()
+
+
+def _beside(root: Path) -> str:
+    """Suggest the warehouse beside this root whose name is most like it; empty if none is like it."""
+    near = close_match(root.name, [each.name for each in _warehouses(root.parent)])
+    return f"{near.removesuffix('?')} in {root.parent}?" if near else ""
 
 
 def _below(root: Path) -> str:

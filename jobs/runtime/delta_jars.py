@@ -39,7 +39,8 @@ def resolved_jars(packages: Sequence[str]) -> list[str]:
     """Return the paths of the JARs for these Maven coordinates; empty if any is missing."""
     jars = sorted(str(jar) for jar in (IVY / "jars").glob("*.jar"))
     names = {Path(jar).name for jar in jars}
-    wanted = {"{}_{}-{}.jar".format(*package.split(":")) for package in packages}
+    parts = (package.split(":") for package in packages)
+    wanted = {f"{group}_{artifact}-{version}.jar" for group, artifact, version in parts}
     return jars if wanted <= names else []
 
 

@@ -1,4 +1,4 @@
--- The jobs in which the last pipeline stage explains at least half of the loss: M_S at least one half (section 5.2).
+-- In how many jobs the last pipeline stage explains at least half of the loss: M_S at least one half (section 5.2).
 -- Jobs without a pipeline have no last stage that could; their number is shown too.
 WITH runs AS ($runs)
 

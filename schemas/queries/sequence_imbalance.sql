@@ -1,4 +1,4 @@
--- The jobs in which forward and backward times of a microbatch correlate as only sequences of uneven length make them:
+-- In how many jobs forward and backward times of a microbatch correlate as only sequences of uneven length make them:
 -- a correlation of at least 0.9 (section 5.3). The answer also says how slow these jobs are.
 WITH runs AS ($runs)
 

@@ -1,4 +1,4 @@
--- The straggling jobs in which slow workers explain most of the loss: M_W above one half (section 5.1). In the paper
+-- In how many straggling jobs slow workers explain most of the loss: M_W above one half (section 5.1). In the paper
 -- these are 1.7 % of the straggling jobs, and the slowest ones.
 WITH runs AS ($runs)
 

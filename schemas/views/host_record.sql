@@ -2,15 +2,15 @@
 -- chance. A host is slow in a unit if one of its workers is among the slowest 3 % and alone slows the unit at least
 -- $straggling_slowdown-fold (times_slow counts these), or if the host is measured: a cause that holds has the host as
 -- its culprit, or as a part of it. By chance, the hosts of each job would be slow as often as they were, but drawn at
--- random, so that neither busy hosts nor hosts of last stages look bad. expected_jobs_slow is the number of jobs in
--- which a host in the same places would be slow by chance, and p_value the probability of at least jobs_slow such jobs
--- (Poisson binomial, exact to 1e-15). is_beyond_chance: p_value x hosts_asked_about, the number of hosts, is at most
--- 0.05 (Bonferroni). pattern of hosts that were ever slow: one_off (on one day), chronic (on at least 80 % of the days
--- with results from the first to the last slow day), or intermittent. Jobs in which every host is slow are left out. In
--- a unit with cause mixed_hardware, only measured hosts count as slow, because other hosts may be slow by their type of
--- GPU. jobs_measured is the number of jobs in which the host is measured, where a replay without its slowness is
--- faster. verdict combines both kinds of evidence, for hosts that were slow: measured_and_recurs, measured, recurs
--- (is_beyond_chance), not_proven.
+-- random, so that neither busy hosts nor hosts of last stages look bad. jobs_slow counts the jobs in which the host
+-- was slow; expected_jobs_slow is their number if a host in the same places were slow by chance, and p_value the
+-- probability of at least as many (Poisson binomial, exact to 1e-15). is_beyond_chance: p_value x hosts_asked_about,
+-- the number of hosts, is at most 0.05 (Bonferroni). pattern of hosts that were ever slow: one_off (on one day),
+-- chronic (on at least 80 % of the days with results from the first to the last slow day), or intermittent. Jobs in
+-- which every host is slow are left out. In a unit with cause mixed_hardware, only measured hosts count as slow,
+-- because other hosts may be slow by their type of GPU. jobs_measured is the number of jobs in which the host is
+-- measured, where a replay without its slowness is faster. verdict combines both kinds of evidence, for hosts that
+-- were slow: measured_and_recurs, measured, recurs (is_beyond_chance), not_proven.
 WITH unlike_gpus AS (
     SELECT log_date, job_id, run_id, true AS is_unlike
     FROM job_causes

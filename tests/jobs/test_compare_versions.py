@@ -124,7 +124,7 @@ def test_a_new_version_beside_the_current_one_is_compared_and_made_current(
         assert compare_versions.main([*beside, "--make-current"]) == 0
     begin, end = (line for line in caplog.messages if " current" in line)
     assert begin == f"results of {DAYS[0]} .. {DAYS[-1]} in {side} become current"
-    assert end.startswith("these results are current, after ")
+    assert end.startswith("the new results are current, after ")
     current = history.tables()
     assert {name: current[name] for name in RESULT_TABLES} == {name: new[name] for name in RESULT_TABLES}
     assert_same_tables(current, new | {name: before[name] for name in INGESTED_TABLES})

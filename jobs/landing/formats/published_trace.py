@@ -74,6 +74,7 @@ def read_trace(
         columns["op"] = _op_codes(table.column("optype"))
     except (pa.ArrowException, UnicodeError) as error:
         raise FileError(Reason.UNREADABLE_FILE, f"a column of another type: {_first_line(error)}") from None
+    del table, file  # their memory is free while rows are made
     return rows_of(columns, limits)
 
 
