@@ -190,7 +190,7 @@ def _compute_ops(block: BlockTimes, layout: Layout) -> Ints | None:
     if len(kinds) != len(directions) * len(chunks) or any(sorted(found) != kinds for found in cells.values()):
         return None
     counts = [{len(ops) for p in range(layout.pp_size) for ops in cells[p, d].values()} for d in range(width)]
-    if any(len(of_rank) > 1 for of_rank in counts):
+    if any(len(of_rank) != 1 for of_rank in counts):
         return None
     most = max(map(max, counts))
     by_rank = [
