@@ -69,6 +69,10 @@ def time_rows(
     hours = {name: part_s * gpus / _HOUR_S for name, part_s in spent_s.items()}
     unknown = scheduled - sum(hours.values())
     kept = hours["productive"] + hours["straggling"] + hours["late_start"]
+    queued = None
+    if not any(window.begin_s <= at_s < window.end_s for at_s in course.unqueued_s):
+        waits = (span for span in course.queues if window.begin_s <= span.end_s < window.end_s)
+        queued = math.fsum(span.length_s for span in waits) * gpus / _HOUR_S
     return [
         {
             "scheduled_gpu_hours": scheduled,
@@ -80,7 +84,7 @@ def time_rows(
             "steps_kept": work.steps_kept,
             "steps_lost": work.steps_lost,
             "outage_s": _length_s(course.outages, window),
-            "queued_gpu_hours": _queued(course, window, gpus),
+            "queued_gpu_hours": queued,
             **{name: _count(course, window, kinds) for name, kinds in _COUNTED.items()},
             "contradictions": course.contradictions + is_overdrawn,
         }
@@ -122,14 +126,6 @@ def _shown(course: Course, window: Span, status: str, times: StepTimes) -> tuple
 
 def _stalled_s(attempt: Attempt, kind: str, window: Span) -> float:
     return _length_s(attempt.stalls.get(kind, ()), window)
-
-
-def _queued(course: Course, window: Span, gpus: int) -> float | None:
-    """Return the GPU-hours spent waiting for starts in a window; None if a start has no submission."""
-    if any(window.begin_s <= at_s < window.end_s for at_s in course.unqueued_s):
-        return None
-    ended = (span for span in course.queues if window.begin_s <= span.end_s < window.end_s)
-    return math.fsum(span.length_s for span in ended) * gpus / _HOUR_S
 
 
 def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float) -> Work:

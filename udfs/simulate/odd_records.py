@@ -188,22 +188,17 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
         count = np.bincount(row[chosen], minlength=workers)
         total = np.bincount(row[chosen], np.log10(times_us), workers)
         means = np.divide(total, count, out=np.full(workers, np.nan), where=count > 0)
-        for place, power in _off_by(means):
-            rank = int(rows.worker_rank.ravel()[place])
+        known = np.sort(means[np.isfinite(means)])
+        if len(known) < 2:
+            continue
+        off = means - known[(len(known) - 1) // 2]
+        is_unit = (np.abs(np.abs(off)[:, None] - UNITS) < NEAR).any(axis=1)
+        for place in np.flatnonzero(is_unit).tolist():
+            rank, power = int(rows.worker_rank.ravel()[place]), float(off[place])
             found.setdefault(
                 rank, f"rank {rank}: {OP_TYPES[op_type]} takes 1e{power:+.0f} of what others take"
             )
     return [found[rank] for rank in sorted(found)]
-
-
-def _off_by(logs: Floats) -> list[tuple[int, float]]:
-    """Return positions and offsets of logs that differ from their lower median by a factor such as 1,000."""
-    known = np.sort(logs[np.isfinite(logs)])
-    if len(known) < 2:
-        return []
-    off = logs - known[(len(known) - 1) // 2]
-    is_unit = (np.abs(np.abs(off)[:, None] - UNITS) < NEAR).any(axis=1)
-    return [(place, float(off[place])) for place in np.flatnonzero(is_unit).tolist()]
 
 
 def named_exchanged(found: Sequence[Exchanged], rows: ReplayedRows) -> list[str]:
