@@ -22,7 +22,6 @@ from udfs.simulate.odd_records import (
     MOST_NAMED,
     in_other_units,
     missing_workers,
-    named_exchanged,
     of_log_date,
     rows_without_transfers,
     unshown_sizes,
@@ -127,7 +126,12 @@ class Choice(NamedTuple):
         recorded : result of reading the rows; None if the ops contradict each other.
         """
         if recorded is not None and recorded.exchanged:
-            names = named_exchanged(recorded.exchanged, self.rows)
+            ranks = self.rows.worker_rank
+            names = [
+                f"ranks {ranks[stage, one]} and {ranks[stage, other]} of stage {stage} are exchanged: "
+                "the transfers of each end with the other's peers"
+                for stage, one, other in recorded.exchanged
+            ]
             odd = 2 * len(recorded.exchanged)
         elif recorded is None and is_transposed(self.rows):
             names = ["dp_rank and pp_rank look exchanged: forwards arrive wherever dp_rank is not 0"]

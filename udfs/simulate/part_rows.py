@@ -10,7 +10,7 @@ import pyarrow as pa
 from schemas.vocabulary import ALL_OP_TYPES, ALL_STAGES, NOT_STATED, Scope
 from udfs.intervals import or_null
 from udfs.kernel.arrays import Ints
-from udfs.kernel.cause import MIXED_HARDWARE, TypeFactors
+from udfs.kernel.cause import MIXED_HARDWARE
 from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.replay.exposed import ALL, Exposed
 from udfs.kernel.swing import IN_BEAT, beat, swing
@@ -169,6 +169,15 @@ def type_rows(
     for place, number in enumerate(times.types.tolist()):
         hosts = [host for host, each in zip(rows.hosts, of_worker.tolist(), strict=True) if each == number]
         forward_s, backward_s = times.compute_s[place].tolist()
+        of_type: Row = {"factor": None, "forward_factor": None, "backward_factor": None, "is_slower": False}
+        if factors is not None and number >= 0 and not np.isnan(factors.measured[number]).any():
+            measured = factors.measured[number]
+            of_type = {
+                "factor": float(np.exp(max(measured.mean(), 0.0))),
+                "forward_factor": float(np.exp(measured[0])),
+                "backward_factor": float(np.exp(measured[-1])),
+                "is_slower": bool(factors.is_slower[number]),
+            }
         row = {
             "gpu_type": names[number],
             "workers": len(hosts),
@@ -176,20 +185,8 @@ def type_rows(
             "forward_ideal_s": or_null(forward_s),
             "backward_ideal_s": or_null(backward_s),
             "slowdown": float(times.alone_s[place]) / ideal_s,
-            **_factors(factors, number),
+            **of_type,
             **unit,
         }
         made.append(row)
     return sorted(made, key=lambda row: names.index(row["gpu_type"]))
-
-
-def _factors(factors: TypeFactors | None, number: int) -> Row:
-    if factors is None or number < 0 or np.isnan(factors.measured[number]).any():
-        return {"factor": None, "forward_factor": None, "backward_factor": None, "is_slower": False}
-    measured = factors.measured[number]
-    return {
-        "factor": float(np.exp(max(measured.mean(), 0.0))),
-        "forward_factor": float(np.exp(measured[0])),
-        "backward_factor": float(np.exp(measured[-1])),
-        "is_slower": bool(factors.is_slower[number]),
-    }

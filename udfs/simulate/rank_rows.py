@@ -196,11 +196,14 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
     if "host" not in rank_steps.column_names:
         rank_steps = rank_steps.append_column("host", pa.nulls(rank_steps.num_rows, pa.string()))
     lengths = list_lengths(rank_steps)
-    if not lengths.any():
-        return _nothing(rank_steps, len(np.unique(_integers(rank_steps, "step"))), recorded=False)
-    chosen, steps, dropped = _choose(rank_steps, lengths, layout)
+    recorded, none = bool(lengths.any()), np.empty(0, dtype=np.int64)
+    if recorded:
+        chosen, steps, dropped = _choose(rank_steps, lengths, layout)
+    else:
+        chosen, steps, dropped = none, none, len(np.unique(_integers(rank_steps, "step")))
     if not len(steps):
-        return _nothing(rank_steps, dropped, recorded=True)
+        zero_us = none.astype(np.float64)
+        return ReplayedRows(rank_steps, none, dropped, none, none, none, zero_us, 0, recorded)
     replayed_row = chosen.reshape(layout.pp_size, len(steps), layout.dp_size)
     rank, t0_us = (_integers(rank_steps, name)[replayed_row] for name in ("rank", "t0_us"))
     worker_row = np.take_along_axis(replayed_row, rank.argmin(axis=1, keepdims=True), axis=1)[:, 0]
@@ -216,11 +219,6 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
         ops=int(lengths[chosen].sum()),
         recorded=True,
     )
-
-
-def _nothing(rank_steps: pa.Table, dropped: int, *, recorded: bool) -> ReplayedRows:
-    none = np.empty(0, dtype=np.int64)
-    return ReplayedRows(rank_steps, none, dropped, none, none, none, none.astype(np.float64), 0, recorded)
 
 
 def _integers(table: pa.Table, name: str) -> Ints:
