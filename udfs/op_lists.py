@@ -87,15 +87,6 @@ class RowLists(NamedTuple):
     values: list[npt.NDArray[Any]]
 
 
-def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
-    """Return the ops of a few rows: each op's row as a position in `rows`, op code, and duration [us]."""
-    lists = lists_of_rows(table, rows, ("op", "duration_us"))
-    if lists is None:
-        raise TraceError("the lists op and duration_us of a row differ in length")
-    codes, duration_us = lists.values
-    return np.repeat(lists.place, lists.size), codes, duration_us
-
-
 def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists | None:
     """Return the joined lists of a few rows, ops as codes; None if the lists of one row differ in length.
 

@@ -14,7 +14,7 @@ from udfs.errors import TraceError
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.rows import US, StageRows
-from udfs.op_lists import list_lengths, ops_of_rows, stage_rows
+from udfs.op_lists import list_lengths, lists_of_rows, stage_rows
 
 ENDLESS_US: Final = 2**61
 """Times further from 1970 overflow when durations are added. [us]"""
@@ -165,7 +165,12 @@ class ReplayedRows:
     @cached_property
     def middle_step(self) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
         """Ops of the middle step: each op's row by (stage, dp_rank), op codes, and durations. [us]"""
-        return ops_of_rows(self.table, self.replayed_row[:, len(self.steps) // 2].ravel())
+        rows = self.replayed_row[:, len(self.steps) // 2].ravel()
+        lists = lists_of_rows(self.table, rows, ("op", "duration_us"))
+        if lists is None:
+            raise TraceError("the lists op and duration_us of a row differ in length")
+        codes, duration_us = lists.values
+        return np.repeat(lists.place, lists.size), codes, duration_us
 
     def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
         """Return the kernel's rows of every `apart`-th step in [first, end), as one StageRows per stage.
