@@ -111,7 +111,8 @@ def change_points(values: Floats, errors: Floats, spread: float, smallest: float
     while number := start[number]:
         found.insert(0, number)
     while found:
-        levels = levels_of(values, weight, found)
+        parts = zip(np.split(values, found), np.split(weight, found), strict=True)
+        levels = np.array([np.average(each, weights=of_each) for each, of_each in parts])
         sizes = np.abs(np.diff(levels))
         if sizes.min() >= smallest:
             break
@@ -151,24 +152,12 @@ def step_differences(points: Sequence[Point]) -> tuple[float, float]:
     return expm1(between), max(SMALLEST[OF_STEP], expm1(least))
 
 
-def block_means(values: Floats, most: int = MOST_BLOCKS) -> list[float]:
-    """Return the means of up to `most` blocks of consecutive values, each of at least two values."""
-    number = max(1, min(most, len(values) // 2))
-    return [float(each.mean()) for each in np.array_split(values, number)]
-
-
 def _spread(values: Floats, errors: Floats, least: float) -> float:
     """Return the scatter (1 sigma) between neighbouring days that their errors do not explain."""
     least = least * 2 if len(values) < FEW_DAYS else least
     steps = np.sort(np.abs(np.diff(values)))
     squared = (MAD_TO_SIGMA * float(steps[(len(steps) - 1) // 2])) ** 2 / 2 - float(np.mean(errors**2))
     return max(least, squared**0.5 if squared > 0.0 else 0.0)
-
-
-def levels_of(values: Floats, weight: Floats, found: Sequence[int]) -> Floats:
-    """Return the weighted mean of each stretch of values between two changes."""
-    parts = zip(np.split(values, found), np.split(weight, found), strict=True)
-    return np.array([np.average(each, weights=of_each) for each, of_each in parts])
 
 
 def point_of(
@@ -185,7 +174,9 @@ def point_of(
     causes   : its rows of job_causes
     hosts    : of its workers; None where the log names none
     """
-    blocks_s, mean_s = block_means(times_s), float(times_s.mean())
+    number = max(1, min(MOST_BLOCKS, len(times_s) // 2))
+    blocks_s = [float(each.mean()) for each in np.array_split(times_s, number)]
+    mean_s = float(times_s.mean())
     error_s = float(np.std(blocks_s, ddof=1)) / len(blocks_s) ** 0.5 if len(blocks_s) > 1 else 0.0
     lost = dict(zip([row["cause"] for row in causes], lost_fractions(causes), strict=True))
     labels = {f"label {name}": value for name, value in sorted((manifest.get("labels") or {}).items())}

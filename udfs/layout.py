@@ -6,8 +6,6 @@ from typing import Final
 from schemas.vocabulary import OP_CODES, PUBLISHED_TRACE_FORMAT, RANK_LOG_FORMAT, TRANSFER_OPS, Transfers
 from udfs.kernel.graph.graph import Blocking, Layout
 
-_SIZES = ("dp_size", "pp_size", "tp_size", "vpp_size", "world_size")
-
 LARGEST: Final = 2**31 - 1
 """Sizes are stored as 32-bit integers."""
 
@@ -21,7 +19,8 @@ def read_layout(manifest: Mapping[str, object]) -> Layout:
 
     raises : LayoutError.
     """
-    sizes = {name: _size(manifest, name) for name in _SIZES}
+    names = ("dp_size", "pp_size", "tp_size", "vpp_size", "world_size")
+    sizes = {name: _size(manifest, name) for name in names}
     cp_name = "dsp_size" if manifest.get("cp_size") is None and "dsp_size" in manifest else "cp_size"
     sizes["cp_size"] = _size(manifest, cp_name)
     product = sizes["dp_size"] * sizes["pp_size"] * sizes["tp_size"] * sizes["cp_size"]

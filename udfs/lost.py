@@ -1,6 +1,6 @@
 """Divide the time that a unit loses among its causes, in the same way for tables, pages and commands."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any
 
@@ -43,26 +43,18 @@ def lost_columns(
     gpu_hours : of the unit, None where its manifest does not say. [GPU h]
     """
     lost = lost_fractions(causes) if is_analysed else [None] * len(causes)
-    found: list[dict[str, float | None]] = []
-    for each, half in zip(lost, _half_widths(causes, lost), strict=True):
-        row = {"lost_fraction": each, **around("lost_fraction", each, half)}
-        found.append(row | in_gpu_hours(row, "lost_fraction", gpu_hours))
-    return found
-
-
-def _half_widths(causes: Sequence[Mapping[str, Any]], lost: Sequence[float | None]) -> Iterator[float | None]:
-    """Yield the half width of the interval of each row's lost fraction.
-
-    Time of causes that do not hold goes to `unexplained`. Their half widths are added linearly, because the
-    errors of a unit's causes come from the same steps and are correlated.
-    """
     halves = [half_width(row, "attributed_fraction") for row in causes]
+    # Time of causes that do not hold goes to `unexplained`.
     left = [half or 0.0 for row, half in zip(causes, halves, strict=True) if not row["is_cause"]]
+    found: list[dict[str, float | None]] = []
     for row, each, half in zip(causes, lost, halves, strict=True):
+        width = None if half is None else 0.0
         if row["cause"] == CAUSE_UNEXPLAINED:
             own = half_width(row, "time_saved_fraction")
-            yield None if own is None else own + fsum(left)
+            # Added linearly, because the errors of a unit's causes come from the same steps.
+            width = None if own is None else own + fsum(left)
         elif each and half is not None:
-            yield half * min(1.0, each / row["attributed_fraction"])
-        else:
-            yield None if half is None else 0.0
+            width = half * min(1.0, each / row["attributed_fraction"])
+        columns = {"lost_fraction": each, **around("lost_fraction", each, width)}
+        found.append(columns | in_gpu_hours(columns, "lost_fraction", gpu_hours))
+    return found

@@ -70,8 +70,16 @@ def _courses(values: Floats) -> Iterator[_Course]:
     place = np.arange(number)
     yield _Course(np.empty((number, 0)), [])
     yield _Course((place - place.mean())[:, None], [number // 3, number - number // 3], is_drift=True)
+    total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
+    places = np.unique(np.linspace(0, number - 1, min(number, _PLACES + 1)).astype(np.int64))
+    reach = np.arange(-(number // _PLACES) - 1, number // _PLACES + 2)
     for changes in (1, 2) if number >= 3 * LEAST_BLOCKS else (1,):
-        cuts = _best_cuts(values, changes)
+        # The best places are found in two passes, the second of which looks around those of the first.
+        first, second = _best(total, places, places if changes > 1 else np.array([number]))
+        first, _ = _best(total, np.clip(first + reach, 0, number - 1), np.array([second]))
+        cuts = [first]
+        if changes > 1:
+            cuts.append(_best(total, np.array([first]), np.clip(second + reach, 0, number - 1))[1])
         yield _Course((place[:, None] >= cuts).astype(np.float64), cuts)
 
 
@@ -113,19 +121,6 @@ def _shared(left: Floats, fitted: int, blocks: int) -> float:
     beyond = 2.0 * carried * (1.0 - carried**length) / (length * (1.0 - carried) ** 2)
     of_all, of_block = ((1.0 + carried) / (1.0 - carried) - beyond).tolist()
     return float(of_all / of_block)
-
-
-def _best_cuts(values: Floats, cuts: int) -> list[int]:
-    """Find the places of one or two changes of level with the least squared errors, in two passes."""
-    number = len(values)
-    total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
-    places = np.unique(np.linspace(0, number - 1, min(number, _PLACES + 1)).astype(np.int64))
-    reach = np.arange(-(number // _PLACES) - 1, number // _PLACES + 2)
-    first, second = _best(total, places, places if cuts > 1 else np.array([number]))
-    first, _ = _best(total, np.clip(first + reach, 0, number - 1), np.array([second]))
-    if cuts == 1:
-        return [first]
-    return [first, _best(total, np.array([first]), np.clip(second + reach, 0, number - 1))[1]]
 
 
 def _best(total: Floats, first: Ints, second: Ints) -> tuple[int, int]:

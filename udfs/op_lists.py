@@ -16,7 +16,7 @@ from schemas.table import Column, Table
 from schemas.vocabulary import OP_CODES, OP_TYPE_GROUPS, OP_TYPES
 from udfs.errors import TraceError, UnknownOpError
 from udfs.kernel.arrays import Floats, Ints
-from udfs.kernel.recorded.rows import StageRows, kept_ops
+from udfs.kernel.recorded.rows import StageRows
 
 GROUPS: Final = tuple(OP_TYPE_GROUPS.get(name, name) for name in OP_TYPES)
 """Name of each op type's group in results, by op code; an op type outside all groups keeps its own name."""
@@ -52,7 +52,8 @@ def stage_rows(table: pa.Table, rows: Ints, zero_us: Floats) -> list[StageRows]:
         within = rows - np.array([first for first, _ in stretches])[:, None] + first_of_stage[:-1, None]
         flat, chosen = _flatten(pa.concat_tables(parts)), within.ravel()
         if len(chosen) < len(flat.first_op) - 1 or not (np.diff(chosen) == 1).all():
-            first_op, at = kept_ops(flat.first_op, chosen)
+            first_op = np.concatenate([[0], np.cumsum(np.diff(flat.first_op)[chosen])])
+            at = np.repeat(flat.first_op[chosen] - first_op[:-1], np.diff(first_op)) + np.arange(first_op[-1])
             flat = _Flat(first_op, {name: values[at] for name, values in flat.lists.items()})
     edges = np.arange(len(rows) + 1) * rows.shape[1]
     return [
@@ -84,15 +85,6 @@ class RowLists(NamedTuple):
     first: Ints
     size: Ints
     values: list[npt.NDArray[Any]]
-
-
-def ops_of_rows(table: pa.Table, rows: Ints) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
-    """Return the ops of a few rows: each op's row as a position in `rows`, op code, and duration [us]."""
-    lists = lists_of_rows(table, rows, ("op", "duration_us"))
-    if lists is None:
-        raise TraceError("the lists op and duration_us of a row differ in length")
-    codes, duration_us = lists.values
-    return np.repeat(lists.place, lists.size), codes, duration_us
 
 
 def lists_of_rows(table: pa.Table, rows: Ints, names: Sequence[str]) -> RowLists | None:

@@ -106,7 +106,10 @@ def divided(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> Divided:
             hosts, names = _hosts(first, second)
             by_host = shared(hosts, names)[2] if len(names) > 1 else {}
     steps = sum(len(run.rows.steps) for run in first)
-    first_s = sum(_total_s(run) for run in first) / steps
+    totals_s = [
+        sum(step_times(block.graph, block.duration_s).sum() for block in run.recorded.blocks) for run in first
+    ]
+    first_s = float(sum(totals_s) / steps)
     return Divided(match, first_s, second_s, matched_s, by_op_type, by_stage, by_host)
 
 
@@ -149,7 +152,3 @@ def _hosts(first: Sequence[ReadRun], second: Sequence[ReadRun]) -> tuple[list[In
 def _host_names(workers: WorkerRows) -> npt.NDArray[np.str_]:
     """Return the host of each worker in the first step, shape (stage, dp_rank)."""
     return np.array([*workers.hosts, _UNKNOWN])[workers.host[:, 0]]
-
-
-def _total_s(run: ReadRun) -> float:
-    return float(sum(step_times(block.graph, block.duration_s).sum() for block in run.recorded.blocks))

@@ -175,13 +175,26 @@ def _seen(row: Row) -> Seen:
 
 
 def _of_day(on_day: Iterable[Row], culprits: Iterable[Culprit], failures: _Failures) -> Iterator[Row]:
+    """Yield a row for each failure near a culprit, and mark those that explain why the culprit is slow."""
     beside: defaultdict[str, list[Row]] = defaultdict(list)
     for span in on_day:
         beside[span["host"]].append(span)
         if span["peer"] and span["component"] in _LINKS:
             beside[span["peer"]].append(span)
     for culprit in culprits:
-        yield from _beside(culprit, beside, failures)
+        midnight = datetime.combine(culprit.first_day, time(), UTC)
+        spans = {id(span): span for host in culprit.hosts for span in beside.get(host, ())}
+        rows = []
+        for span in spans.values():
+            begin = min(span["first_at"], midnight) if span["began_before"] else span["first_at"]
+            goes_on = span["is_open"] or span["last_at"] >= culprit.slow_from - _TOLERANCE
+            if begin <= culprit.slow_from + _TOLERANCE and goes_on:
+                lead_s = (culprit.slow_from - begin).total_seconds()
+                rows.append(_row(culprit, span, failures, lead_s))
+        least = min((row["chance"] for row in rows), default=0.0)
+        for row in rows:
+            is_rare = row["chance"] <= EXPLAINS_CHANCE and row["lift"] >= LEAST_LIFT
+            yield row | {"explains": is_rare and row["chance"] <= MOST_WORSE * least}
 
 
 def _on_day(day: date, spans: Sequence[Row]) -> Iterator[Row]:
@@ -200,23 +213,6 @@ def _on_day(day: date, spans: Sequence[Row]) -> Iterator[Row]:
             if seen not in failed:
                 ended = passed_at.get(seen)
                 yield span if ended is None else {**span, "is_open": False, "last_at": ended}
-
-
-def _beside(culprit: Culprit, beside: Mapping[str, Sequence[Row]], failures: _Failures) -> Iterator[Row]:
-    """Yield a row for each failure near a culprit, and mark those that explain why the culprit is slow."""
-    midnight = datetime.combine(culprit.first_day, time(), UTC)
-    spans = {id(span): span for host in culprit.hosts for span in beside.get(host, ())}
-    rows = []
-    for span in spans.values():
-        begin = min(span["first_at"], midnight) if span["began_before"] else span["first_at"]
-        goes_on = span["is_open"] or span["last_at"] >= culprit.slow_from - _TOLERANCE
-        if begin <= culprit.slow_from + _TOLERANCE and goes_on:
-            lead_s = (culprit.slow_from - begin).total_seconds()
-            rows.append(_row(culprit, span, failures, lead_s))
-    least = min((row["chance"] for row in rows), default=0.0)
-    for row in rows:
-        is_rare = row["chance"] <= EXPLAINS_CHANCE and row["lift"] >= LEAST_LIFT
-        yield row | {"explains": is_rare and row["chance"] <= MOST_WORSE * least}
 
 
 def _row(culprit: Culprit, span: Row, failures: _Failures, lead_s: float) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from udfs.kernel.arrays import Floats, Ints, common
-from udfs.kernel.selection import median_of_all
 
 ALONE: Final = -1
 
@@ -143,12 +142,3 @@ def _per_worker(values: Floats) -> Floats:
     """Sum over pairs and steps, along the longer axis first, which is fast in memory. Shape (worker,)."""
     summed: Floats = values.sum(axis=0).sum(axis=0)
     return summed
-
-
-def median_correlation(correlation: Floats) -> float:
-    """Return the median correlation of the workers that have one; nan if none has.
-
-    correlation : float64, any shape; nan where it does not exist.
-    """
-    known = correlation[~np.isnan(correlation)]
-    return median_of_all(known) if known.size else float("nan")

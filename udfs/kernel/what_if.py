@@ -10,7 +10,6 @@ from udfs.kernel import cause
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.cause import Diagnosis, within_the_step
 from udfs.kernel.clocks.estimate import Limits
-from udfs.kernel.correlation import median_correlation
 from udfs.kernel.diagnosis.diagnose import diagnose
 from udfs.kernel.diagnosis.fixes import Causes, Replays
 from udfs.kernel.diagnosis.found import Found, Job
@@ -30,6 +29,7 @@ from udfs.kernel.replay.masked import (
 )
 from udfs.kernel.replay.replay import last_ops
 from udfs.kernel.replay.stacked import ScenarioTimes, replay_scenarios
+from udfs.kernel.selection import median_of_all
 
 SLOWEST_PERCENT: Final = 3
 """Share of the workers that M_W makes ideal [%] (Eq. 5)."""
@@ -113,7 +113,8 @@ class WhatIf(NamedTuple):
     @property
     def forward_backward_correlation(self) -> float:
         """Median over workers of the forward/backward correlation; nan if no worker has a correlation."""
-        return median_correlation(self.recorded.correlation)
+        known = self.recorded.correlation[~np.isnan(self.recorded.correlation)]
+        return median_of_all(known) if known.size else nan
 
 
 def _share(times: ScenarioTimes, without_s: Floats) -> float:

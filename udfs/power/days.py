@@ -3,7 +3,7 @@
 udfs/README.md, "Power", has the conditions. Arrays have an axis of units, and no loop visits single pairs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, time, timedelta
 from itertools import groupby
 from operator import itemgetter
@@ -56,7 +56,17 @@ def power_tables(units: pa.Table, watts: Mapping[str, Watts]) -> dict[str, pa.Ta
     for unit in units.to_pylist(maps_as_pydicts="strict"):
         types = {unit["gpu_type"], *(unit["gpu_types"] or {}).values()} - {None}
         row = unit | {"gpu_type": types.pop() if len(types) == 1 else None}
-        rows.append(row | _megawatts(row, watts.get(row["gpu_type"])))
+        row["hours"], of_type = _hours(row), watts.get(row["gpu_type"])
+        if of_type is not None:
+            row |= {"computing_w": of_type.computing, "otherwise_w": of_type.otherwise}
+            for name in ("mean", "low", "high"):
+                share = row[f"{name}_share"]
+                watts_a_gpu = of_type.otherwise + share * (of_type.computing - of_type.otherwise)
+                row[f"{name}_mw"] = float(row["world_size"] * watts_a_gpu / _W_IN_MW)
+            row["swing_mw"] = row["high_mw"] - row["low_mw"]
+            if row["hours"] is not None:
+                row["energy_mwh"] = row["mean_mw"] * row["hours"]
+        rows.append(row)
     rows.sort(key=Unit.of)
     days, pairs = [], []
     for day, of_day in groupby(rows, key=itemgetter("log_date")):
@@ -66,24 +76,6 @@ def power_tables(units: pa.Table, watts: Mapping[str, Watts]) -> dict[str, pa.Ta
         pairs += found
     made = {JOB_MEGAWATTS: rows, POWER_DAY: days, POWER_IN_PHASE: pairs}
     return {name: pa.Table.from_pylist(each, TABLES[name].arrow_schema) for name, each in made.items()}
-
-
-def _megawatts(row: Row, watts: Watts | None) -> Row:
-    """Return the columns of job_megawatts except its key and the columns that the manifest states."""
-    found: Row = {"hours": _hours(row)}
-    if watts is None:
-        return found
-
-    def megawatts(share: float) -> float:
-        watts_a_gpu = watts.otherwise + share * (watts.computing - watts.otherwise)
-        return float(row["world_size"] * watts_a_gpu / _W_IN_MW)
-
-    by_share = {f"{name}_mw": megawatts(row[f"{name}_share"]) for name in ("mean", "low", "high")}
-    found |= {"computing_w": watts.computing, "otherwise_w": watts.otherwise, **by_share}
-    found["swing_mw"] = found["high_mw"] - found["low_mw"]
-    if found["hours"] is not None:
-        found["energy_mwh"] = found["mean_mw"] * found["hours"]
-    return found
 
 
 def _hours(row: Row) -> float | None:
@@ -219,28 +211,24 @@ def in_phase(swings: Swings, weight: Floats, most: int) -> tuple[int, Pairs]:
     """
     count = 0
     kept: list[Pairs] = []
-    for pairs in _with_like_periods(swings.period_s):
-        found = _of(swings, *pairs)
+    rate = 1 / swings.period_s
+    order = np.argsort(rate, kind="stable")
+    rising = rate[order]
+    # Only these partners drift at most MOST_DRIFT in LEAST_PERIODS.
+    last = np.searchsorted(rising, rising * (1 + MOST_DRIFT / LEAST_PERIODS), side="right")
+    partners = last - np.arange(len(rate)) - 1
+    part = np.cumsum(partners) // PAIRS_TOGETHER
+    for units in np.split(np.arange(len(rate)), np.flatnonzero(np.diff(part)) + 1):
+        number = partners[units]
+        one = np.repeat(units, number)
+        other = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(number) - number, number)
+        pair = order[one], order[other]
+        found = _of(swings, np.minimum(*pair), np.maximum(*pair))
         count += len(found.one)
         joined = Pairs._make(np.concatenate(parts) for parts in zip(*kept, found, strict=True))
         heaviest = np.lexsort((joined.other, joined.one, -(weight[joined.one] + weight[joined.other])))
         kept = [Pairs._make(values[heaviest[:most]] for values in joined)]
     return count, kept[0]
-
-
-def _with_like_periods(period_s: Floats) -> Iterator[tuple[Ints, Ints]]:
-    """Yield, part by part, the pairs of units whose phases drift at most MOST_DRIFT in LEAST_PERIODS."""
-    rate = 1 / period_s
-    order = np.argsort(rate, kind="stable")
-    rising = rate[order]
-    last = np.searchsorted(rising, rising * (1 + MOST_DRIFT / LEAST_PERIODS), side="right")
-    partners = last - np.arange(len(rate)) - 1
-    part = np.cumsum(partners) // PAIRS_TOGETHER
-    for units in np.split(np.arange(len(rate)), np.flatnonzero(np.diff(part)) + 1):
-        count = partners[units]
-        one = np.repeat(units, count)
-        other = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
-        yield np.minimum(order[one], order[other]), np.maximum(order[one], order[other])
 
 
 def _of(swings: Swings, one: Ints, other: Ints) -> Pairs:

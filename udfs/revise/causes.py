@@ -37,8 +37,6 @@ WANT_OF_A_NORM: Final = ("no_usual_transfer",)
 """Flags of rows that a comparison with other runs may revise; their causes may then hold, or no longer
 hold."""
 
-_WORKER: Final = ("pp_rank", "dp_rank", "rank", "host")
-
 
 class Measured(NamedTuple):
     """A unit whose causes may be revised.
@@ -219,7 +217,8 @@ def _workers(unit: Measured, factors: Mapping[int, float]) -> list[Row]:
     """Return the workers of slow stages as culprits; if all of a host is slow, the host is one culprit."""
     by_host: defaultdict[object, list[Row]] = defaultdict(list)
     for worker in unit.workers():
-        by_host[worker["host"]].append({name: worker[name] for name in _WORKER})
+        named = {name: worker[name] for name in ("pp_rank", "dp_rank", "rank", "host")}
+        by_host[worker["host"]].append(named)
     culprits = []
     for host, workers in by_host.items():
         slow = [each for each in workers if each["pp_rank"] in factors]

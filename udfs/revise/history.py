@@ -32,7 +32,6 @@ SAME_OPS: Final = 0.02
 LEAST_TRANSFER_S: Final = 1e-4
 """Shorter transfers are mostly the cost of the call, and scatter."""
 
-_COMPUTES: Final = tuple(OP_TYPES[code] for code in COMPUTE)
 _TRAFFIC: Final = {group for code, group in enumerate(GROUPS) if code not in AVERAGED}
 
 
@@ -129,9 +128,12 @@ def slow_stages(
         return None
     elsewhere = [run for run in runs if run.hosts and unit.hosts and not run.hosts & unit.hosts]
     if len(unit.hosts) == 1 and len(elsewhere) >= minimum_runs:
-        found = _whole_job(unit, elsewhere)
-        if found is not None:
-            return found
+        factors = [_ratio(unit, elsewhere, number) for number in range(len(unit.stages))]
+        traffic = _ratios(unit, elsewhere, _TRAFFIC, LEAST_TRANSFER_S).values()
+        # On one host, all stages are slower than on other hosts, but transfers are not.
+        if min(factors) >= LEAST_SLOWER and max(traffic, default=1.0) <= SAME_TRAFFIC:
+            saved_s = unit.ideal_step_s - median_low([run.ideal_step_s for run in elsewhere])
+            return SlowStages(dict(enumerate(factors)), saved_s, 1.0, max(factors), len(elsewhere), 0)
     found = _against_runs(unit, runs, minimum_runs)
     return found if found is not None else _against_hosts(unit, slow_hosts)
 
@@ -140,23 +142,13 @@ def slow_transfers(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowTra
     """Find transfers slower than in other runs of the same work; None if other runs do not decide it."""
     if len(runs) < minimum_runs or unit.ideal_step_s <= 0.0:
         return None
-    work = max(_ratios(unit, runs, _COMPUTES, 0.0).values(), default=1.0)
+    work = max(_ratios(unit, runs, [OP_TYPES[code] for code in COMPUTE], 0.0).values(), default=1.0)
     traffic = _ratios(unit, runs, _TRAFFIC, LEAST_TRANSFER_S)
     if not traffic or not 1 / SAME_WORK <= work <= SAME_WORK:
         return None
     slow = {name: factor for name, factor in traffic.items() if factor >= SLOW_LINK}
     usual_s = {name: unit.op_types_s[name] / factor for name, factor in slow.items()}
     return SlowTransfers(max(traffic.values()), usual_s, len(runs))
-
-
-def _whole_job(unit: Run, elsewhere: Sequence[Run]) -> SlowStages | None:
-    """Find a job on one host whose stages are all slower than on other hosts, but whose transfers are not."""
-    factors = [_ratio(unit, elsewhere, number) for number in range(len(unit.stages))]
-    traffic = _ratios(unit, elsewhere, _TRAFFIC, LEAST_TRANSFER_S).values()
-    if min(factors) < LEAST_SLOWER or max(traffic, default=1.0) > SAME_TRAFFIC:
-        return None
-    saved_s = unit.ideal_step_s - median_low([run.ideal_step_s for run in elsewhere])
-    return SlowStages(dict(enumerate(factors)), saved_s, 1.0, max(factors), len(elsewhere), 0)
 
 
 def _against_runs(unit: Run, runs: Sequence[Run], minimum_runs: int) -> SlowStages | None:

@@ -80,7 +80,16 @@ class _Concluded(NamedTuple):
     def changed(self, replayed: Sequence[Row]) -> dict[int, Row]:
         """Return the changed rows by position, with losses recomputed."""
         rows = with_usual_transfers(*self.found, self.unit, replayed)
-        lost = lost_columns(_as_counted(rows, self.stored), self.unit.gpu_hours, is_analysed=self.is_analysed)
+        lost_before = [row["lost_fraction"] for row in self.stored]
+        fixed = max(0.0, fsum(row["attributed_fraction"] for row in self.stored))
+        counted = rows
+        if None not in lost_before and isclose(fsum(lost_before), fixed, rel_tol=SAME_SUM):
+            # As in the stored rows: before 0.4.0, loss beyond all fixes was not counted.
+            counted = [
+                {**row, "time_saved_fraction": 0.0} if row["cause"] == vocabulary.CAUSE_UNEXPLAINED else row
+                for row in rows
+            ]
+        lost = lost_columns(counted, self.unit.gpu_hours, is_analysed=self.is_analysed)
         new = map(_with_columns, rows, lost)
         triples = zip(self.places, new, self.stored, strict=True)
         return {place: row for place, row, before in triples if row is not before}
@@ -176,18 +185,6 @@ def _as_measured(row: Row, gpu_hours: float | None) -> Row:
     new = row if before is None else {**row, **before, "unrevised": None}
     hours = [in_gpu_hours(new, name, gpu_hours) for name in _MEASURED]
     return _with_columns(new, hours[0] | hours[1])
-
-
-def _as_counted(revised: list[Row], stored: Sequence[Row]) -> list[Row]:
-    """Recompute losses as in the stored rows: before 0.4.0, loss beyond all fixes was not counted."""
-    lost = [row["lost_fraction"] for row in stored]
-    fixed = max(0.0, fsum(row["attributed_fraction"] for row in stored))
-    if None in lost or not isclose(fsum(lost), fixed, rel_tol=SAME_SUM):
-        return revised
-    return [
-        {**row, "time_saved_fraction": 0.0} if row["cause"] == vocabulary.CAUSE_UNEXPLAINED else row
-        for row in revised
-    ]
 
 
 def _with_columns(row: Row, columns: Row) -> Row:

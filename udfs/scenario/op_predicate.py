@@ -61,7 +61,12 @@ class OpPredicate:
         mask = np.empty(shape, dtype=bool)
         for ends in pairwise(np.linspace(0, shape[0], prod(shape) // _TOGETHER + 2).astype(int).tolist()):
             part = slice(*ends)
-            table = {name: _array(name, column, shape, part) for name, column in found.items()}
+            table = {}
+            for name, (values, is_known, words) in found.items():
+                nulls = ~np.broadcast_to(is_known, shape)[part].ravel()
+                table[name] = pa.array(np.broadcast_to(values, shape)[part].ravel(), mask=nulls)
+                if name in TEXT_COLUMNS:
+                    table[name] = pa.DictionaryArray.from_arrays(table[name], pa.array(words, "string"))
             connection = _database().cursor().register("ops", pa.table(table))
             asked = connection.execute(f"SELECT ({self.sql}\n) IS TRUE AS chosen FROM ops")
             mask[part] = asked.fetchnumpy()["chosen"].reshape(mask[part].shape)
@@ -92,14 +97,6 @@ def _database() -> duckdb.DuckDBPyConnection:
     barred = ("enable_external_access", "autoload_known_extensions", "python_enable_replacements")
     bounds: dict[str, Any] = {"threads": 1, "memory_limit": "1GB"}  # one thread keeps the order of the ops
     return duckdb.connect(config=bounds | dict.fromkeys(barred, False) | {"lock_configuration": True})
-
-
-def _array(name: str, column: OpColumn, shape: tuple[int, ...], part: slice) -> pa.Array:
-    """Return a part of a column as an Arrow array that has one row per op."""
-    values, is_known, words = column
-    nulls = ~np.broadcast_to(is_known, shape)[part].ravel()
-    found = pa.array(np.broadcast_to(values, shape)[part].ravel(), mask=nulls)
-    return pa.DictionaryArray.from_arrays(found, pa.array(words, "string")) if name in TEXT_COLUMNS else found
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -22,7 +22,6 @@ from udfs.simulate.odd_records import (
     MOST_NAMED,
     in_other_units,
     missing_workers,
-    named_exchanged,
     of_log_date,
     rows_without_transfers,
     unshown_sizes,
@@ -127,7 +126,12 @@ class Choice(NamedTuple):
         recorded : result of reading the rows; None if the ops contradict each other.
         """
         if recorded is not None and recorded.exchanged:
-            names = named_exchanged(recorded.exchanged, self.rows)
+            ranks = self.rows.worker_rank
+            names = [
+                f"ranks {ranks[stage, one]} and {ranks[stage, other]} of stage {stage} are exchanged: "
+                "the transfers of each end with the other's peers"
+                for stage, one, other in recorded.exchanged
+            ]
             odd = 2 * len(recorded.exchanged)
         elif recorded is None and is_transposed(self.rows):
             names = ["dp_rank and pp_rank look exchanged: forwards arrive wherever dp_rank is not 0"]
@@ -167,7 +171,14 @@ def choose(
         return Refused(Status.IMPLAUSIBLE_TIMES, wrong, left_out)
     rows = replayed_rows(of_day, layout)
     if not len(rows.steps):
-        status, detail, figures = _nothing(rows, layout, facts, other_days)
+        figures: Row = {}
+        if not rows.recorded:
+            detail = f"all {other_days} lines are of other days" if other_days else "no rank recorded an op"
+            status = Status.NO_OPS
+        elif (of_some := some_ranks_results(rows.table, layout, facts)) is not None:
+            status, (detail, figures) = Status.SOME_RANKS, of_some
+        else:
+            status, detail = Status.MISSING_WORKERS, missing_workers(rows, layout)
         return Refused(status, detail, left_out | figures)
     rows = without_odd_rank_steps(rows)
     odd = in_other_units(rows)
@@ -206,16 +217,3 @@ def _layout(facts: Mapping[str, object], settings: SimulationSettings) -> Layout
         detail = f"{restarts} restarts, more than {settings.maximum_restarts}"
         return Refused(Status.TOO_MANY_RESTARTS, detail, {})
     return layout
-
-
-def _nothing(
-    rows: ReplayedRows, layout: Layout, facts: Mapping[str, object], other_days: int
-) -> tuple[str, str, Row]:
-    """Return the status, detail and figures of a unit without a complete step."""
-    if not rows.recorded:
-        detail = f"all {other_days} lines are of other days" if other_days else "no rank recorded an op"
-        return Status.NO_OPS, detail, {}
-    of_some = some_ranks_results(rows.table, layout, facts)
-    if of_some is not None:
-        return Status.SOME_RANKS, *of_some
-    return Status.MISSING_WORKERS, missing_workers(rows, layout), {}

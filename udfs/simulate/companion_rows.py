@@ -16,8 +16,7 @@ from schemas.causes import FLAG_REASONS, NOBODY_LATE
 from schemas.vocabulary import CAUSES, CULPRIT_COURSES, OP_TYPES, Status
 from udfs.intervals import around, in_gpu_hours, or_null
 from udfs.kernel import cause as kernel
-from udfs.kernel.arrays import Floats
-from udfs.kernel.cause import ALL, ALWAYS, CauseFound, Culprit, Diagnosis
+from udfs.kernel.cause import ALL, ALWAYS, CauseFound, Culprit
 from udfs.kernel.clocks.estimate import Clocks
 from udfs.kernel.diagnosis.intervals import half_widths, number_of_steps, with_diagnosis
 from udfs.kernel.op_type import COMPUTE, GRADS_REDUCE_SCATTER
@@ -58,29 +57,27 @@ def cause_rows(found: WhatIf, rows: ReplayedRows, job: Row, racks: WorkerGroups 
     diagnosis, gpu_hours = found.diagnosis, job["gpu_hours"]
     if diagnosis is None:
         return []
-    hidden = _hidden(diagnosis) if found.recorded.nobody_late.mean() >= _MANY_STEPS else set[int]()
+    hidden = set[int]()
+    if found.recorded.nobody_late.mean() >= _MANY_STEPS:
+        # The log may hide all causes but those of own ops, or of scatters that are faster in other steps.
+        culprits = diagnosis.causes[kernel.COMMUNICATION].culprits
+        scatters = any(each.direction == GRADS_REDUCE_SCATTER for each in culprits)
+        is_shown = {kernel.SLOW_WORKER: True, kernel.COMMUNICATION: scatters}
+        hidden = {code for code, shown in is_shown.items() if not (shown and diagnosis.causes[code].is_cause)}
+    widths = np.full((4, len(diagnosis.causes)), math.nan)
+    if diagnosis.saved_by_step is not None:
+        actual_s = found.recorded.actual_s
+        steps_of_day = number_of_steps(rows.steps, actual_s, gpu_hours, job["world_size"])
+        of_steps = half_widths(diagnosis.saved_by_step, actual_s, rows.steps, steps_of_day)
+        widths = with_diagnosis(of_steps, diagnosis.causes)
     names = _Names(rows, racks)
-    halves = _half_widths(diagnosis, found.recorded.actual_s, rows, job).T.tolist()
     causes = [
         _row(code, each, names, gpu_hours, own, is_hidden=code in hidden)
-        for code, (each, own) in enumerate(zip(diagnosis.causes, halves, strict=True))
+        for code, (each, own) in enumerate(zip(diagnosis.causes, widths.T.tolist(), strict=True))
         if code in diagnosis.shown
     ]
     lost = lost_columns(causes, gpu_hours, is_analysed=job["status"] == Status.ANALYSED)
     return [row | each for row, each in zip(causes, lost, strict=True)]
-
-
-def _half_widths(diagnosis: Diagnosis, actual_s: Floats, rows: ReplayedRows, job: Row) -> Floats:
-    """Return half widths of the intervals of each cause: of its saving over the day, and of its attribution.
-
-    returns : shape (4, cause): the two half widths, the part of the first that is due to the diagnosis, and
-              the degrees of freedom of the other part; nan if unknown.
-    """
-    if diagnosis.saved_by_step is None:
-        return np.full((4, len(diagnosis.causes)), math.nan)
-    steps_of_day = number_of_steps(rows.steps, actual_s, job["gpu_hours"], job["world_size"])
-    of_steps = half_widths(diagnosis.saved_by_step, actual_s, rows.steps, steps_of_day)
-    return with_diagnosis(of_steps, diagnosis.causes)
 
 
 class _Names:
@@ -121,18 +118,6 @@ def _moment(unix_us: float) -> datetime | None:
         return _EPOCH + timedelta(microseconds=unix_us)
     except OverflowError:
         return None
-
-
-def _hidden(diagnosis: Diagnosis) -> set[int]:
-    """Return the causes that the log may hide, because a worker can be slow inside a collective op.
-
-    A cause is not hidden if it was found in a worker's own ops, or in reduce-scatters that take less time in
-    other steps.
-    """
-    culprits = diagnosis.causes[kernel.COMMUNICATION].culprits
-    scatters = any(each.direction == GRADS_REDUCE_SCATTER for each in culprits)
-    is_shown = {kernel.SLOW_WORKER: True, kernel.COMMUNICATION: scatters}
-    return {code for code, shown in is_shown.items() if not (shown and diagnosis.causes[code].is_cause)}
 
 
 def _row(
@@ -237,7 +222,12 @@ def baseline_row(
     causes : the unit's rows of job_causes.
     types  : GPU types of the workers; None if not stated.
     """
-    layout, op_types_s = read_layout(facts), _op_types_s(found.ideal_duration_s)
+    layout = read_layout(facts)
+    by_group_s: dict[str, list[float]] = {}  # send and recv are one group
+    for group, of_stages in zip(GROUPS, found.ideal_duration_s.T, strict=True):
+        recorded_s = of_stages[~np.isnan(of_stages)]
+        if recorded_s.size:
+            by_group_s.setdefault(group, []).append(float(recorded_s.sum()) / recorded_s.size)
     gpu_type = _text(facts.get("gpu_type"))
     if types is not None and (types.is_mixed or not gpu_type):
         # Mixed types are joined, so that no unit of one type is compared with them.
@@ -248,7 +238,10 @@ def baseline_row(
         "gpu_type": gpu_type,
         "ops_per_step": rows.ops / len(rows.steps),
         "stages": _stages(found, rows),
-        "op_types": [{"op_type": name, "ideal_duration_s": time_s} for name, time_s in op_types_s.items()],
+        "op_types": [
+            {"op_type": name, "ideal_duration_s": sum(times_s) / len(times_s)}
+            for name, times_s in by_group_s.items()
+        ],
         "slow_hosts": [
             slow
             for cause in causes
@@ -290,16 +283,3 @@ def _slow_hosts(cause: Row) -> list[Row]:
         if host is not None and culprit["course"] == CULPRIT_COURSES[ALWAYS]:
             effects[host] = max(culprit["effect"], effects.get(host, 0.0))
     return [{"host": host, "effect": effect} for host, effect in effects.items()]
-
-
-def _op_types_s(ideal_s: Floats) -> dict[str, float]:
-    """Return the mean ideal duration by op type, with send and recv as one; without types not recorded. [s]
-
-    ideal_s : float64, shape (stage, op type); nan where a type was never recorded. [s]
-    """
-    known: dict[str, list[float]] = {}
-    for group, of_stages in zip(GROUPS, ideal_s.T, strict=True):
-        recorded = of_stages[~np.isnan(of_stages)]
-        if recorded.size:
-            known.setdefault(group, []).append(float(recorded.sum()) / recorded.size)
-    return {name: sum(values) / len(values) for name, values in known.items()}

@@ -83,7 +83,16 @@ class CompletedRows(ReplayedRows):
             np.isfinite(each) | (self.layout.vpp_size > 1) for each in (source_us, target_us)
         )
         if self.has_gaps:
-            recorded, computes = _stretched(recorded, computes, source_us)
+            # Each compute begins as early as its input allows.
+            free_us = np.maximum(computes.previous_us, source_us)
+            idle_us = np.where(np.isfinite(free_us), np.maximum(computes.start_us - free_us, 0.0), 0.0)
+            for stage, each in enumerate(recorded):
+                own, here = each.from_first_op(), computes.stage == stage
+                start_us, duration_us = own.start_us.copy(), own.duration_us.copy()
+                start_us[computes.op[here]] -= idle_us[here]
+                duration_us[computes.op[here]] += idle_us[here]
+                recorded[stage] = own._replace(start_us=start_us, duration_us=duration_us)
+            computes = computes._replace(start_us=computes.start_us - idle_us)
         # Of transfers that start together, a worker waits first for the one that ends first.
         apart_us = APART_US if self.one_by_one else 0.0
         recv_us = apart_us * np.where(_recv_first(computes, source_us, target_us), 1.0, 3.0)
@@ -95,22 +104,6 @@ class CompletedRows(ReplayedRows):
             _Transfers(_SEND, has_send, after_us, np.full_like(after_us, apart_us * 2.0)),
         )
         return [with_transfers(each, computes, stage, transfers) for stage, each in enumerate(recorded)]
-
-
-def _stretched(
-    recorded: Sequence[StageRows], computes: Computes, source_us: Floats
-) -> tuple[list[StageRows], Computes]:
-    """Extend computes backwards over idle time, so that each one begins as early as its input allows."""
-    free_us = np.maximum(computes.previous_us, source_us)
-    idle_us = np.where(np.isfinite(free_us), np.maximum(computes.start_us - free_us, 0.0), 0.0)
-    stretched = []
-    for stage, each in enumerate(recorded):
-        own, here = each.from_first_op(), computes.stage == stage
-        start_us, duration_us = own.start_us.copy(), own.duration_us.copy()
-        start_us[computes.op[here]] -= idle_us[here]
-        duration_us[computes.op[here]] += idle_us[here]
-        stretched.append(own._replace(start_us=start_us, duration_us=duration_us))
-    return stretched, computes._replace(start_us=computes.start_us - idle_us)
 
 
 def _recv_first(computes: Computes, source_us: Floats, target_us: Floats) -> Mask:

@@ -69,6 +69,10 @@ def time_rows(
     hours = {name: part_s * gpus / _HOUR_S for name, part_s in spent_s.items()}
     unknown = scheduled - sum(hours.values())
     kept = hours["productive"] + hours["straggling"] + hours["late_start"]
+    queued = None
+    if not any(window.begin_s <= at_s < window.end_s for at_s in course.unqueued_s):
+        waits = (span for span in course.queues if window.begin_s <= span.end_s < window.end_s)
+        queued = math.fsum(span.length_s for span in waits) * gpus / _HOUR_S
     return [
         {
             "scheduled_gpu_hours": scheduled,
@@ -80,7 +84,7 @@ def time_rows(
             "steps_kept": work.steps_kept,
             "steps_lost": work.steps_lost,
             "outage_s": _length_s(course.outages, window),
-            "queued_gpu_hours": _queued(course, window, gpus),
+            "queued_gpu_hours": queued,
             **{name: _count(course, window, kinds) for name, kinds in _COUNTED.items()},
             "contradictions": course.contradictions + is_overdrawn,
         }
@@ -102,12 +106,22 @@ def _shown(course: Course, window: Span, status: str, times: StepTimes) -> tuple
     is_late = status == Status.HIGH_DISCREPANCY and times.actual_s >= times.simulated_s
     work = Work()
     if status == Status.ANALYSED or is_late:
-        pairs = zip(course.attempts, course.kept_below(), strict=True)
-        done = [
-            _of_attempt(attempt, kept_below, window, times.actual_s)
-            for attempt, kept_below in pairs
-            if attempt.steps
-        ]
+        done = []
+        for attempt, kept_below in zip(course.attempts, course.kept_below(), strict=True):
+            if not attempt.steps:
+                continue
+            # Steps are interpolated between known (time, step) pairs.
+            inside = Span(attempt.times_s[0], attempt.times_s[-1]).within(window)
+            times_s, marks = np.array(attempt.times_s), np.array(attempt.steps)
+            # Of several marks at the begin of the window the first counts, which np.interp finds in reverse.
+            first = float(np.interp(-inside.begin_s, -times_s[::-1], marks[::-1]))
+            last = float(np.interp(inside.end_s, times_s, marks))
+            if last > first:
+                stalled_s = sum(_stalled_s(attempt, kind, inside) for kind in STALLS)
+                at_work_s = max(min((last - first) * times.actual_s, inside.length_s - stalled_s), 0.0)
+                kept = min(max(kept_below - first, 0.0), last - first)
+                each_s = at_work_s / (last - first)
+                done.append(Work(kept, last - first - kept, kept * each_s, (last - first - kept) * each_s))
         work = Work(*(math.fsum(column) for column in zip(*done, strict=True))) if done else work
     steps = work.kept_s / times.actual_s
     return work, {
@@ -122,30 +136,6 @@ def _shown(course: Course, window: Span, status: str, times: StepTimes) -> tuple
 
 def _stalled_s(attempt: Attempt, kind: str, window: Span) -> float:
     return _length_s(attempt.stalls.get(kind, ()), window)
-
-
-def _queued(course: Course, window: Span, gpus: int) -> float | None:
-    """Return the GPU-hours spent waiting for starts in a window; None if a start has no submission."""
-    if any(window.begin_s <= at_s < window.end_s for at_s in course.unqueued_s):
-        return None
-    ended = (span for span in course.queues if window.begin_s <= span.end_s < window.end_s)
-    return math.fsum(span.length_s for span in ended) * gpus / _HOUR_S
-
-
-def _of_attempt(attempt: Attempt, kept_below: float, window: Span, step_s: float) -> Work:
-    """Return the work of one attempt in a window; steps are interpolated between known (time, step) pairs."""
-    inside = Span(attempt.times_s[0], attempt.times_s[-1]).within(window)
-    times_s, steps = np.array(attempt.times_s), np.array(attempt.steps)
-    # Of several marks at the begin of the window the first counts, which np.interp finds in reverse order.
-    first = float(np.interp(-inside.begin_s, -times_s[::-1], steps[::-1]))
-    last = float(np.interp(inside.end_s, times_s, steps))
-    if last <= first:
-        return Work()
-    stalled_s = sum(_stalled_s(attempt, kind, inside) for kind in STALLS)
-    at_work_s = max(min((last - first) * step_s, inside.length_s - stalled_s), 0.0)
-    kept = min(max(kept_below - first, 0.0), last - first)
-    each_s = at_work_s / (last - first)
-    return Work(kept, last - first - kept, kept * each_s, (last - first - kept) * each_s)
 
 
 def _length_s(spans: Iterable[Span], window: Span) -> float:

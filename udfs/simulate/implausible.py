@@ -80,8 +80,11 @@ def implausible_times(rank_steps: pa.Table) -> str | None:
         return None
     start_us, duration_us = lists.values
     begin_us = np.minimum.reduceat(start_us, lists.first)
-    if (twice := _counted_twice(rank_steps, begin_us)) is not None:
-        return twice
+    earliest_us, latest_us = (each * 1e6 for each in T0_IN_S)
+    t0_us = rank_steps["t0_us"].drop_null().to_numpy() if "t0_us" in rank_steps.column_names else np.empty(0)
+    middles = [median_of_all(each) for each in (begin_us, t0_us) if len(each)]
+    if len(middles) == 2 and all(earliest_us <= each < latest_us for each in middles):
+        return f"start_us begins at {middles[0]:.0f}: is it counted from 1970, and not from t0_us?"
     span_us = np.maximum.reduceat(start_us + duration_us, lists.first) - begin_us
     step = np.repeat(np.arange(len(of_step)), list(map(len, of_step)))[lists.place]
     longest_us = np.full(len(of_step), -np.inf)
@@ -110,19 +113,6 @@ def _by_step(number: Ints | Floats) -> tuple[Ints, Ints]:
     rows = np.argsort(number, kind="stable")[: np.count_nonzero(np.isfinite(number))]
     begins = np.flatnonzero(np.diff(number[rows])) + 1
     return rows, np.concatenate([[0], begins, [len(rows)]])
-
-
-def _counted_twice(rank_steps: pa.Table, begin_us: Floats) -> str | None:
-    """Describe a unit in which both starts and zeros count from 1970; None if they do not.
-
-    begin_us : first start of some lines. [us]
-    """
-    earliest_us, latest_us = (each * 1e6 for each in T0_IN_S)
-    t0_us = rank_steps["t0_us"].drop_null().to_numpy() if "t0_us" in rank_steps.column_names else np.empty(0)
-    middles = [median_of_all(each) for each in (begin_us, t0_us) if len(each)]
-    if len(middles) < 2 or not all(earliest_us <= each < latest_us for each in middles):
-        return None
-    return f"start_us begins at {middles[0]:.0f}: is it counted from 1970, and not from t0_us?"
 
 
 def _mixed_units(lists: RowLists, span_us: Floats) -> str | None:

@@ -96,10 +96,15 @@ def mitigation_rows(
         of_gpus_s = each.saved_s if each.gpu_s is None else each.gpu_s
         shares = (part_s / whole_s for part_s in (each.saved_s, of_gpus_s))
         fraction, of_gpus = (0.0 if abs(share) < ROUNDING else share for share in shares)
+        cause = named.CAUSE_OF[each.mitigation]
+        if each.mitigation in (named.REPLICA_REMOVED, named.LIGHTER_REPLICA) and found.diagnosis is not None:
+            holds = [found.diagnosis.causes[code].is_cause for code in (MIXED_HARDWARE, SLOW_WORKER)]
+            # A slow replica without slow workers is of another GPU type.
+            cause = CAUSES[MIXED_HARDWARE] if holds == [True, False] else cause
         made.append(
             {
                 "mitigation": each.mitigation,
-                "cause": _cause_of(each.mitigation, found),
+                "cause": cause,
                 "host": each.host,
                 "plan": each.plan,
                 "assumes": each.assumes,
@@ -109,15 +114,6 @@ def mitigation_rows(
             }
         )
     return sorted(made, key=lambda row: -row["time_saved_fraction"])
-
-
-def _cause_of(mitigation: str, found: WhatIf) -> str | None:
-    """Return the cause that a mitigation fixes; for a slow replica without slow workers, mixed GPU types."""
-    if mitigation in (named.REPLICA_REMOVED, named.LIGHTER_REPLICA) and found.diagnosis is not None:
-        holds = [found.diagnosis.causes[each].is_cause for each in (MIXED_HARDWARE, SLOW_WORKER)]
-        if holds == [True, False]:
-            return CAUSES[MIXED_HARDWARE]
-    return named.CAUSE_OF[mitigation]
 
 
 def _work(mitigated: Mitigated) -> Iterator[_Saved]:

@@ -3,7 +3,7 @@
 Each kind is counted. Records that would distort a result are left out, or the unit is not replayed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Final
@@ -16,7 +16,6 @@ from schemas.vocabulary import OP_TYPES
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints, Mask
 from udfs.kernel.graph.graph import Layout
-from udfs.kernel.recorded.exchanged import Exchanged
 from udfs.op_lists import flat_codes, list_lengths
 from udfs.simulate.rank_rows import ReplayedRows
 
@@ -188,44 +187,30 @@ def in_other_units(rows: ReplayedRows) -> list[str]:
         count = np.bincount(row[chosen], minlength=workers)
         total = np.bincount(row[chosen], np.log10(times_us), workers)
         means = np.divide(total, count, out=np.full(workers, np.nan), where=count > 0)
-        for place, power in _off_by(means):
-            rank = int(rows.worker_rank.ravel()[place])
+        known = np.sort(means[np.isfinite(means)])
+        if len(known) < 2:
+            continue
+        off = means - known[(len(known) - 1) // 2]
+        is_unit = (np.abs(np.abs(off)[:, None] - UNITS) < NEAR).any(axis=1)
+        for place in np.flatnonzero(is_unit).tolist():
+            rank, power = int(rows.worker_rank.ravel()[place]), float(off[place])
             found.setdefault(
                 rank, f"rank {rank}: {OP_TYPES[op_type]} takes 1e{power:+.0f} of what others take"
             )
     return [found[rank] for rank in sorted(found)]
 
 
-def _off_by(logs: Floats) -> list[tuple[int, float]]:
-    """Return positions and offsets of logs that differ from their lower median by a factor such as 1,000."""
-    known = np.sort(logs[np.isfinite(logs)])
-    if len(known) < 2:
-        return []
-    off = logs - known[(len(known) - 1) // 2]
-    is_unit = (np.abs(np.abs(off)[:, None] - UNITS) < NEAR).any(axis=1)
-    return [(place, float(off[place])) for place in np.flatnonzero(is_unit).tolist()]
-
-
-def named_exchanged(found: Sequence[Exchanged], rows: ReplayedRows) -> list[str]:
-    """Return one sentence for each pair of swapped ranks."""
-    ranks = rows.worker_rank
-    return [
-        f"ranks {ranks[stage, one]} and {ranks[stage, other]} of stage {stage} are exchanged: "
-        "the transfers of each end with the other's peers"
-        for stage, one, other in found
-    ]
-
-
 def unshown_sizes(rank_steps: pa.Table, facts: Mapping[str, object]) -> str | None:
     """Return the sizes above 1 in the manifest that the rows do not show, by name; None if there are none."""
-    shown_by = {"tp_size": "tp_rank", "vpp_size": "model_chunk"}
-    sizes = {name: size for name in shown_by if isinstance(size := facts.get(name), int) and size > 1}
-    return ", ".join(name for name in sizes if not _shows(rank_steps, shown_by[name])) or None
-
-
-def _shows(rank_steps: pa.Table, name: str) -> bool:
-    if name not in rank_steps.column_names:
-        return False
-    column = rank_steps.column(name)
-    values = pc.list_flatten(column) if pa.types.is_list(column.type) else column
-    return (pc.max(values).as_py() or 0) > 0
+    unshown = []
+    for name, shown_by in (("tp_size", "tp_rank"), ("vpp_size", "model_chunk")):
+        size, largest = facts.get(name), None
+        if not isinstance(size, int) or size <= 1:
+            continue
+        if shown_by in rank_steps.column_names:
+            column = rank_steps.column(shown_by)
+            values = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+            largest = pc.max(values).as_py()
+        if not (largest or 0) > 0:
+            unshown.append(name)
+    return ", ".join(unshown) or None

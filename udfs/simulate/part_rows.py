@@ -1,4 +1,4 @@
-"""Rows of job_power, exposed_communication and role_step for one unit."""
+"""Rows of job_power, exposed_communication, role_step and gpu_type_slowdown for one unit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -7,8 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.vocabulary import ALL_OP_TYPES, ALL_STAGES, Scope
-from udfs.kernel.arrays import Floats, Ints
+from schemas.vocabulary import ALL_OP_TYPES, ALL_STAGES, NOT_STATED, Scope
+from udfs.intervals import or_null
+from udfs.kernel.arrays import Ints
+from udfs.kernel.cause import MIXED_HARDWARE
 from udfs.kernel.recorded.first_pass import Recorded
 from udfs.kernel.replay.exposed import ALL, Exposed
 from udfs.kernel.swing import IN_BEAT, beat, swing
@@ -16,17 +18,20 @@ from udfs.kernel.what_if import WhatIf
 from udfs.op_lists import GROUPS
 from udfs.simulate.odd_records import log_day
 from udfs.simulate.rank_rows import ENDLESS_US, ReplayedRows
+from udfs.simulate.worker_groups import WorkerGroups
+
+Row = dict[str, Any]
 
 _US: Final = 1e6
 """Microseconds in a second."""
 
 
-def power_row(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
+def power_row(recorded: Recorded, rows: ReplayedRows) -> Row:
     """Return the row of job_power; some columns are null for a constant share or a log without clock time."""
     computing, actual_s = recorded.computing, float(recorded.actual_s.mean())
     low, high = float(computing.mean.min()), float(computing.mean.max())
     found = swing(computing.mean)
-    columns: dict[str, Any] = {
+    columns: Row = {
         "actual_step_s": actual_s,
         "mean_share": float(computing.mean.mean()),
         "low_share": low,
@@ -50,7 +55,7 @@ def power_row(recorded: Recorded, rows: ReplayedRows) -> dict[str, Any]:
     return columns | {name: values.astype(np.float32) for name, values in lists.items()}
 
 
-def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s: float) -> dict[str, Any]:
+def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s: float) -> Row:
     """Return the absolute times of step starts and of power peaks; empty if the log has no time of day.
 
     peak_s : first peak of the dominant component in a step. [s]
@@ -66,7 +71,7 @@ def _on_the_clock(recorded: Recorded, rows: ReplayedRows, dominant: int, peak_s:
     def at(since_us: float) -> int:
         return int(zero_us[0]) + round(since_us)
 
-    columns: dict[str, Any] = {"first_us": at(began_us[0]), "last_us": at(ended_us)}
+    columns: Row = {"first_us": at(began_us[0]), "last_us": at(ended_us)}
     found = beat(rows.steps, began_us / _US)
     if found is None:
         return columns
@@ -112,8 +117,15 @@ def role_step_columns(
     if not (isinstance(part_of, str) and isinstance(role, str) and isinstance(iterations, Mapping)):
         return {}
     began_s, actual_s = found.recorded.began_s, found.recorded.actual_s
-    zero_us = _zeros_us(rows, facts, began_s + actual_s)
-    if zero_us is None:
+    if "t0_us" not in rows.table.column_names:
+        return {}
+    t0_us = rows.table.column("t0_us").take(pa.array(rows.replayed_row.ravel()))
+    if t0_us.null_count:
+        return {}
+    zero_us: Ints = t0_us.to_numpy().reshape(rows.replayed_row.shape).min(axis=(0, 2))
+    # Plausible zeros are at most a day from the log date; producers without a calendar write 0.
+    first_us, last_us = log_day(facts, _DAY_S) or (1, _LAST_US)
+    if not ((zero_us >= first_us) & (zero_us + (began_s + actual_s) * _US < last_us)).all():
         return {}
     given = [iterations.get(step, iterations.get(str(step))) for step in rows.steps.tolist()]
     has_iteration = np.array([iteration is not None for iteration in given])
@@ -134,20 +146,47 @@ def role_step_columns(
     }
 
 
-def _zeros_us(rows: ReplayedRows, facts: Mapping[str, object], ended_s: Floats) -> Ints | None:
-    """Return the Unix time of each step's zero [us], shape (step,); None if one is unknown or implausible.
+def type_rows(
+    found: WhatIf, rows: ReplayedRows, types: WorkerGroups | None, gpu_hours: float | None
+) -> list[Row]:
+    """Return a row of gpu_type_slowdown per GPU type if several are known; unknown types share one row.
 
-    Zeros must be at most a day from the log date. A zero of 0 is unknown: producers without a calendar write
-    it.
-
-    ended_s : shape (step,); end of each step minus its zero. [s]
+    gpu_hours : of the unit. [GPU h]
     """
-    if "t0_us" not in rows.table.column_names:
-        return None
-    t0_us = rows.table.column("t0_us").take(pa.array(rows.replayed_row.ravel()))
-    if t0_us.null_count:
-        return None
-    zero_us: Ints = t0_us.to_numpy().reshape(rows.replayed_row.shape).min(axis=(0, 2))
-    first_us, last_us = log_day(facts, _DAY_S) or (1, _LAST_US)
-    is_absolute = (zero_us >= first_us) & (zero_us + ended_s * _US < last_us)
-    return zero_us if is_absolute.all() else None
+    times, diagnosis = found.types, found.diagnosis
+    if times is None or types is None:
+        return []
+    names, ideal_s = [*types.names, NOT_STATED], found.times.ideal.mean()
+    factors, saved = None, None
+    if diagnosis is not None and diagnosis.types is not None:
+        factors, saved = diagnosis.types, diagnosis.causes[MIXED_HARDWARE].time_saved_fraction
+    unit = {
+        "time_saved_fraction": saved,
+        "saved_gpu_hours": None if saved is None or gpu_hours is None else gpu_hours * saved,
+    }
+    of_worker = types.number.ravel()
+    made = []
+    for place, number in enumerate(times.types.tolist()):
+        hosts = [host for host, each in zip(rows.hosts, of_worker.tolist(), strict=True) if each == number]
+        forward_s, backward_s = times.compute_s[place].tolist()
+        of_type: Row = {"factor": None, "forward_factor": None, "backward_factor": None, "is_slower": False}
+        if factors is not None and number >= 0 and not np.isnan(factors.measured[number]).any():
+            measured = factors.measured[number]
+            of_type = {
+                "factor": float(np.exp(max(measured.mean(), 0.0))),
+                "forward_factor": float(np.exp(measured[0])),
+                "backward_factor": float(np.exp(measured[-1])),
+                "is_slower": bool(factors.is_slower[number]),
+            }
+        row = {
+            "gpu_type": names[number],
+            "workers": len(hosts),
+            "hosts": len(set(hosts) - {None}),
+            "forward_ideal_s": or_null(forward_s),
+            "backward_ideal_s": or_null(backward_s),
+            "slowdown": float(times.alone_s[place]) / ideal_s,
+            **of_type,
+            **unit,
+        }
+        made.append(row)
+    return sorted(made, key=lambda row: names.index(row["gpu_type"]))

@@ -99,7 +99,14 @@ def bounds(
     filled_s, _ = _replayed(rows, layout, ops_together, has_gaps=True)
     timeless_s, durations = _replayed(rows, layout, ops_together, has_gaps=False)
     streams = [(graph, each.shape[1]) for graph, each in durations]
-    ideal_s, transfer_s = ideal_durations(durations, ideal), _usual_transfers(least_us, layout, ideal)
+    ideal_s, transfer_s = ideal_durations(durations, ideal), np.zeros((layout.pp_size, ot.COUNT))
+    for direction, (_, send, recv) in enumerate(ot.DIRECTIONS):
+        least_s = np.maximum(least_us[direction], 0.0) * US
+        receivers = np.flatnonzero(np.isfinite(least_s).all(axis=1)).tolist()
+        for receiver in receivers:
+            own_s = least_s[[receiver] if ideal.within_stage else receivers]
+            sender = sender_of(direction, receiver, layout)
+            transfer_s[receiver, recv] = transfer_s[sender, send] = median_of_all(own_s.reshape(-1))
     shortest_s = _step_s(streams, ideal_s, np.zeros_like(transfer_s))
     ways = (streams, *_blocking(rows, layout, ops_together))
     longest_s = max(_step_s(graphs, ideal_s, transfer_s) for graphs in ways)
@@ -130,19 +137,6 @@ def _has_peer(graph: OpGraph) -> Mask:
         for ops in members:
             found[list(ops)] = True
     return found
-
-
-def _usual_transfers(least_us: Floats, layout: Layout, ideal: Ideal) -> Floats:
-    """Return ideal transfer times, which are the shortest gaps; float64, shape (stage, op type). [s]"""
-    transfer_s = np.zeros((layout.pp_size, ot.COUNT))
-    for direction, (_, send, recv) in enumerate(ot.DIRECTIONS):
-        least_s = np.maximum(least_us[direction], 0.0) * US
-        receivers = np.flatnonzero(np.isfinite(least_s).all(axis=1)).tolist()
-        for receiver in receivers:
-            own_s = least_s[[receiver] if ideal.within_stage else receivers]
-            sender = sender_of(direction, receiver, layout)
-            transfer_s[receiver, recv] = transfer_s[sender, send] = median_of_all(own_s.reshape(-1))
-    return transfer_s
 
 
 def _blocking(rows: ReplayedRows, layout: Layout, ops_together: int) -> list[_Graphs]:

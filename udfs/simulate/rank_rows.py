@@ -14,7 +14,7 @@ from udfs.errors import TraceError
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.rows import US, StageRows
-from udfs.op_lists import list_lengths, ops_of_rows, stage_rows
+from udfs.op_lists import list_lengths, lists_of_rows, stage_rows
 
 ENDLESS_US: Final = 2**61
 """Times further from 1970 overflow when durations are added. [us]"""
@@ -165,7 +165,12 @@ class ReplayedRows:
     @cached_property
     def middle_step(self) -> tuple[Ints, npt.NDArray[np.int8], Floats]:
         """Ops of the middle step: each op's row by (stage, dp_rank), op codes, and durations. [us]"""
-        return ops_of_rows(self.table, self.replayed_row[:, len(self.steps) // 2].ravel())
+        rows = self.replayed_row[:, len(self.steps) // 2].ravel()
+        lists = lists_of_rows(self.table, rows, ("op", "duration_us"))
+        if lists is None:
+            raise TraceError("the lists op and duration_us of a row differ in length")
+        codes, duration_us = lists.values
+        return np.repeat(lists.place, lists.size), codes, duration_us
 
     def stages(self, first: int = 0, end: int | None = None, apart: int = 1) -> list[StageRows]:
         """Return the kernel's rows of every `apart`-th step in [first, end), as one StageRows per stage.
@@ -196,11 +201,14 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
     if "host" not in rank_steps.column_names:
         rank_steps = rank_steps.append_column("host", pa.nulls(rank_steps.num_rows, pa.string()))
     lengths = list_lengths(rank_steps)
-    if not lengths.any():
-        return _nothing(rank_steps, len(np.unique(_integers(rank_steps, "step"))), recorded=False)
-    chosen, steps, dropped = _choose(rank_steps, lengths, layout)
+    recorded, none = bool(lengths.any()), np.empty(0, dtype=np.int64)
+    if recorded:
+        chosen, steps, dropped = _choose(rank_steps, lengths, layout)
+    else:
+        chosen, steps, dropped = none, none, len(np.unique(_integers(rank_steps, "step")))
     if not len(steps):
-        return _nothing(rank_steps, dropped, recorded=True)
+        zero_us = none.astype(np.float64)
+        return ReplayedRows(rank_steps, none, dropped, none, none, none, zero_us, 0, recorded)
     replayed_row = chosen.reshape(layout.pp_size, len(steps), layout.dp_size)
     rank, t0_us = (_integers(rank_steps, name)[replayed_row] for name in ("rank", "t0_us"))
     worker_row = np.take_along_axis(replayed_row, rank.argmin(axis=1, keepdims=True), axis=1)[:, 0]
@@ -216,11 +224,6 @@ def replayed_rows(rank_steps: pa.Table, layout: Layout) -> ReplayedRows:
         ops=int(lengths[chosen].sum()),
         recorded=True,
     )
-
-
-def _nothing(rank_steps: pa.Table, dropped: int, *, recorded: bool) -> ReplayedRows:
-    none = np.empty(0, dtype=np.int64)
-    return ReplayedRows(rank_steps, none, dropped, none, none, none, none.astype(np.float64), 0, recorded)
 
 
 def _integers(table: pa.Table, name: str) -> Ints:

@@ -112,30 +112,27 @@ def timed_results(facts: Mapping[str, Any]) -> tuple[str, str, Row]:
     steps = [line["step"] for line in lines]
     warm, warm_s = (lines[1:], step_s[1:]) if len(lines) > 1 else (lines, step_s)
     slowest = int(warm_s.argmax())
+    usual_s = float(np.quantile(warm_s, 0.25))
+    is_slow: Mask = warm_s >= SLOW * usual_s
+    stretch = ""
+    if is_slow.any():
+        edges = np.flatnonzero(np.diff(is_slow.astype(np.int8), prepend=0, append=0))
+        first, end = edges[::2], edges[1::2]
+        beyond_s = np.concatenate([[0.0], np.cumsum(warm_s - usual_s)])
+        worst = int((beyond_s[end] - beyond_s[first]).argmax())
+        begin, last = int(first[worst]), int(end[worst]) - 1
+        factor = float(warm_s[begin : last + 1].mean()) / usual_s
+        stretch = (
+            f"; {int(is_slow.sum())} take {SLOW} times as long as the fastest quarter ({usual_s:.4g} s), or "
+            f"longer: the worst in a row from {_named(warm[begin])} to {_named(warm[last])}, "
+            f"{factor:.3g} times"
+        )
     detail = (
         f"{len(lines)} step times, of steps {min(steps)} to {max(steps)}: {median_s:.4g} s (median); the "
         f"longest after the first, {warm_s[slowest]:.4g} s, is {_named(warm[slowest])}"
-        f"{_stretch(warm, warm_s)}"
+        f"{stretch}"
     )
     return Status.STEP_TIMES_ONLY, detail, {"recorded_step_s": median_s, "recorded_steps": len(lines)}
-
-
-def _stretch(lines: Sequence[Row], step_s: Floats) -> str:
-    """Describe the consecutive slow steps that lost most over the lower quartile; "" if none is slow."""
-    usual_s = float(np.quantile(step_s, 0.25))
-    is_slow: Mask = step_s >= SLOW * usual_s
-    if not is_slow.any():
-        return ""
-    edges = np.flatnonzero(np.diff(is_slow.astype(np.int8), prepend=0, append=0))
-    first, end = edges[::2], edges[1::2]
-    beyond_s = np.concatenate([[0.0], np.cumsum(step_s - usual_s)])
-    worst = int((beyond_s[end] - beyond_s[first]).argmax())
-    begin, last = int(first[worst]), int(end[worst]) - 1
-    factor = float(step_s[begin : last + 1].mean()) / usual_s
-    return (
-        f"; {int(is_slow.sum())} take {SLOW} times as long as the fastest quarter ({usual_s:.4g} s), or "
-        f"longer: the worst in a row from {_named(lines[begin])} to {_named(lines[last])}, {factor:.3g} times"
-    )
 
 
 def _named(line: Row) -> str:

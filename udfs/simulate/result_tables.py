@@ -19,9 +19,8 @@ from udfs.lost import lost_fractions
 from udfs.op_lists import GROUPS
 from udfs.simulate.companion_rows import baseline_row, cause_rows, clock_columns, clock_figures
 from udfs.simulate.effective_time import StepTimes, time_rows
-from udfs.simulate.gpu_types import type_rows
 from udfs.simulate.mitigation_rows import mitigation_rows
-from udfs.simulate.part_rows import exposed_columns, power_row, role_step_columns
+from udfs.simulate.part_rows import exposed_columns, power_row, role_step_columns, type_rows
 from udfs.simulate.rank_rows import ReplayedRows
 from udfs.simulate.worker_groups import worker_racks, worker_types
 

@@ -15,7 +15,7 @@ from udfs.errors import NoSuchStepError
 from udfs.kernel import op_type as ot
 from udfs.kernel.arrays import Floats, Ints
 from udfs.kernel.clocks.estimate import by_one_clock
-from udfs.kernel.graph.graph import Layout, OpGraph
+from udfs.kernel.graph.graph import Layout
 from udfs.kernel.recorded.trace import StepBlock, build_trace
 from udfs.kernel.replay.ideal import IDEALS, ideal_durations, ideal_of_ops
 from udfs.kernel.replay.replay import step_times
@@ -126,6 +126,14 @@ def _timelines(
         REPLAYED: replayed_timeline(graph, duration_s),
         IDEAL: replayed_timeline(graph, ideal_s),
     }
+    sends = {send for _, send, _ in ot.DIRECTIONS}
+    peers = [
+        ((send, lane), (recv, lane))
+        for members, across_dp in graph.meetings
+        if not across_dp and graph.op_types[members[0][0]] in sends
+        for send, recv in zip(*members, strict=True)
+        for lane in range(duration_s.shape[1])
+    ]
     at = int(block.steps[0])
     columns = BlockColumns(block, rows.steps, WorkerRows.of(rows))
     zeros_us = rows.table.column("t0_us").take(pa.array(rows.replayed_row[:, at].ravel())).drop_null()
@@ -139,7 +147,7 @@ def _timelines(
         duration_s={RECORDED: block.duration_s[:, 0], REPLAYED: duration_s, IDEAL: ideal_s},
         timelines=timelines,
         critical={kind: critical_path(graph, timeline) for kind, timeline in timelines.items()},
-        peers=_peers(graph, duration_s.shape[1]),
+        peers=peers,
     )
 
 
@@ -148,21 +156,19 @@ def _fact(columns: BlockColumns, name: str) -> Ints:
     found, block = columns(name), columns.block
     values = np.where(found.is_known, found.values, UNKNOWN)
     of_ops = np.broadcast_to(values, block.duration_s.shape)[:, 0]
-    return _with_transfers(block.graph, of_ops) if name in {"microbatch", "model_chunk"} else of_ops
-
-
-def _with_transfers(graph: OpGraph, of_computes: Ints) -> Ints:
-    """Copy the value of each compute to the transfers of its data."""
-    found = of_computes.copy()
+    if name not in {"microbatch", "model_chunk"}:
+        return of_ops
+    # Transfers have the values of the computes of their data.
+    graph, with_transfers = block.graph, of_ops.copy()
     for op, sources in enumerate(graph.waits_for):
         for compute, send, recv in ot.DIRECTIONS:
             for source in sources:
                 kinds = graph.op_types[source], graph.op_types[op]
                 if kinds == (compute, send):
-                    found[op] = of_computes[source]
+                    with_transfers[op] = of_ops[source]
                 elif kinds == (recv, compute):
-                    found[source] = of_computes[op]
-    return found
+                    with_transfers[source] = of_ops[op]
+    return with_transfers
 
 
 def _position(rows: ReplayedRows, step: int) -> int:
@@ -176,17 +182,6 @@ def _position(rows: ReplayedRows, step: int) -> int:
         f"no step {step} among the {len(steps)} complete ones, {steps[0]} to {steps[-1]}: "
         f"next to it are {near}{dropped}"
     )
-
-
-def _peers(graph: OpGraph, lanes: int) -> list[tuple[Place, Place]]:
-    """Return pairs of a send and its recv, for every lane."""
-    sends = {send for _, send, _ in ot.DIRECTIONS}
-    pairs = []
-    for members, across_dp in graph.meetings:
-        if not across_dp and graph.op_types[members[0][0]] in sends:
-            for send, recv in zip(*members, strict=True):
-                pairs += [((send, lane), (recv, lane)) for lane in range(lanes)]
-    return pairs
 
 
 Worker: TypeAlias = tuple[int, int]

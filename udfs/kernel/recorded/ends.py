@@ -1,7 +1,7 @@
 """Recorded ends of ops and workers, computed once per block, and how far the ends of transfers are apart."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -102,15 +102,12 @@ class Ends:
     end_s: Floats
     first_s: Floats
     last_s: Floats
+    _least_s: dict[int, Floats] = field(default_factory=dict, init=False)
 
     @cached_property
     def apart(self) -> Apart:
         """How far the two ends of the sampled transfers of each link are apart. [s]"""
         return ends_apart(self.end_s, links(self.graph), sampled(self.graph))
-
-    @cached_property
-    def _least_s(self) -> dict[int, Floats]:
-        return {}
 
     def least_s(self, number: int) -> Floats:
         """Return the shortest time from a send's start to the recv's end on a link; shape (step, dp)."""

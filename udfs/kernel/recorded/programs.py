@@ -81,10 +81,6 @@ class Parts(NamedTuple):
             calls=order.calls(row),
         )
 
-    def signatures(self, rows: int) -> Ints:
-        """Join all parts to one signature per row; shape (part, row)."""
-        return np.concatenate([np.broadcast_to(part, (len(part), rows)) for part in self])
-
 
 class Passes(NamedTuple):
     """Microbatch and model chunk of some ops; int, shape (op, row) or (op, 1)."""
@@ -191,8 +187,9 @@ class LaidRows(NamedTuple):
             return [RowClass(program, self.rows, self.times, microbatch, self.compute_ns)]
         parts = Parts(*self.parts[:-3], *order)
         microbatch = np.broadcast_to(microbatch, (len(microbatch), len(self.rows)))
+        signatures = np.concatenate([np.broadcast_to(part, (len(part), len(self.rows))) for part in parts])
         classes = []
-        for members in alike(parts.signatures(len(self.rows)).T):
+        for members in alike(signatures.T):
             program = parts.program(self.counts, members[0])
             own_times = Times(*(values[:, members] for values in self.times))
             own = self.rows[members], own_times, microbatch[:, members], self.compute_ns[members]

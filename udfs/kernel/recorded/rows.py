@@ -61,15 +61,6 @@ class StageRows(NamedTuple):
         return StageRows._make([np.append(0, np.cumsum(lengths)), *lists, zero_us])
 
 
-def kept_ops(first_op: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Return where the ops of each kept row begin, and the positions of these ops among all ops.
-
-    first_op : position of each row's first op, followed by the number of all ops; returned in the same form.
-    """
-    firsts = np.concatenate([[0], np.cumsum(np.diff(first_op)[rows])])
-    return firsts, np.repeat(first_op[rows] - firsts[:-1], np.diff(firsts)) + np.arange(firsts[-1])
-
-
 def lay_out_rows(stage_rows: StageRows) -> list[LaidRows]:
     """Lay out a stage's rows as dense arrays, grouped by op counts.
 
@@ -85,24 +76,19 @@ def lay_out_rows(stage_rows: StageRows) -> list[LaidRows]:
             return [_DenseRows(stage_rows, np.arange(len(lengths)), counts, order, at=None).laid_out()]
     kind = np.repeat(np.arange(len(lengths)) * ot.COUNT, lengths) + stage_rows.op_type
     counts_of_rows = np.bincount(kind, minlength=len(lengths) * ot.COUNT).reshape(-1, ot.COUNT)
-    return [_dense(stage_rows, rows).laid_out() for rows in alike(counts_of_rows)]
-
-
-def _dense(stage_rows: StageRows, rows: Ints) -> "_DenseRows":
-    """Arrange ops of rows with equal counts by type.
-
-    One stable sort of the op types of all rows groups the ops by type, then by row, each row in recorded
-    order.
-    """
-    first, end = stage_rows.first_op[rows[0] : rows[0] + 2]
-    positions = (stage_rows.first_op[rows][:, None] + np.arange(end - first)).reshape(-1)
-    op_type = stage_rows.op_type[positions]
-    counts = tuple(np.bincount(op_type[: end - first], minlength=ot.COUNT).tolist())
-    order = positions[np.argsort(op_type, kind="stable")]
-    at = np.empty((end - first, len(rows)), dtype=np.int64)
-    for first, end in pairwise(accumulate(counts, initial=0)):
-        at[first:end] = order[first * len(rows) : end * len(rows)].reshape(len(rows), -1).T
-    return _DenseRows(stage_rows, rows, counts, None, at)
+    laid = []
+    for rows in alike(counts_of_rows):
+        first, end = stage_rows.first_op[rows[0] : rows[0] + 2]
+        positions = (stage_rows.first_op[rows][:, None] + np.arange(end - first)).reshape(-1)
+        op_type = stage_rows.op_type[positions]
+        counts = tuple(np.bincount(op_type[: end - first], minlength=ot.COUNT).tolist())
+        # One stable sort for all rows: by type, then by row, each row in recorded order.
+        order = positions[np.argsort(op_type, kind="stable")]
+        at = np.empty((end - first, len(rows)), dtype=np.int64)
+        for first, end in pairwise(accumulate(counts, initial=0)):
+            at[first:end] = order[first * len(rows) : end * len(rows)].reshape(len(rows), -1).T
+        laid.append(_DenseRows(stage_rows, rows, counts, None, at).laid_out())
+    return laid
 
 
 class _DenseRows(NamedTuple):

@@ -81,7 +81,17 @@ class Laid(NamedTuple):
     def blocks(self, layout: Layout, known: Graphs, classes: list[list[RowClass]]) -> list[StepBlock]:
         """Group steps into blocks with one graph each; classes : from `classes` for the layout's blocking."""
         if any(len(found) > 1 for found in classes):
-            return self._blocks_of_classes(layout, known, classes)
+            number = np.empty((self.steps, len(classes), layout.dp_size), dtype=np.int64)
+            for stage, found in enumerate(classes):
+                for position, row_class in enumerate(found):
+                    step, dp_rank = np.divmod(row_class.rows, layout.dp_size)
+                    number[step, stage, dp_rank] = position
+            blocks = []
+            for steps in sorted(alike(number.reshape(self.steps, -1)), key=itemgetter(0)):
+                own = zip(classes, number[steps[0]].tolist(), strict=True)
+                owners = [[found[at] for at in of_stage] for found, of_stage in own]
+                blocks.append(_block(owners, steps, layout, known))
+            return blocks
         cells = [Cell(stage, ALL_DP_RANKS, only.program) for stage, (only,) in enumerate(classes)]
         graph = _graph(tuple(cells), layout, known)
         of_stages = zip(*(only.times for (only,) in classes), strict=True)
@@ -93,22 +103,6 @@ class Laid(NamedTuple):
             for by_row in (only.microbatch for (only,) in classes)
         )
         return [StepBlock(np.arange(self.steps), graph, start_s, duration_s, microbatch)]
-
-    def _blocks_of_classes(
-        self, layout: Layout, known: Graphs, classes: list[list[RowClass]]
-    ) -> list[StepBlock]:
-        """Group steps whose rows are of the same classes; a block for each group."""
-        number = np.empty((self.steps, len(classes), layout.dp_size), dtype=np.int64)
-        for stage, found in enumerate(classes):
-            for position, row_class in enumerate(found):
-                step, dp_rank = np.divmod(row_class.rows, layout.dp_size)
-                number[step, stage, dp_rank] = position
-        blocks = []
-        for steps in sorted(alike(number.reshape(self.steps, -1)), key=itemgetter(0)):
-            own = zip(classes, number[steps[0]].tolist(), strict=True)
-            owners = [[found[at] for at in of_stage] for found, of_stage in own]
-            blocks.append(_block(owners, steps, layout, known))
-        return blocks
 
 
 def lay_out(stages: Sequence[StageRows], layout: Layout, steps: int) -> Laid:

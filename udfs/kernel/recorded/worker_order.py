@@ -104,7 +104,19 @@ class WorkerTurns:
         overlaps = are_transfers & (ends_s[:-1] - starts_s[1:] > NO_OP_TOLERANCE_S)
         is_beside = is_joined.copy()
         is_beside[1:] |= (overlaps | is_joined[1:]).mean(axis=1, keepdims=True) > 1.0 - SAME_ROWS
-        return _by_turn(ordered, is_joined, is_beside)
+        if ordered.shape[1] == 1:
+            is_joined, is_beside = common(is_joined), common(is_beside)
+        if is_beside.any():
+            # Ops that may run at the same time get one order in all rows, whichever started first.
+            place = np.arange(len(ordered))[:, None]
+            call = sorted_by(ordered, np.maximum.accumulate(np.where(is_joined, 0, place), axis=0))
+            # By turn, call and op: as one number, which sorts several times faster than three.
+            bits = int(ordered.max()).bit_length()
+            turn = np.cumsum(~is_beside, axis=0) << 2 * bits
+            together = np.sort(turn | (call << bits) | ordered, axis=0)
+            ordered, call = together & ((1 << bits) - 1), (together >> bits) & ((1 << bits) - 1)
+            is_joined = np.concatenate([is_joined[:1], call[1:] == call[:-1]])
+        return WorkerOrder(common(ordered), common(is_joined), common(is_beside))
 
     def _joined(self, ordered: Ints, starts_s: Floats, ends_s: Floats) -> tuple[Mask, Mask]:
         """Return masks: of transfers after a transfer, and of transfers in one call with the one before.
@@ -155,22 +167,3 @@ class WorkerTurns:
         if order.shape[1] == 1:
             return ops[order], starts_s[order[:, 0]], ends_s[order[:, 0]]
         return ops[order], sorted_by(starts_s, order), sorted_by(ends_s, order)
-
-
-def _by_turn(ops: Ints, is_joined: Mask, is_beside: Mask) -> WorkerOrder:
-    """Put ops that may run at the same time in the same order in all rows, whichever started first.
-
-    ops, is_joined, is_beside : by start, shape (op, row), or (op, 1) where all rows agree.
-    """
-    if ops.shape[1] == 1:
-        is_joined, is_beside = common(is_joined), common(is_beside)
-    if is_beside.any():
-        place = np.arange(len(ops))[:, None]
-        call = sorted_by(ops, np.maximum.accumulate(np.where(is_joined, 0, place), axis=0))
-        # By turn, call and op: as one number, which sorts several times faster than three.
-        bits = int(ops.max()).bit_length()
-        turn = np.cumsum(~is_beside, axis=0) << 2 * bits
-        together = np.sort(turn | (call << bits) | ops, axis=0)
-        ops, call = together & ((1 << bits) - 1), (together >> bits) & ((1 << bits) - 1)
-        is_joined = np.concatenate([is_joined[:1], call[1:] == call[:-1]])
-    return WorkerOrder(common(ops), common(is_joined), common(is_beside))

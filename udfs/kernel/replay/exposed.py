@@ -154,7 +154,16 @@ def replay_exposed(
     plan = _plan(graph)
     if not plan.scenarios:
         return None
-    latest_s = _replay_without(graph, plan, duration_s, (shortest_s < 0.0).tolist(), is_last)
+    durations, nothing = list(duration_s.reshape(graph.size, -1)), np.array(0.0)
+    # Negative durations, by buffered sends or clock noise, stay: without them a step could get longer.
+    without = [
+        np.minimum(lasts_s, 0.0) if takes_less else nothing
+        for lasts_s, takes_less in zip(durations, (shortest_s < 0.0).tolist(), strict=True)
+    ]
+    kinds = zip(graph.op_types, graph.stages, strict=True)
+    rows = [plan.without.get((TYPE_GROUP[op_type], stage), ()) for op_type, stage in kinds]
+    shape = (max(plan.active), *duration_s.shape[1:])
+    latest_s = Rows(graph, shape, Durations(durations, without, rows), plan.active).run(is_last)
     by_row_s = latest_of_dp_ranks(latest_s)[:, :, 0]
     return ExposedTimes(plan.scenarios, by_row_s[plan.rows], *spent(graph, duration_s, shortest_s))
 
@@ -219,22 +228,3 @@ def _plan(graph: OpGraph) -> _Plan:
             for kind in first_of
         },
     )
-
-
-def _replay_without(
-    graph: OpGraph, plan: _Plan, duration_s: Floats, takes_less: list[bool], is_last: list[bool]
-) -> Floats:
-    """Return each lane's latest end without the ops that a row removes, shape (row, step, dp_rank). [s]
-
-    takes_less : whether each op has a negative duration in some lane.
-    """
-    durations, nothing = list(duration_s.reshape(graph.size, -1)), np.array(0.0)
-    # Negative durations, by buffered sends or clock noise, stay: without them a step could get longer.
-    without = [
-        np.minimum(lasts_s, 0.0) if less else nothing
-        for lasts_s, less in zip(durations, takes_less, strict=True)
-    ]
-    kinds = zip(graph.op_types, graph.stages, strict=True)
-    rows = [plan.without.get((TYPE_GROUP[op_type], stage), ()) for op_type, stage in kinds]
-    shape = (max(plan.active), *duration_s.shape[1:])
-    return Rows(graph, shape, Durations(durations, without, rows), plan.active).run(is_last)

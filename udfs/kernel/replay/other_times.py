@@ -125,32 +125,24 @@ def parts_of(
     other_s : durations from with_other_times.
     groups  : for each block int, broadcastable to (op, step, dp); each op's group, below `number`.
     """
-    steps = sum(len(block.steps) for block in blocks)
     sums = np.zeros(2 * number)
     for block, taken_s, group in zip(blocks, other_s, groups, strict=True):
-        sums += _step_times(block, taken_s, group, number).sum(axis=1)
-    means = sums / steps
+        size, steps, lanes = block.duration_s.shape
+        of_op = np.broadcast_to(group, block.duration_s.shape)
+        together = max(1, STACKED_VALUES // block.duration_s.size)
+        found = []
+        for first in range(0, 2 * number, together):
+            # In row i the groups below i take the other run's durations; in `number` + i those from i on.
+            row = np.arange(first, min(first + together, 2 * number))[:, None, None]
+            is_other = np.where(row <= number, of_op[:, None] < row, of_op[:, None] >= row - number)
+            scenario_s = np.where(is_other, taken_s[:, None], block.duration_s[:, None])
+            shape = (len(row), steps, lanes)
+            found.append(replay(block.graph, list(scenario_s.reshape(size, len(row), -1)), shape))
+        sums += np.concatenate(found).sum(axis=1)
+    means = sums / sum(len(block.steps) for block in blocks)
     upwards, downwards = means[: number + 1], np.append(means[number:], means[0])
     parts_s = (np.diff(downwards) - np.diff(upwards)) / 2
     return Parts(float(means[0]), float(means[number]), parts_s)
-
-
-def _step_times(block: Block, other_s: Floats, group: Ints, number: int) -> Floats:
-    """Return step times as more and more groups take the other run's durations; (2 * number, step). [s]
-
-    In row i, up to `number`, the groups below i take them; in row `number` + i, the groups from i on.
-    """
-    size, steps, lanes = block.duration_s.shape
-    of_op = np.broadcast_to(group, block.duration_s.shape)
-    together = max(1, STACKED_VALUES // block.duration_s.size)
-    found = []
-    for first in range(0, 2 * number, together):
-        row = np.arange(first, min(first + together, 2 * number))[:, None, None]
-        is_other = np.where(row <= number, of_op[:, None] < row, of_op[:, None] >= row - number)
-        scenario_s = np.where(is_other, other_s[:, None], block.duration_s[:, None])
-        shape = (len(row), steps, lanes)
-        found.append(replay(block.graph, list(scenario_s.reshape(size, len(row), -1)), shape))
-    return np.concatenate(found)
 
 
 def change_by_group(

@@ -84,11 +84,6 @@ class ScenarioRows:
             found[op_type, stage] = tuple(sorted(rows))
         return found
 
-    def recorded_replicas(self, stage: int) -> tuple[int, ...]:
-        """Return the rows of replicas in which the ops of this stage are as recorded."""
-        first, number = self.replicas
-        return (first, first + 1 + stage)[: min(number, 2)]
-
 
 @once_per_graph
 def plan_rows(graph: OpGraph, layout: Layout) -> ScenarioRows:

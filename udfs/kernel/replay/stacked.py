@@ -77,7 +77,8 @@ class _Stack(Rows):
         super().grow(active)
         if brings_replicas:
             for kind in self.recorded:
-                self.recorded[kind] += self.plan.recorded_replicas(kind[1])
+                # The whole dp rank, and with a pipeline the worker of the kind's stage.
+                self.recorded[kind] += (first, first + 1 + kind[1])[: min(number, 2)]
             self.other_rows[:] = [self.recorded[kind] for kind in self.kinds]
             for slot, op in enumerate(self.op_in_slot):
                 if op != NO_OP:

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from udfs.kernel.arrays import Floats, Ints, latest
+from udfs.kernel.arrays import Floats, latest
 from udfs.kernel.graph.graph import OpGraph, meeting_indices
 from udfs.kernel.replay.replay import NO_OP, latest_of_dp_ranks
 
@@ -78,17 +78,6 @@ def timeline_of(graph: OpGraph, start_s: Floats, end_s: Floats) -> Timeline:
     return Timeline(start_s, met_s, end_s)
 
 
-def _meetings_of_ops(graph: OpGraph) -> tuple[Ints, list[tuple[tuple[int, ...], bool]]]:
-    """Return each op's rendezvous or NO_OP, each rendezvous's ops, and whether all lanes meet in it."""
-    found: list[tuple[tuple[int, ...], bool]] = []
-    number = np.full(graph.size, NO_OP)
-    for members, across_dp in graph.meetings:
-        for ops in zip(*members, strict=True):
-            number[list(ops[1:] if ops[-1] in graph.sent_by else ops)] = len(found)
-            found.append((ops, across_dp))
-    return number, found
-
-
 def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
     """Return the ops on the critical path of a step, from first to last.
 
@@ -99,7 +88,11 @@ def critical_path(graph: OpGraph, timeline: Timeline) -> list[CriticalOp]:
     late, and an overlap that clocks differ. Of ops that end together, an op that is waited for comes before a
     compute of the worker, and then the first op of the graph.
     """
-    number, meetings = _meetings_of_ops(graph)
+    number, meetings = np.full(graph.size, NO_OP), list[tuple[tuple[int, ...], bool]]()
+    for members, across_dp in graph.meetings:
+        for ops in zip(*members, strict=True):
+            number[list(ops[1:] if ops[-1] in graph.sent_by else ops)] = len(meetings)
+            meetings.append((ops, across_dp))
     place = divmod(int(timeline.end_s.argmax()), timeline.end_s.shape[1])
     path: list[CriticalOp] = []
     seen: set[Place] = set()
