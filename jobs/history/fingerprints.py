@@ -33,11 +33,6 @@ class File(NamedTuple):
     modified_us: int
     digest: str | None
 
-    @property
-    def content(self) -> tuple[str, int, str | int]:
-        """Return name, size and digest of the file; without a digest, the time of its last change instead."""
-        return self.name, self.bytes, self.digest or self.modified_us
-
 
 class Fingerprint(NamedTuple):
     """One row of the table unit_fingerprints: what a phase has made a unit's rows from."""
@@ -100,7 +95,8 @@ def of_units(accounts: Iterable[UnitAccount], settings: Settings) -> list[Finger
 
 def contents_of(files: Iterable[File]) -> str:
     """Return a hash of the contents of a unit's files; times count only for files that could not be read."""
-    return hashed([file.content for file in sorted(files, key=lambda file: file.name)])
+    in_order = sorted(files, key=lambda file: file.name)
+    return hashed([(each.name, each.bytes, each.digest or each.modified_us) for each in in_order])
 
 
 def recorded(
