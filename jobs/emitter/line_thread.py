@@ -68,9 +68,8 @@ class LineThread:
         """Queue a line without waiting, or drop it if MOST_WAITING lines are queued."""
         if self._thread is None or not self._thread.is_alive():
             self._queue, self._not_written = queue.Queue(MOST_WAITING), 0  # a fork may have left locks in it
-            arguments = (self._queue,)
             self._thread = threading.Thread(
-                target=self._run, args=arguments, name=f"lines of {self._what}", daemon=True
+                target=self._run, args=(self._queue,), name=f"lines of {self._what}", daemon=True
             )
             self._thread.start()
             atexit.register(self.close, LONGEST_EXIT_S)

@@ -192,7 +192,12 @@ class RankLogTimers:
             self.recorder.add(name, start, end, *self._place)
         elif name in TRANSFERS:
             for op in TRANSFERS[name]:
-                if self._is_one_of_its_stream(op):
+                # The replay pairs the k-th transfer of a type with the k-th compute. A call that moved no
+                # data is therefore recorded if its compute has no transfer yet. A transfer with a pending
+                # request is recorded when the request is waited for.
+                has_moved = self._moved is None or op in self._moved
+                is_due = has_moved or self._transfers[op] < self._computes[op.split("-", maxsplit=1)[0]]
+                if is_due and op not in self._is_waited_for:
                     self._transfers[op] += 1
                     self.recorder.add(op, start, end)
         elif name in TAIL:
@@ -259,19 +264,6 @@ class RankLogTimers:
         self._requests: list[Request] = []
         self._outputs: dict[int, tuple[int, int]] = {}
         self._place, self._is_tied = (-1, 0), False
-
-    def _is_one_of_its_stream(self, op: str) -> bool:
-        """Return whether to record a transfer when its timer stops, so that each compute has one transfer.
-
-        The replay pairs the k-th transfer of a type with the k-th compute. A call that moved no data is
-        therefore recorded if its compute has no transfer yet. A transfer with a pending request is recorded
-        when the request is waited for.
-        """
-        if op in self._is_waited_for:
-            return False
-        if self._moved is None or op in self._moved:
-            return True
-        return self._transfers[op] < self._computes[op.split("-", maxsplit=1)[0]]
 
     def _add_tail(self, name: str, start: Mark | None, end: Mark | None) -> None:
         if name == "embedding-grads-all-reduce" and not self._is_tied:

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -32,11 +32,6 @@ class File(NamedTuple):
     bytes: int
     modified_us: int
     digest: str | None
-
-    @property
-    def content(self) -> tuple[str, int, str | int]:
-        """Return name, size and digest of the file; without a digest, the time of its last change instead."""
-        return self.name, self.bytes, self.digest or self.modified_us
 
 
 class Fingerprint(NamedTuple):
@@ -100,7 +95,8 @@ def of_units(accounts: Iterable[UnitAccount], settings: Settings) -> list[Finger
 
 def contents_of(files: Iterable[File]) -> str:
     """Return a hash of the contents of a unit's files; times count only for files that could not be read."""
-    return hashed([file.content for file in sorted(files, key=lambda file: file.name)])
+    in_order = sorted(files, key=lambda file: file.name)
+    return hashed([(each.name, each.bytes, each.digest or each.modified_us) for each in in_order])
 
 
 def recorded(
@@ -116,7 +112,11 @@ def recorded(
     also = None if phase is None else {"stage": phase}
     found: dict[str, Recorded] = {phase: {} for phase in PHASE_NAMES}
     for home in {tables, tables.ingested}:
-        for each in map(_of_row, home.rows(TABLE, log_dates, units, also).to_pylist()):
+        for row in home.rows(TABLE, log_dates, units, also).to_pylist():
+            known = {name: row[name] for name in Fingerprint._fields if name in row}
+            known["phase"] = row["stage"]  # the only name of it in rows of 0.3.0
+            files = tuple(File(**file) for file in row["files"])
+            each = Fingerprint(**known | {"unit": Unit.of(row), "files": files})
             if home is (tables.ingested if each.phase == Phase.INGEST else tables):
                 found[each.phase][each.unit] = each
     return found
@@ -141,13 +141,6 @@ def record(
     ]
     table = pa.Table.from_pylist(rows, schema=TABLE.arrow_schema)
     warehouse.replace(TABLE, table, log_dates, units, also={"stage": phase})
-
-
-def _of_row(row: Mapping[str, Any]) -> Fingerprint:
-    known = {name: row[name] for name in Fingerprint._fields if name in row}
-    files = tuple(File(**file) for file in row["files"])
-    known["phase"] = row["stage"]  # the only name of it in rows of 0.3.0
-    return Fingerprint(**known | {"unit": Unit.of(row), "files": files})
 
 
 def hashed(facts: object) -> str:

@@ -162,7 +162,14 @@ def batches_of(
     job_ids : only these jobs, and the whole-day phases of their days; all jobs if empty
     changed : earlier days whose results will change, so that whole-day phases of the days after them are due
     """
-    sizes = _sizes(before, landing)
+    known = {unit: each for phase in reversed(PHASE_NAMES) for unit, each in before.done[phase].items()}
+    ops, size = (sum(getattr(each, name) for each in known.values()) for name in ("ops", "bytes"))
+    per_byte = ops / size if ops and size else 1 / BYTES_PER_OP
+    sizes = {unit: Work(runs_among([unit]), each.bytes, each.ops) for unit, each in known.items()}
+    for unit, files in landing.landed.items() if landing else ():
+        landed = sum(file.size for file in files)
+        its_ops = sizes[unit].ops if unit in sizes else round(landed * per_byte)
+        sizes[unit] = Work(runs_among([unit]), landed, its_ops)
     todo: dict[str, Collection[Unit]] = {}
     if landing is not None:
         todo[Phase.INGEST] = landing.changed | landing.gone
@@ -181,19 +188,6 @@ def batches_of(
         Batch(some, {phase: _on(units, some) for phase, units in todo.items()}, sizes)
         for some in _together(todo, sizes, limits)
     ]
-
-
-def _sizes(before: Records, landing: LandingChanges | None) -> dict[Unit, Work]:
-    known = {unit: each for phase in reversed(PHASE_NAMES) for unit, each in before.done[phase].items()}
-    ops, size = (sum(getattr(each, name) for each in known.values()) for name in ("ops", "bytes"))
-    per_byte = ops / size if ops and size else 1 / BYTES_PER_OP
-    sizes = {unit: Work(runs_among([unit]), each.bytes, each.ops) for unit, each in known.items()}
-    for unit, files in landing.landed.items() if landing else ():
-        landed = sum(file.size for file in files)
-        sizes[unit] = Work(
-            runs_among([unit]), landed, sizes[unit].ops if unit in sizes else round(landed * per_byte)
-        )
-    return sizes
 
 
 def _on(units: Collection[Unit], days: Collection[date]) -> frozenset[Unit]:

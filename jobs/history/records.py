@@ -171,27 +171,22 @@ def changed_in_landing(
             doubtful.append(unit)
     touched = [file for unit in doubtful for file in _touched(ingested[unit], landed[unit])]
     read = digests(landing.root, touched)
-    again = [_sent_again(ingested[unit], landed[unit], read) for unit in doubtful]
-    same = tuple(each for each in again if contents_of(each.files) == each.inputs)
-    changed |= set(doubtful) - {each.unit for each in same}
+    same = []
+    for unit in doubtful:
+        known, retouched = ingested[unit], list(ingested[unit].files)
+        places = {each.name: place for place, each in enumerate(retouched)}
+        for file in _touched(known, landed[unit]):
+            now = File(file.name, file.size, file.modified_us, read.get(file.source_file))
+            retouched[places[file.name]] = now
+        if contents_of(retouched) == known.inputs:
+            same.append(known._replace(files=tuple(retouched)))
+        else:
+            changed.add(unit)
     days = {unit[0] for unit in landed}
     gone = {unit for unit in ingested if unit not in landed and unit[0] in days}
-    return LandingChanges(landed, frozenset(changed), frozenset(gone), same)
+    return LandingChanges(landed, frozenset(changed), frozenset(gone), tuple(same))
 
 
 def _touched(known: Fingerprint, files: Sequence[LandedFile]) -> list[LandedFile]:
     times = {each.name: each.modified_us for each in known.files}
     return [file for file in files if file.modified_us != times[file.name]]
-
-
-def _sent_again(known: Fingerprint, files: Sequence[LandedFile], read: Mapping[str, str]) -> Fingerprint:
-    """Return a unit's fingerprint with the new times and digests of the files whose times have changed."""
-    touched = {file.name: file for file in _touched(known, files)}
-
-    def now(file: File) -> File:
-        new = touched.get(file.name)
-        if new is None:
-            return file
-        return File(file.name, file.bytes, new.modified_us, read.get(new.source_file))
-
-    return known._replace(files=tuple(map(now, known.files)))

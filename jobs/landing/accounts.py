@@ -111,28 +111,24 @@ class UnitAccount:
 
     def complete(self, others: Sequence["UnitAccount"]) -> None:
         """Complete the row of jobs from the lines of all parts, without hosts and steps that no line has."""
-        if self.job is not None:
-            self.job |= usable(self.job, [self.used, *(each.used for each in others)])
-        self.add_gpu_types(others)
-        for each in (self, *others):
-            each.gpu_types, each.used = {}, Used()
-        if self.job is not None:
-            contested = sum((each.contested for each in others), self.contested)
-            claims = [*(self.job.get("refused_claims") or ()), *contradictions(contested)]
-            self.job["refused_claims"] = claims or None
-        self._refuse_contradicted(others)
-
-    def _refuse_contradicted(self, others: Iterable["UnitAccount"]) -> None:
-        if self.job is None or self.job.get("manifest_status") is not None:
-            return
         parts = [self, *others]
-        outside = sum(part.outside.lines for part in parts)
-        lines = outside + sum(file.rows for part in parts for file in part.files)
-        if outside < LEAST_OUTSIDE or outside < MOST_OUTSIDE * lines:
+        if self.job is not None:
+            self.job |= usable(self.job, [each.used for each in parts])
+        self.add_gpu_types(others)
+        for each in parts:
+            each.gpu_types, each.used = {}, Used()
+        if self.job is None:
             return
-        first = next(part.outside.detail for part in parts if part.outside.lines)
-        detail = f"{outside} of {lines} lines contradict the layout, as one whose {first}"
-        self.job |= {"manifest_status": Status.BAD_LAYOUT, "manifest_detail": detail}
+        contested = sum((each.contested for each in others), self.contested)
+        claims = [*(self.job.get("refused_claims") or ()), *contradictions(contested)]
+        self.job["refused_claims"] = claims or None
+        outside = sum(each.outside.lines for each in parts)
+        lines = outside + sum(file.rows for each in parts for file in each.files)
+        are_many = outside >= LEAST_OUTSIDE and outside >= MOST_OUTSIDE * lines
+        if are_many and self.job.get("manifest_status") is None:
+            first = next(each.outside.detail for each in parts if each.outside.lines)
+            detail = f"{outside} of {lines} lines contradict the layout, as one whose {first}"
+            self.job |= {"manifest_status": Status.BAD_LAYOUT, "manifest_detail": detail}
 
     def add_gpu_types(self, others: Iterable["UnitAccount"]) -> None:
         """Add GPU types that log lines state, for hosts missing in the manifest, to the row of jobs.

@@ -89,11 +89,6 @@ class LandedFile(NamedTuple):
         return is_other and not self.unit.is_of_day
 
     @property
-    def is_evidence(self) -> bool:
-        """Return whether the name fits a log of arrival times at collectives."""
-        return self.is_log_of_other_tool and _EVIDENCE.fullmatch(self.name) is not None
-
-    @property
     def is_log(self) -> bool:
         """Return whether the file is a log of ops, events or health; a manifest is not."""
         return self.is_one_of(*LOGS, *EVENTS) or self.is_log_of_other_tool or self.unit.is_of_day
@@ -234,7 +229,7 @@ def inputs_of(files: Sequence[LandedFile]) -> list[LandedFile]:
     """Return the files of a run folder that are read; logs of other tools only if there are no rank logs."""
     if not any(file.is_one_of(*LOGS) for file in files):
         return list(files)
-    return [file for file in files if file.is_evidence or not file.is_log_of_other_tool]
+    return [file for file in files if _EVIDENCE.fullmatch(file.name) or not file.is_log_of_other_tool]
 
 
 def spelled(name: str) -> str:

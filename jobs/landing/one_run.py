@@ -199,7 +199,14 @@ def _run(folder: Path, files: list[LandedFile], others: Iterable[str] = ()) -> R
         unit = Unit(date.fromisoformat(found[1]), found[2], found[3])
     else:
         newest = max(file.modified_us for file in files) or folder.stat().st_mtime_ns // 1000
-        unit = Unit(datetime.fromtimestamp(newest / 1e6, UTC).date(), *_ids(folder, files))
+        # The ids are those that the manifest states, or else a log, or else the folder's name.
+        ids = {"job_id": spelled(folder.name) or "job", "run_id": "run"}
+        manifests = [file for file in files if file.is_one_of(MANIFEST)]
+        logs = [file for file in files if file.is_one_of(*LOGS) and not file.is_one_of(TRACE)]
+        for some in (logs[:_TRIED], manifests):
+            fields = next(filter(None, map(_fields, some)), {})
+            ids |= {name: fields[name] for name in ids if is_text(fields.get(name))}
+        unit = Unit(datetime.fromtimestamp(newest / 1e6, UTC).date(), ids["job_id"], ids["run_id"])
     place = found[0] if found is not None else spelled(folder.name)
     mine = [
         LandedFile(*unit, f"{place}/{file.name}", file.path, file.size, file.modified_us, file.defect)
@@ -208,17 +215,6 @@ def _run(folder: Path, files: list[LandedFile], others: Iterable[str] = ()) -> R
     inputs = inputs_of(mine)
     ignored = sorted([*others, *(file.name for file in mine if file not in inputs)])
     return Run(unit, str(folder), sorted(inputs), found is not None, ignored)
-
-
-def _ids(folder: Path, files: list[LandedFile]) -> tuple[str, str]:
-    """Return the job id and run id that the manifest states, or else a log, or else the folder's name."""
-    manifests = [file for file in files if file.is_one_of(MANIFEST)]
-    logs = [file for file in files if file.is_one_of(*LOGS) and not file.is_one_of(TRACE)]
-    found = {"run_id": "run", "job_id": spelled(folder.name) or "job"}
-    for some in (logs[:_TRIED], manifests):
-        fields = next(filter(None, map(_fields, some)), {})
-        found |= {name: fields[name] for name in found if is_text(fields.get(name))}
-    return found["job_id"], found["run_id"]
 
 
 def _fields(file: LandedFile) -> dict[str, Any] | None:

@@ -56,7 +56,17 @@ def _read(rows: UnitRows) -> dict[str, Any]:
     if part.is_foreign:
         manifest = ForeignUnit(rows, given).read(manifest)
     else:
-        manifest |= _read_logs(rows, manifest)
+        known = rows.known(manifest)
+        reader = RankLogReader(known, rows.bounds)
+        for file in part.logs:
+            is_trace = file.is_one_of(TRACE)
+            found = _trace(rows.files, file, known) if is_trace else _lines(rows.files, file, reader)
+            reader.end_file(is_taken=rows.take(file, found))
+        rows.account.gpu_types = reader.gpu_types
+        if part.logs:
+            own_format = PUBLISHED_TRACE_FORMAT if part.logs[0].is_one_of(TRACE) else RANK_LOG_FORMAT
+            facts = {"source_format": own_format, "transfers": Transfers.MEASURED}
+            manifest |= {name: manifest[name] or value for name, value in facts.items()}
         evidence = Evidence(rows)
         evidence.read(part.evidence)
         manifest["left_out"] = left_out_of(evidence.arrivals.left_out)
@@ -112,22 +122,6 @@ def _parsed(file: LandedFile, content: bytes, bounds: Bounds) -> tuple[dict[str,
         return row, fields if isinstance(fields, dict) else None
     row = parse_published_meta(content, bounds.nesting, bounds.workers)
     return row, {name: row[name] for name in SIZES if row[name] is not None} or None
-
-
-def _read_logs(rows: UnitRows, manifest: Fields) -> dict[str, str]:
-    """Read rank logs and published traces; return their additions to the row of jobs."""
-    logs, known = rows.part.logs, rows.known(manifest)
-    reader = RankLogReader(known, rows.bounds)
-    for file in logs:
-        is_trace = file.is_one_of(TRACE)
-        found = _trace(rows.files, file, known) if is_trace else _lines(rows.files, file, reader)
-        reader.end_file(is_taken=rows.take(file, found))
-    rows.account.gpu_types = reader.gpu_types
-    if not logs:
-        return {}
-    own_format = PUBLISHED_TRACE_FORMAT if logs[0].is_one_of(TRACE) else RANK_LOG_FORMAT
-    facts = {"source_format": own_format, "transfers": Transfers.MEASURED}
-    return {name: manifest[name] or value for name, value in facts.items()}
 
 
 def _lines(files: UnitFiles, file: LandedFile, reader: RankLogReader) -> Iterator[Block]:

@@ -5,7 +5,7 @@ stores only hosts and steps that rows refer to, so that the memory of a night de
 its manifests.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,21 +42,16 @@ def usable(job: Mapping[str, Any], parts: Sequence[Used]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     if types := job.get("gpu_types"):
-        found["gpu_types"] = _types(types, set().union(*(each.hosts for each in parts)))
+        hosts = set().union(*(each.hosts for each in parts))
+        kept = {host: name for host, name in types.items() if host in hosts}
+        known, left = set(kept.values()), MOST_TYPES
+        for host, name in types.items():  # one host per other type, so that a mixed job remains mixed
+            if left and name not in known:
+                known.add(name)
+                kept[host] = name
+                left -= 1
+        found["gpu_types"] = kept
     if iterations := job.get("iterations"):
         steps = sorted(set().union(*(each.steps for each in parts)))
         found["iterations"] = {step: iterations[step] for step in steps} or None
-    return found
-
-
-def _types(stated: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
-    """Return the types of these hosts, plus one host per other type, so that a mixed job remains mixed."""
-    found = {host: name for host, name in stated.items() if host in hosts}
-    known = set(found.values())
-    left = MOST_TYPES
-    for host, name in stated.items():
-        if left and name not in known:
-            known.add(name)
-            found[host] = name
-            left -= 1
     return found

@@ -23,7 +23,6 @@ from jobs.night.phase_run import PhaseRun
 from jobs.runtime.settings import Settings, SettingsError
 from jobs.warehouse.rows import Rows, staged_rows
 from jobs.warehouse.staging import STAGED_TABLES
-from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.unit import Unit
 from schemas.vocabulary import HOST_HEALTH, INGESTED_TABLES, JOBS, REJECTS, SOURCE_FILES, Phase
@@ -60,28 +59,19 @@ def run(
     for change in new_owners(phase.warehouse.rows(TABLES[SOURCE_FILES], log_dates, units), source_files):
         _LOG.warning(change)
     with staged_rows(landed.staged, settings.paths.warehouse) as staged:
-        health = _health(phase.warehouse, landed.accounts, log_dates, units)
-        tables: dict[str, Rows] = {**staged, JOBS: landed.jobs, SOURCE_FILES: source_files, **health}
+        tables: dict[str, Rows] = {**staged, JOBS: landed.jobs, SOURCE_FILES: source_files}
+        days = log_dates if units is None else [unit.log_date for unit in units if unit.is_of_day]
+        health = [each.health for each in landed.accounts if each.health is not None]
+        # no table if these days neither have health now nor had any before
+        if health or (days and phase.warehouse.rows_by_day(TABLES[HOST_HEALTH], days)):
+            no_rows = TABLES[HOST_HEALTH].arrow_schema.empty_table()
+            tables[HOST_HEALTH] = pa.concat_tables([no_rows, *health])
         phase.done = of_units(landed.accounts, settings)
         rows = phase.publish({name: tables[name] for name in INGESTED_TABLES if name in tables})
     if rows[REJECTS]:
         _LOG.warning("rejected lines or files: %d; the table %s says why", rows[REJECTS], REJECTS)
     lines = sum(file.lines or 0 for account in landed.accounts for file in account.files)
     return rows | {ROWS_IN: lines}
-
-
-def _health(
-    warehouse: Warehouse,
-    accounts: Sequence[UnitAccount],
-    log_dates: Sequence[date],
-    units: Collection[Unit] | None,
-) -> dict[str, pa.Table]:
-    """Return rows of host_health; no table if these days neither have health now nor had any before."""
-    days = log_dates if units is None else [unit.log_date for unit in units if unit.is_of_day]
-    found = [each.health for each in accounts if each.health is not None]
-    if not found and not (days and warehouse.rows_by_day(TABLES[HOST_HEALTH], days)):
-        return {}
-    return {HOST_HEALTH: pa.concat_tables([TABLES[HOST_HEALTH].arrow_schema.empty_table(), *found])}
 
 
 def _source_files(units: Sequence[UnitAccount]) -> pa.Table:

@@ -110,7 +110,13 @@ def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: s
         sizes = {file.name: file.size for file in rank_logs(some[unit])}
         row = {**unit._asdict(), **window.slowdown, "log_bytes": list(sizes.items())}
         slowdowns[unit] = [row]
-        so_far = causes.get(unit) or ([] if unit in before else _carried(unit, causes | after))
+        so_far = causes.get(unit, [])
+        if not so_far and unit not in before:
+            # Warnings on a day's first window are based on the causes at the end of the run's previous day.
+            earlier = causes | after
+            of_run = [each for each in earlier if each[1:] == unit[1:] and each.log_date < unit.log_date]
+            rows = earlier[max(of_run)] if of_run else []
+            so_far = [each | {"is_warned": True} for each in rows if each["is_now"]]
         after[unit] = [each | unit._asdict() for each in causes_after(row, window.causes, so_far)]
         done.gpu_hours += _gpu_hours(row, before.get(unit, [None])[0])
         done.bytes_read += window.bytes_read
@@ -119,12 +125,6 @@ def _round(warehouse: Warehouse, settings: Settings, done: RoundDone, summary: s
     done.read, done.runs = len(windows), runs_among(landing.units)
     done.cpu_s += _own_cpu_s(warehouse.spark) - started_s
     _warn(warehouse, causes | after, done, summary)  # including the warnings that a killed round has not sent
-
-
-def _carried(unit: Unit, causes: Mapping[Unit, Sequence[Row]]) -> list[Row]:
-    """Return a run's causes at the end of its previous day, the basis for warnings on its first window."""
-    days = [each for each in causes if each[1:] == unit[1:] and each.log_date < unit.log_date]
-    return [row | {"is_warned": True} for row in causes[max(days)] if row["is_now"]] if days else []
 
 
 def _gpu_hours(row: Row, before: Row | None) -> float:

@@ -7,10 +7,9 @@ from pyspark.sql import DataFrame
 from schemas.vocabulary import UNIT_KEY
 
 _KEY: Final = ", ".join(UNIT_KEY)
-_FACTS: Final = "simulator_version, simulation_settings, status, slowdown, wasted_gpu_hours"
-
 _RESULTS: Final = f"""
-    SELECT {_KEY}, {_FACTS}, coalesce(causes, CAST(array() AS array<string>)) AS causes
+    SELECT {_KEY}, simulator_version, simulation_settings, status, slowdown, wasted_gpu_hours,
+        coalesce(causes, CAST(array() AS array<string>)) AS causes
     FROM {{job_slowdown}} LEFT JOIN (
         SELECT {_KEY}, sort_array(collect_list(cause)) AS causes
         FROM {{job_causes}} WHERE is_cause GROUP BY ALL

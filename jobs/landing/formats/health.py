@@ -3,10 +3,9 @@
 The file has one JSON object per line. A bad line becomes a reject, and does not affect other lines.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from jobs.landing.formats.rank_log_line import (
     NAME,
@@ -34,14 +33,8 @@ MOST_MESSAGE: Final = 300
 
 _REQUIRED: Final = ("format", "time", "host", "component", "check", "state")
 _KNOWN: Final = {*_REQUIRED, "index", "peer", "value", "unit", "severity", "message"}
-_CHOICES: Final = {
-    "component": HEALTH_COMPONENTS,
-    "state": HEALTH_STATES,
-    "severity": HEALTH_SEVERITIES,
-}
 LARGEST: Final = 1e300
 """Largest valid size of a value; larger ones cannot be measurements."""
-_MOST_INDEX: Final = 2**31
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _DAY_US: Final = timedelta(days=1) // _MICROSECOND
@@ -81,7 +74,17 @@ def read_event(line: bytes, log_date: date, bounds: Bounds) -> tuple[Check, Even
     record = read_record(line, bounds, _KNOWN)
     check_format(record, HEALTH_FORMAT)
     check_required(record, _REQUIRED)
-    _check_types(record)
+    for name in ("host", "check", "peer", "unit"):
+        text = record.get(name)
+        if text is not None and not (is_name(text, MOST_TEXT) and (text or name == "unit")):
+            raise bad_type(name, text, NAME)
+    if record.get("message") is not None and not is_text(record["message"]):
+        raise bad_type("message", record["message"], "text")
+    check_choice(record, "component", HEALTH_COMPONENTS)
+    check_choice(record, "state", HEALTH_STATES)
+    check_choice(record, "severity", HEALTH_SEVERITIES)
+    if record.get("index") is not None and not is_integer(record["index"], 0, 2**31):
+        raise bad_type("index", record["index"], "an integer from 0 to 2^31")
     at_us = _time_us(record["time"], log_date)
     index = NO_DEVICE if record.get("index") is None else record["index"]
     check = Check(record["host"], record["component"], index, record["check"], record.get("peer") or "")
@@ -100,20 +103,6 @@ def read_event(line: bytes, log_date: date, bounds: Bounds) -> tuple[Check, Even
         record.get("unit"),
         None if message is None else plain(message)[:MOST_MESSAGE],
     )
-
-
-def _check_types(record: Mapping[str, Any]) -> None:
-    for name in ("host", "check", "peer", "unit"):
-        value = record.get(name)
-        if value is not None and not (is_name(value, MOST_TEXT) and (value or name == "unit")):
-            raise bad_type(name, value, NAME)
-    if record.get("message") is not None and not is_text(record["message"]):
-        raise bad_type("message", record["message"], "text")
-    for name, allowed in _CHOICES.items():
-        check_choice(record, name, allowed)
-    index = record.get("index")
-    if index is not None and not is_integer(index, 0, _MOST_INDEX):
-        raise bad_type("index", index, "an integer from 0 to 2^31")
 
 
 def _time_us(time: object, log_date: date) -> int:

@@ -134,9 +134,13 @@ class _Reader:
             if found is None:
                 count(self.left_out, "steps without a whole pass", 1)
                 continue
-            missing = _missing(self._meetings.setdefault((number, *peers), found.keys), found.keys)
-            if missing:
-                detail = f"rank {place.rank}, step {number}: {missing}"
+            # The simulation takes the k-th collectives of all dp ranks for the same collective. If a rank
+            # lacks one, all its later collectives would be matched with the wrong ones.
+            own, first = found.keys, self._meetings.setdefault((number, *peers), found.keys)
+            if own and first and own != first:
+                lacking, beyond = len(set(first) - set(own)), len(set(own) - set(first))
+                missing = f"{lacking} collectives of another rank are missing"
+                detail = f"rank {place.rank}, step {number}: {missing}, {beyond} have no counterpart there"
                 rejects.append(Reject(Reason.MISSING_FIELD, detail))
                 continue
             chunks = max(chunks, found.chunks)
@@ -168,18 +172,6 @@ def _refuse(trace: RankTrace, place: Place) -> None:
             "no backward pass: no kernel was launched by a thread of autograd",
             "Record without CUDA graphs of whole iterations, with ProfilerActivity.CPU",
         )
-
-
-def _missing(first: tuple[object, ...], own: tuple[object, ...]) -> str:
-    """Describe how a rank's collectives differ from those of the first of its dp peers; empty if equal.
-
-    The simulation takes the k-th collectives of all dp ranks for the same collective. If a rank lacks one,
-    all its later collectives would be matched with the wrong ones.
-    """
-    if first == own or not first or not own:
-        return ""
-    lacking, beyond = set(first) - set(own), set(own) - set(first)
-    return f"{len(lacking)} collectives of another rank are missing, {len(beyond)} have no counterpart there"
 
 
 def _add_arrivals(trace: RankTrace, found: Arrivals) -> None:

@@ -179,12 +179,18 @@ def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
     if not computes.is_backward.any() or computes.is_backward[0]:
         return None
     turns_us = computes.launch_us[np.diff(computes.is_backward.astype(np.int8), prepend=0) == 1]
-    is_gather, is_gradient, cuts_us = _roles(step, of_all_dp_ranks(step, place), turns_us)
+    # A gather for the backward pass or for a further microbatch, and a reduction after each microbatch but
+    # the last, are in neither mask, because the model of a step has no place for them.
+    is_shared = of_all_dp_ranks(step, place)
+    is_gather = is_shared & step.are(ALL_GATHER) & ~wires.is_backward & (wires.launch_us < turns_us[0])
+    is_reduce = step.are(REDUCE_SCATTER) | (step.are(ALL_REDUCE) & wires.is_backward)
+    is_gradient = is_shared & is_reduce & (wires.launch_us > turns_us[-1])
+    is_cut = is_gather | is_gradient | (is_shared & ~step.are(ALL_GATHER, REDUCE_SCATTER))
     gathers, reduces = wires.where(is_gather), wires.where(is_gradient)
     # Computes launched after the last reduction wait for it, such as DDP's copies out of its buckets.
     last_us = (reduces if is_gradient.any() else computes.where(computes.is_backward)).launch_us[-1]
     is_tail = computes.launch_us > last_us
-    pieces, microbatch, ordinal = _pieces(computes.where(~is_tail), cuts_us)
+    pieces, microbatch, ordinal = _pieces(computes.where(~is_tail), wires.launch_us[is_cut])
     chunks = int(ordinal.max()) + 1
     chunk = np.where(pieces.is_backward, chunks - 1 - ordinal, ordinal)
     forwards = np.flatnonzero(~pieces.is_backward & (microbatch == 0))
@@ -199,22 +205,6 @@ def dp_ops(step: Step, place: Place, left_out: Counter[str]) -> StepOps | None:
         *behind,
     ]
     return whole_step(step, parts, chunks, is_gather | is_gradient, is_clip, left_out)
-
-
-def _roles(step: Step, is_shared: Flags, turns_us: Floats) -> tuple[Flags, Flags, Floats]:
-    """Return masks of collectives that gather parameters or reduce gradients, and where these cut computes.
-
-    is_shared : collectives of all dp ranks
-    turns_us : launches of computes that begin a backward pass
-    A gather for the backward pass or for a further microbatch, and a reduction after each microbatch but the
-    last, are in neither mask, because the model of a step has no place for them.
-    """
-    launch_us, is_backward = step.communications.launch_us, step.communications.is_backward
-    is_gather = is_shared & step.are(ALL_GATHER) & ~is_backward & (launch_us < turns_us[0])
-    is_reduce = step.are(REDUCE_SCATTER) | (step.are(ALL_REDUCE) & is_backward)
-    is_gradient = is_shared & is_reduce & (launch_us > turns_us[-1])
-    is_cut = is_gather | is_gradient | (is_shared & ~step.are(ALL_GATHER, REDUCE_SCATTER))
-    return is_gather, is_gradient, launch_us[is_cut]
 
 
 def _pieces(computes: Kernels, cuts_us: Floats) -> tuple[Kernels, Ints, Ints]:

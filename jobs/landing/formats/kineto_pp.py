@@ -132,8 +132,13 @@ def _in_order(passes: Ops, transfers: Ops, place: Place, vpp_size: int, left_out
         is_forward, is_send = name.endswith("F"), name.startswith("SEND")
         own = _chosen(transfers, transfers.op == op)
         computes = _chosen(passes, passes.op == (FORWARD if is_forward else BACKWARD))
-        if vpp_size > 1:
-            own = _with_ends(own, computes, op, place, is_last=is_forward == is_send, vpp_size=vpp_size)
+        is_last = is_forward == is_send
+        if vpp_size > 1 and place.coordinates["pp"] == (place.sizes["pp"] - 1 if is_last else 0):
+            ends = _chosen(computes, computes.model_chunk == (vpp_size - 1 if is_last else 0))
+            start_us = ends.start_us + (ends.duration_us if is_send else 0.0)
+            no_us = np.zeros_like(start_us)
+            added = ends._replace(op=np.full_like(ends.op, op), start_us=start_us, duration_us=no_us)
+            own = Ops.joined([own, added])
         if not len(own.op):
             continue
         ordinal = {label: number for number, label in enumerate(_labels(computes))}
@@ -146,20 +151,6 @@ def _in_order(passes: Ops, transfers: Ops, place: Place, vpp_size: int, left_out
         count(left_out, f"{name} posted out of order", int((moved_us < start_us)[~is_added].sum()))
         parts.append(own._replace(start_us=moved_us, duration_us=end_us - moved_us))
     return parts
-
-
-def _with_ends(own: Ops, computes: Ops, op: int, place: Place, *, is_last: bool, vpp_size: int) -> Ops:
-    """Add transfers of zero length at both ends of the model, where virtual pipelines move no data."""
-    at_end = place.sizes["pp"] - 1 if is_last else 0
-    if place.coordinates["pp"] != at_end:
-        return own
-    ends = _chosen(computes, computes.model_chunk == (vpp_size - 1 if is_last else 0))
-    is_send = op in (_TRANSFERS["SEND_F"], _TRANSFERS["SEND_B"])
-    start_us = ends.start_us + (ends.duration_us if is_send else 0.0)
-    added = ends._replace(
-        op=np.full_like(ends.op, op), start_us=start_us, duration_us=np.zeros_like(start_us)
-    )
-    return Ops.joined([own, added])
 
 
 def _chosen(ops: Ops, chosen: Flags | Ints) -> Ops:

@@ -98,7 +98,18 @@ def recognises(head: bytes) -> bool:
 
 def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bounds) -> ForeignRun:
     """Read the files of a run: the layout from their names, vpp_size from the very first iteration."""
-    places = {file.name: _place(file.name) for file in files}
+    places = {}
+    for file in files:
+        place = _FILE.search(file.name)
+        if place is None:
+            raise RefusalError(
+                "MegaScan",
+                f"the name {file.name} does not give the layout",
+                "Keep the names benchmark-data-D-pipeline-P-tensor-T.json that it writes",
+            )
+        places[file.name] = {
+            axis: int(value) for axis, value in place.groupdict().items() if value is not None
+        }
     left_out: Counter[str] = Counter()
     first = next(_iterations(files[0], bounds, Counter(), []), None)
     if first is None or not first.ops:
@@ -141,17 +152,6 @@ def run_of(manifest: Mapping[str, Any], parts: Iterable[Part], left_out: Counter
 
     run = ForeignRun(SOURCE_FORMAT, manifest, noted(), Transfers.ABSENT, left_out)
     return run
-
-
-def _place(name: str) -> dict[str, int]:
-    found = _FILE.search(name)
-    if found is None:
-        raise RefusalError(
-            "MegaScan",
-            f"the name {name} does not give the layout",
-            "Keep the names benchmark-data-D-pipeline-P-tensor-T.json that it writes",
-        )
-    return {axis: int(value) for axis, value in found.groupdict().items() if value is not None}
 
 
 def rank_of(place: Mapping[str, int], sizes: Mapping[str, Any]) -> PlacedRank:

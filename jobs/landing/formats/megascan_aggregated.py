@@ -98,7 +98,17 @@ def read(files: Sequence[SourceFile], manifest: Mapping[str, Any], bounds: Bound
     """Read the files of a run, usually one; further files hold other iterations of the same ranks."""
     left_out: Counter[str] = Counter()
     found = [_read_file(file, left_out, bounds) for file in files]
-    facts = _places(found)
+    stated = {lane: known for events in found for lane, known in events.facts.items()}
+    if not stated or any("pp_rank" not in known for known in stated.values()):
+        raise _refusal(
+            "events do not say their stage" if stated else "no op of an iteration was found",
+            "Give the files of the ranks instead, benchmark-data-D-pipeline-P-tensor-T.json",
+        )
+    stages = 1 + max(known["pp_rank"] for known in stated.values())
+    facts = {  # without dp and tp ranks of its own, pid is dp rank x stages + stage, and tid is the tp rank
+        (pid, tid): {"dp_rank": pid // stages, "tp_rank": tid, **known}
+        for (pid, tid), known in stated.items()
+    }
     of_ranks = [of_rank for events in found for of_rank in events.ops.values()]
     known = {
         **sizes_of(facts.values()),
@@ -128,20 +138,6 @@ def _read_file(file: SourceFile, left_out: Counter[str], bounds: Bounds) -> _Eve
                 raise _refusal(reason, "Aggregate fewer iterations")
     events.end()
     return events
-
-
-def _places(found: Sequence[_Events]) -> dict[Lane, dict[str, int]]:
-    """Return each rank's coordinates from its events, or else from pid (dp rank x stages + stage) and tid."""
-    facts = {lane: known for events in found for lane, known in events.facts.items()}
-    if not facts or any("pp_rank" not in known for known in facts.values()):
-        raise _refusal(
-            "events do not say their stage" if facts else "no op of an iteration was found",
-            "Give the files of the ranks instead, benchmark-data-D-pipeline-P-tensor-T.json",
-        )
-    stages = 1 + max(known["pp_rank"] for known in facts.values())
-    return {
-        (pid, tid): {"dp_rank": pid // stages, "tp_rank": tid, **known} for (pid, tid), known in facts.items()
-    }
 
 
 def _refusal(reason: str, instead: str) -> RefusalError:

@@ -5,7 +5,7 @@ checked together with the lines around it. All other lines are passed to rank_lo
 why a line is rejected. So plain lines take microseconds each, and the rules for them are as strict.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import compress
@@ -93,10 +93,15 @@ class RankLogReader:
         rows = rows._replace(lines=[first + place for place in rows.lines])
         if len(taken) == len(lines):
             return rows, []
-        odd, rejects = self._odd(lines, [place for place in range(len(lines)) if place not in taken], first)
-        if not odd.lines:
+        records, numbers, rejects = list[dict[str, Any]](), list[int](), list[Reject]()
+        odd = ((first + place, line) for place, line in enumerate(lines) if place not in taken)
+        for number, record in judged(odd, lambda line: read_line(line, self._unit, self._bounds), rejects):
+            numbers.append(number)
+            records.append(record)
+            self._note(record["host"], record.get("gpu_type"))
+        if not numbers:
             return rows, rejects
-        both = joined([rows, odd])
+        both = joined([rows, Rows.of(records, numbers)])
         return both.take(np.argsort(both.lines)), rejects
 
     def end_file(self, *, is_taken: bool) -> None:
@@ -183,17 +188,6 @@ class RankLogReader:
             and (host is None or _is_name(host))
         )
         return (step, *coordinates, gpu, t0_us, host) if is_good else None
-
-    def _odd(self, lines: Sequence[bytes], places: Iterable[int], first: int) -> tuple[Rows, list[Reject]]:
-        numbered = ((first + place, lines[place]) for place in places)
-        records, numbers, rejects = list[dict[str, Any]](), list[int](), list[Reject]()
-        for number, record in judged(
-            numbered, lambda line: read_line(line, self._unit, self._bounds), rejects
-        ):
-            numbers.append(number)
-            records.append(record)
-            self._note(record["host"], record.get("gpu_type"))
-        return Rows.of(records, numbers), rejects
 
 
 def _is_name(value: object) -> bool:

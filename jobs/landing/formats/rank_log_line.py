@@ -97,7 +97,13 @@ def read_line(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str,
     check_format(record, RANK_LOG_FORMAT)
     check_required(record, (*REQUIRED, "tp_rank") if has_tensor_parallelism else REQUIRED)
     _check_types(record)
-    _check_ops(record)
+    for name in record["op"]:
+        if name not in OP_CODES:
+            raise LineError(Reason.UNKNOWN_OP, _unknown_op(name))
+    lengths = {name: len(record[name]) for name in LISTS}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise LineError(Reason.ARRAY_LENGTH, f"arrays of unequal length: {listed}")
     _check_times(record)
     _check_ranges(record, unit)
     check_ids(record, unit)
@@ -166,16 +172,6 @@ def _check_types(record: Mapping[str, Any]) -> None:
                 raise bad_type(f"element {place} of {name}", value, wanted)
 
 
-def _check_ops(record: Mapping[str, Any]) -> None:
-    for name in record["op"]:
-        if name not in OP_CODES:
-            raise LineError(Reason.UNKNOWN_OP, _unknown_op(name))
-    lengths = {name: len(record[name]) for name in LISTS}
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise LineError(Reason.ARRAY_LENGTH, f"arrays of unequal length: {listed}")
-
-
 @lru_cache(maxsize=256)
 def _unknown_op(name: str) -> str:
     """Describe an unknown op name, with the closest known name; cached, because the same names recur."""
@@ -206,18 +202,12 @@ def _check_ranges(record: Mapping[str, Any], unit: Mapping[str, Any]) -> None:
             continue
         if value < 0 or (bound is not None and value >= bound):
             least = f"below {size} {bound}" if bound is not None and value >= bound else "at least 0"
-            hint = ": are dp_rank and pp_rank exchanged?" * (
-                name in _EXCHANGED and _fits_exchanged(record, unit)
-            )
+            swapped = ((record["dp_rank"], unit["pp_size"]), (record["pp_rank"], unit["dp_size"]))
+            would_fit = all(limit is not None and 0 <= rank < limit for rank, limit in swapped)
+            hint = ": are dp_rank and pp_rank exchanged?" if name in _EXCHANGED and would_fit else ""
             raise LineError(Reason.RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, not {least}{hint}")
         if value not in _INT32:
             raise LineError(Reason.RANK_OUT_OF_RANGE, f"{name} is {shown(value)}, more than 32 bits hold")
-
-
-def _fits_exchanged(record: Mapping[str, Any], unit: Mapping[str, Any]) -> bool:
-    """Return whether dp_rank and pp_rank would lie in the layout if they were swapped."""
-    sizes = [(record[name], unit[size]) for name, size in (("dp_rank", "pp_size"), ("pp_rank", "dp_size"))]
-    return all(size is not None and 0 <= value < size for value, size in sizes)
 
 
 def _gpu_type(record: Mapping[str, Any], unit: Mapping[str, Any]) -> dict[str, str]:

@@ -27,7 +27,6 @@ MOST_EVENTS: Final = 20_000
 MOST_BYTES: Final = 16 << 20
 
 _REQUIRED: Final = ("format", "job_id", "run_id", "event", "at_us")
-_TIMES: Final = ("at_us", "duration_us")
 _KNOWN: Final = {*_REQUIRED, "step", "duration_us"}
 _INT64: Final = 2**63
 _LARGEST: Final = float(_INT64)
@@ -77,7 +76,7 @@ def _row(line: bytes, unit: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]
     duration_us = record.get("duration_us")
     if duration_us is not None and type(duration_us) not in (int, float, NotANumber):
         raise bad_type("duration_us", duration_us, "a number")
-    for name in _TIMES:
+    for name in ("at_us", "duration_us"):
         if (record.get(name) or 0) < 0:
             raise LineError(Reason.NEGATIVE_TIME, f"{name} is {shown(record[name])}")
     if duration_us is not None and not duration_us <= _LARGEST:

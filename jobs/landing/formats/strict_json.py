@@ -61,17 +61,13 @@ def parse(content: bytes, nesting: int) -> Any:  # noqa: ANN401  # any JSON valu
         raise StrictJsonError(f"not JSON: {what} ({place})") from None
     except RecursionError:
         raise TooDeepError(nesting) from None
-    if _depth(found) > nesting:
+    depth, level = 0, [found]
+    while level := [each for each in level if isinstance(each, dict | list)]:
+        depth += 1
+        level = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]
+    if depth > nesting:
         raise TooDeepError(nesting)
     return found
-
-
-def _depth(value: object) -> int:
-    levels, level = 0, [value]
-    while level := [each for each in level if isinstance(each, dict | list)]:
-        levels += 1
-        level = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]
-    return levels
 
 
 def shown(value: object, most: int = 60) -> str:

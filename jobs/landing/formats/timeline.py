@@ -159,7 +159,14 @@ def read(
     if 1 + max(ranks.values()) == prod(sizes.values()):
         sizes["cp_size"] = 1
     sizes["vpp_size"] = 1 + max(ops.last_chunk for ops in found)
-    zeros = _zeros(found)
+    # The earliest start of each step in any file; a file's times count from its first step. [us]
+    zeros: dict[int, float] = {}
+    for ops in found:
+        steps, of_step = np.unique(np.array(ops.columns["step"]), return_inverse=True)
+        first_us = np.full(len(steps), np.inf)
+        np.fmin.at(first_us, of_step, np.array(ops.columns["start_us"]))
+        for step, start_us in zip(steps.tolist(), first_us.tolist(), strict=True):
+            zeros[step] = min(start_us, zeros.get(step, start_us))
     parts = (_part(ops, threads, ranks, zeros, left_out) for ops in found)
     return ForeignRun(SOURCE_FORMAT, sizes, parts, Transfers.MEASURED, left_out)
 
@@ -179,18 +186,6 @@ def _read_file(file: SourceFile, threads: _Threads, left_out: Counter[str], boun
             if len(ops) > bounds.trace_ops:
                 raise FileError(Reason.FILE_TOO_LARGE, f"more than {bounds.trace_ops} ops")
     return ops
-
-
-def _zeros(found: Sequence[_Ops]) -> dict[int, float]:
-    """Return the earliest start of each step in any file; a file's times count from its first step. [us]"""
-    zeros: dict[int, float] = {}
-    for ops in found:
-        steps, of_step = np.unique(np.array(ops.columns["step"]), return_inverse=True)
-        first_us = np.full(len(steps), np.inf)
-        np.fmin.at(first_us, of_step, np.array(ops.columns["start_us"]))
-        for step, start_us in zip(steps.tolist(), first_us.tolist(), strict=True):
-            zeros[step] = min(start_us, zeros.get(step, start_us))
-    return zeros
 
 
 def _part(

@@ -48,6 +48,12 @@ def nvsentinel(lines: Lines, given: Given) -> Iterator[Record]:
         severity = HEALTH_FATAL if event.get("isfatal") is True else HEALTH_ERROR
         given_codes = event.get("errorcode")
         codes = " ".join(map(_text, given_codes if isinstance(given_codes, list) else [given_codes]))
+        entities, gpus = event.get("entitiesimpacted"), set[int]()
+        for each in entities if isinstance(entities, list) else ():
+            one = _lower(each) if isinstance(each, dict) else {}
+            text = str(one.get("entityvalue")).removeprefix("GPU-")
+            if str(one.get("entitytype")).upper() == "GPU" and text.isdecimal() and len(text) < 6:
+                gpus.add(int(text))
         yield record(
             at,
             host,
@@ -55,7 +61,7 @@ def nvsentinel(lines: Lines, given: Given) -> Iterator[Record]:
             check,
             HEALTH_ENDS if is_healthy else HEALTH_STARTS,
             HEALTH_OK if is_healthy else severity,
-            index=_gpu(event.get("entitiesimpacted")),
+            index=gpus.pop() if len(gpus) == 1 else None,
             message=" ".join(filter(None, (codes, _text(event.get("message"))))) or None,
         )
 
@@ -148,17 +154,6 @@ def _time(value: object, given: Given) -> datetime | None:
             return unix_time(seconds, nanos)
         return None
     return given.known_time(value) if isinstance(value, str) else None
-
-
-def _gpu(entities: object) -> int | None:
-    """Return the number of the GPU, if exactly one GPU is named by number."""
-    found = set()
-    for each in entities if isinstance(entities, list) else ():
-        one = _lower(each) if isinstance(each, dict) else {}
-        text = str(one.get("entityvalue")).removeprefix("GPU-")
-        if str(one.get("entitytype")).upper() == "GPU" and text.isdecimal() and len(text) < 6:
-            found.add(int(text))
-    return found.pop() if len(found) == 1 else None
 
 
 def _text(value: object) -> str:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from jobs.gates import owners
 from jobs.gates.slow_hosts import Slowed, slow_host_texts, slowed_by
 from jobs.gates.watch import Notice, night_warnings, of_claims, of_night, risen_hosts, slower_of, slower_units
-from jobs.night.night_summary import COUNTED, night_summary, phases_of, summary_lines
+from jobs.night.publish import COUNTED, night_summary, phases_of, summary_lines
 from jobs.runtime.settings import REPORT, load_settings
 from jobs.warehouse.publication import publication
 from jobs.warehouse.tables import Warehouse
