@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 WEBHOOK: Final = "what_if_webhook"
 """Variable (AIRFLOW_VAR_WHAT_IF_WEBHOOK) with the URL to post to; nothing is posted without it."""
 
-_DECISIONS: Final = ("changes", "drain", "mitigations")
-"""Keys of a summary whose sentences come first in a post."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -59,7 +57,7 @@ def alert_warnings(context: "Context") -> None:
     if not isinstance(summary, dict):
         return
     warnings = summary.get("warnings", [])
-    decisions = {name: summary[name] for name in _DECISIONS if summary.get(name)}
+    decisions = {name: summary[name] for name in ("changes", "drain", "mitigations") if summary.get(name)}
     texts = [*chain.from_iterable(decisions.values()), *(warning["text"] for warning in warnings)]
     if texts:
         docs = {name: summary[name] for name in ("data_docs",) if name in summary}

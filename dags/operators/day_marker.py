@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, ObjectStoragePath
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
@@ -12,9 +12,6 @@ from dags.operators.places import place
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-_BACKFILL: Final = "backfill"
-"""Run type of runs that `airflow backfill create` made."""
 
 
 def _is_day(text: str) -> bool:
@@ -66,7 +63,7 @@ class DayMarkerSensor(BaseSensorOperator):
                 "2026-01-05"
             )
         run = context.get("dag_run")
-        if run is not None and run.run_type == _BACKFILL:
+        if run is not None and run.run_type == "backfill":  # made by `airflow backfill create`
             if not self._look():  # raises a store's error: the task's next try looks again
                 raise self._unfinished("is missing, and a backfill does not wait")
             return

@@ -79,13 +79,6 @@ def _connected() -> tuple[str, Mapping[str, object]]:
     return master or "", conf
 
 
-def _write(conf: Mapping[str, object], file: Path) -> None:
-    """Write settings as a Java properties file, readable by this user only."""
-    lines = (f"{_escaped(key)}={_escaped(str(value))}\n" for key, value in conf.items())
-    file.touch(0o600, exist_ok=False)
-    file.write_text("".join(lines), encoding="ascii")
-
-
 def _escaped(text: str) -> str:
     """Escape a key or value for a Java properties file."""
     return "".join(
@@ -149,8 +142,15 @@ class SparkSubmitOperator(BashOperator):
         with TemporaryDirectory(prefix="what-if-") as scratch:
             summary, properties = Path(scratch, "summary.json"), Path(scratch, "spark.properties")
             master, conf = _connected()
-            _write(conf, properties)
-            self._log_settings(conf)
+            lines = (f"{_escaped(key)}={_escaped(str(value))}\n" for key, value in conf.items())
+            properties.touch(0o600, exist_ok=False)  # readable by this user only
+            properties.write_text("".join(lines), encoding="ascii")
+            secrets = {key: str(value) for key, value in conf.items() if _SECRET.search(key)}
+            for secret in secrets.values():
+                mask_secret(secret)  # in all later output
+            shown = {**conf, **dict.fromkeys(secrets, "(redacted)")}
+            listed = ", ".join(f"{key}={value}" for key, value in shown.items())
+            self.log.info("Spark's settings of %s: %s", SPARK, listed or "none")
             files = {"WHAT_IF_SUMMARY": str(summary), "WHAT_IF_PROPERTIES": str(properties)}
             last_line = self._run(
                 ["--properties-file", str(properties), *_given({"--master": master}), *self._arguments()],
@@ -177,15 +177,6 @@ class SparkSubmitOperator(BashOperator):
     def _place(self, name: str) -> str:
         asked = self.env or {}
         return place(name, asked[name.upper()], str(self.cwd or ""), asked["SETTINGS"])
-
-    def _log_settings(self, conf: Mapping[str, object]) -> None:
-        """Log Spark's settings, and mask their secrets in all later output."""
-        secrets = {key: str(value) for key, value in conf.items() if _SECRET.search(key)}
-        for secret in secrets.values():
-            mask_secret(secret)
-        shown = {**conf, **dict.fromkeys(secrets, "(redacted)")}
-        listed = ", ".join(f"{key}={value}" for key, value in shown.items())
-        self.log.info("Spark's settings of %s: %s", SPARK, listed or "none")
 
     def _arguments(self) -> list[str]:
         asked = self.env or {}

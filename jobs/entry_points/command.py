@@ -25,8 +25,6 @@ ENGINE: Final = option(
     "query engine: duckdb, or spark for tables too large for one machine (default: duckdb)",
     choices=(DUCKDB, SPARK),
 )
-_SPARKS: Final = "jobs.reading.spark_reader"
-"""Module imported on first use, because an import of Spark takes longer than an answer by DuckDB."""
 
 Body = Callable[[Reader, Settings, Arguments], None]
 
@@ -102,7 +100,8 @@ def reader_of(
     """
     if engine == SPARK:
         opened(settings)  # raises for a missing warehouse before Spark starts
-        with import_module(_SPARKS).spark_reader(settings, name) as reader:
+        # Imported on first use, because an import of Spark takes longer than an answer by DuckDB.
+        with import_module("jobs.reading.spark_reader").spark_reader(settings, name) as reader:
             yield reader
     else:
         with closing(DuckDbReader(opened(settings), in_order=in_order)) as reader:

@@ -27,8 +27,6 @@ from jobs.warehouse.small_files import SmallFiles
 from jobs.warehouse.tables import Warehouse
 
 _LOG: Final = logging.getLogger(__name__)
-_LIVE: Final = "_live"
-"""Folder of a warehouse with the lock of its live tables."""
 
 
 @contextmanager
@@ -68,7 +66,7 @@ def no_round(settings: Settings, entry_point: str, *, wait: bool = True) -> Iter
 
     wait : wait until another holder of this lock has ended; if False, raise LockedError instead
     """
-    with _locked(f"{settings.paths.warehouse}/{_LIVE}", this_process(entry_point), wait=wait):
+    with _locked(f"{settings.paths.warehouse}/_live", this_process(entry_point), wait=wait):
         yield
 
 

@@ -17,21 +17,10 @@ _KEPT: Final = timedelta(days=6)
 
 def owner_changes(warehouse: Warehouse, log_dates: Sequence[date]) -> dict[date, list[str]]:
     """Return, by day, one sentence for each unit whose logs had another owner before the last ingest."""
-    files = TABLES[SOURCE_FILES]
-    found: dict[date, list[str]] = {}
-    for earlier, days in _before_ingest(warehouse.ingested, log_dates):
-        before = warehouse.ingested.as_of(earlier).rows(files, days)
-        if before.num_rows:
-            for day in days:
-                found[day] = new_owners(before, warehouse.rows(files, [day]))
-    return found
-
-
-def _before_ingest(warehouse: Warehouse, log_dates: Sequence[date]) -> list[tuple[Published, list[date]]]:
-    """Return the publication right before each day's latest ingest, with its days; skip old ingests."""
-    rows = warehouse.rows(TABLES[PUBLICATIONS]).sort_by("publication").to_pylist(maps_as_pydicts="strict")
+    ingested, files = warehouse.ingested, TABLES[SOURCE_FILES]
+    rows = ingested.rows(TABLES[PUBLICATIONS]).sort_by("publication").to_pylist(maps_as_pydicts="strict")
     since = datetime.now(UTC) - _KEPT
-    last: dict[date, int] = {}
+    last: dict[date, int] = {}  # place of the publication right before each day's latest ingest
     for place, row in enumerate(rows[1:]):
         if row["phase"] == Phase.INGEST and row["published_at"] > since:
             last |= dict.fromkeys(row["log_dates"], place)
@@ -39,7 +28,11 @@ def _before_ingest(warehouse: Warehouse, log_dates: Sequence[date]) -> list[tupl
     for day in log_dates:
         if day in last:
             days_of[last[day]].append(day)
-    return [
-        (Published(rows[place]["publication"], rows[place]["versions"]), days)
-        for place, days in days_of.items()
-    ]
+    found: dict[date, list[str]] = {}
+    for place, days in days_of.items():
+        earlier = Published(rows[place]["publication"], rows[place]["versions"])
+        before = ingested.as_of(earlier).rows(files, days)
+        if before.num_rows:
+            for day in days:
+                found[day] = new_owners(before, warehouse.rows(files, [day]))
+    return found

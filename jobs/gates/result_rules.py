@@ -18,7 +18,6 @@ RuleOf = Callable[[Mapping[str, Rows]], Rule]
 
 _KEY: Final = ", ".join(words.UNIT_KEY)
 _NEEDED: Final = tuple(name for name in words.REPLAY_TABLES if name != words.JOB_SLOWDOWN)
-_OTHERS: Final = (*_NEEDED, *words.FURTHER_TABLES)
 _ALWAYS: Final = tuple(cause for cause in words.CAUSES if cause not in words.LOGGED_CAUSES)
 """Causes for which every replayed unit has a row."""
 _COUNTED: Final = " UNION ALL ".join(
@@ -73,7 +72,7 @@ incomplete_units: Final = _rule(
                 AND counts.step_slowdown = job.steps AND counts.worker_slowdown = job.workers
                 AND counts.stage_slowdown = shape.stages AND counts.dp_rank_slowdown = shape.dp_ranks
                 AND counts.host_clock = job.clocks AND counts.job_causes = {len(_ALWAYS)}
-            ELSE greatest({", ".join(f"counts.{name}" for name in _OTHERS)}) = 0
+            ELSE greatest({", ".join(f"counts.{name}" for name in (*_NEEDED, *words.FURTHER_TABLES))}) = 0
         END, false)""",
 )
 """A replayed unit has one row per step, worker, clock, stage and dp rank that has workers, and per cause."""

@@ -61,19 +61,18 @@ def slow_host_texts(log_date: date, risen: Sequence[Risen], slowed: Mapping[str,
     jobs: dict[Slowed, list[Risen]] = defaultdict(list)
     for each in risen:
         jobs[slowed[each[0]]].append(each)
-    texts = [_text(log_date, job, hosts) for job, hosts in jobs.items()]
+    texts = []
+    for job, hosts in jobs.items():
+        _, value, usual, days = hosts[0]
+        named = ", ".join(name for name, *_ in hosts[:_MOST_HOSTS])
+        unnamed = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
+        cause = job.cause or "no cause holds"
+        what = f"host {named} slows" if len(hosts) == 1 else f"hosts {named}{unnamed} slow"
+        or_less = " or less" if len(hosts) > 1 else ""
+        texts.append(
+            f"{log_date}: job {job.job_id}, run {job.run_id} ({cause}): {what} it {value:.3f}-fold"
+            f"{or_less}, usually {usual:.3f}-fold (median of {plural(days, 'day')})"
+        )
     more = len(texts) - _MOST_JOBS
     others = [f"{log_date}: and hosts of {plural(more, 'more job')}"] if more > 0 else []
     return [*texts[:_MOST_JOBS], *others]
-
-
-def _text(log_date: date, job: Slowed, hosts: Sequence[Risen]) -> str:
-    _, value, usual, days = hosts[0]
-    named = ", ".join(name for name, *_ in hosts[:_MOST_HOSTS])
-    more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
-    cause = job.cause or "no cause holds"
-    what = f"host {named} slows" if len(hosts) == 1 else f"hosts {named}{more} slow"
-    return (
-        f"{log_date}: job {job.job_id}, run {job.run_id} ({cause}): {what} it {value:.3f}-fold"
-        f"{' or less' if len(hosts) > 1 else ''}, usually {usual:.3f}-fold (median of {plural(days, 'day')})"
-    )

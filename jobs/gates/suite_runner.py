@@ -18,7 +18,6 @@ from jobs.gates.suites import Suite
 from jobs.runtime.settings import SettingsError
 
 _PLACE = "place"
-_EVERY_ROW = {"result_format": "COMPLETE", "include_unexpected_rows": False}
 
 
 def serve() -> None:
@@ -50,8 +49,11 @@ def judged(suite: Suite, rows: pa.Table) -> list[Rule]:
     asset = context.data_sources.add_pandas(suite.table).add_dataframe_asset(suite.table)
     definition = asset.add_batch_definition_whole_dataframe(suite.table)
     batch = definition.get_batch({"dataframe": rows.to_pandas()})
-    found = batch.validate(_as_suite(suite), result_format=_EVERY_ROW)
-    by_place = {_place(each): each for each in found.results}
+    every_row = {"result_format": "COMPLETE", "include_unexpected_rows": False}
+    by_place = {}
+    for each in batch.validate(_as_suite(suite), result_format=every_row).results:
+        asked = each.expectation_config
+        by_place[int(asked.meta[_PLACE]) if asked and asked.meta else -1] = each
     return [_rule(suite, number, by_place[number], rows) for number in range(len(suite.expectations))]
 
 
@@ -71,11 +73,6 @@ def _as_suite(suite: Suite) -> gx.ExpectationSuite:
                 why = f"{'.'.join(map(str, stated[0]['loc']))}: {stated[0]['msg']}"
             raise SettingsError(f"{where}.kwargs.{why}") from None
     return gx.ExpectationSuite(name=suite.file, expectations=made)
-
-
-def _place(result: ExpectationValidationResult) -> int:
-    configuration = result.expectation_config
-    return int(configuration.meta[_PLACE]) if configuration and configuration.meta else -1
 
 
 def _rule(suite: Suite, number: int, result: ExpectationValidationResult, rows: pa.Table) -> Rule:

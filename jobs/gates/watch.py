@@ -27,11 +27,6 @@ _MOST_UNITS: Final = 5
 """Limit on the units that are named one by one, for each day and kind of notice."""
 _BY_MANIFEST: Final = pa.array([Status.BAD_LAYOUT, Status.TOO_MANY_RESTARTS])
 """Statuses that a manifest alone can cause, and that exclude its unit from all figures."""
-_CLAIMED: Final = {
-    "claim_refused": "states what is not believed",
-    "left_out_by_manifest": "is excluded from the figures by its manifest",
-    "lines_of_other_days": "may be in the folder of a wrong day",
-}
 _MOST_FAILURES: Final = 20
 _OF_A_NORMAL: Final = 1.4826
 """Standard deviations per median absolute deviation of a normal distribution."""
@@ -227,15 +222,15 @@ def of_claims(jobs: pa.Table, job_slowdown: pa.Table) -> dict[date, list[Notice]
     )
     elsewhere = job_slowdown.filter(is_elsewhere).sort_by("job_id")
     found: dict[date, list[Notice]] = defaultdict(list)
-    for kind, rows, column in (
-        ("claim_refused", refused, "refused_claims"),
-        ("left_out_by_manifest", left_out, "status_detail"),
-        ("lines_of_other_days", elsewhere, "other_day_lines"),
+    for kind, claimed, rows, column in (
+        ("claim_refused", "states what is not believed", refused, "refused_claims"),
+        ("left_out_by_manifest", "is excluded from the figures by its manifest", left_out, "status_detail"),
+        ("lines_of_other_days", "may be in the folder of a wrong day", elsewhere, "other_day_lines"),
     ):
         texts: dict[date, list[str]] = defaultdict(list)
         for row in rows.select([*UNIT_KEY, column]).to_pylist():
             day, job_id, run_id, said = row.values()
-            texts[day].append(f"{day}: job {job_id}, run {run_id} {_CLAIMED[kind]}: {_why(said)}")
+            texts[day].append(f"{day}: job {job_id}, run {run_id} {claimed}: {_why(said)}")
         for day, notices in _first(kind, texts).items():
             found[day] += notices
     return found

@@ -81,7 +81,13 @@ def publish(
     page = _passed(warehouse, page, broken)
     if tables or fingerprints:
         with publication(warehouse, phase, log_dates, [*tables, UNIT_FINGERPRINTS]):
-            _replace_all(warehouse, tables, log_dates, units)
+            with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="publish") as writers:
+                writes = [
+                    writers.submit(warehouse.replace, table, rows, *_scope(table, log_dates, units))
+                    for table, rows in ((TABLES[name], rows) for name, rows in tables.items())
+                ]
+            for write in writes:
+                write.result()  # raises a writer's error after all have ended
             record(warehouse, phase, fingerprints, log_dates, units)
     expectations = sum(len(table.checks) for table in checks)
     return Published(counts, GateWork(seconds, expectations, len(page.released)), page)
@@ -124,15 +130,23 @@ def _scope(
 
 
 def _passed(warehouse: Warehouse, page: Page, broken: Sequence[_Broken]) -> Page:
-    """Write the page of checks; raise GateRefusedError unless all refusals are released.
+    """Write the page of checks; raise GateRefusedError unless all refusals are released for all their days.
 
     Refused rows are saved in the folder that `refused_path` returns.
     """
     for check in (check for each in broken for check in each.checks if check.warns):
         _LOG.warning("published, because this rule only warns: %s", check)
     if page.refusals:
+        runs = warehouse.rows(TABLES[PIPELINE_RUNS]).select(["log_date", "accepted"]).to_pylist()
+        by_hand = {(run["log_date"], name) for run in runs for name in run["accepted"] or ()}
+        released = set()
+        for refusal in page.refusals:
+            days = refusal.log_dates or page.log_dates
+            if refusal.can_be_released and all((day, refusal.name) in by_hand for day in days):
+                _LOG.warning("published, because it was released by hand: %s", refusal)
+                released.add(refusal.name)
         kept_in = refused_path(page.root, page.phase, page.log_dates)
-        page = replace(page, kept_in=kept_in, released=_released(warehouse, page))
+        page = replace(page, kept_in=kept_in, released=released)
         for each in broken:
             if any(check.refuses for check in each.checks):
                 _keep(each, kept_in)
@@ -140,19 +154,6 @@ def _passed(warehouse: Warehouse, page: Page, broken: Sequence[_Broken]) -> Page
     if page.outcome == REFUSED:
         raise GateRefusedError(page.refusals, page.kept_in)
     return page
-
-
-def _released(warehouse: Warehouse, page: Page) -> set[str]:
-    """Return the names of refusals that a person has released for all days of the refused rows."""
-    runs = warehouse.rows(TABLES[PIPELINE_RUNS]).select(["log_date", "accepted"]).to_pylist()
-    by_hand = {(run["log_date"], name) for run in runs for name in run["accepted"] or ()}
-    found = set()
-    for each in page.refusals:
-        days = each.log_dates or page.log_dates
-        if each.can_be_released and all((day, each.name) in by_hand for day in days):
-            _LOG.warning("published, because it was released by hand: %s", each)
-            found.add(each.name)
-    return found
 
 
 def refused_path(root: str, phase: str, log_dates: Sequence[date]) -> str:
@@ -170,18 +171,3 @@ def _keep(broken: _Broken, folder: str) -> None:
         keep(f"{folder}/{broken.name}", broken.rows.slice(0, MOST_KEPT))
     except (*STORE_ERRORS, pa.ArrowException) as error:  # the refusal matters more
         _LOG.warning("refused rows of %s could not be saved: %s", broken.name, error)
-
-
-def _replace_all(
-    warehouse: Warehouse,
-    tables: Mapping[str, Rows],
-    log_dates: Sequence[date],
-    units: Collection[Unit] | None,
-) -> None:
-    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="publish") as writers:
-        writes = [
-            writers.submit(warehouse.replace, TABLES[name], rows, *_scope(TABLES[name], log_dates, units))
-            for name, rows in tables.items()
-        ]
-    for write in writes:
-        write.result()  # raises a writer's error after all have ended

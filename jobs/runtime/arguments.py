@@ -35,10 +35,6 @@ logger = logging.getLogger(__name__)
 
 _PATHS: Final = {"DIR": "dir", "FILE": "file", "FOLDER": "dir", "PATH": "file"}
 """Shell completion type, by the placeholder of the value."""
-_RUNS: Final = ("FOLDER", "PATH")
-"""Placeholders of arguments that take a run's logs."""
-_RUNS_OR_JOBS: Final = ("RUN", "A", "B")
-"""Placeholders of arguments that take a run's logs or a job in the warehouse."""
 _JOB_ID: Final = "--job-id"
 """Option by which other commands take a job."""
 
@@ -59,8 +55,8 @@ class _Value(click.ParamType[object]):
         if not value and self._shown in _PATHS and (param is None or param.default != value):
             self.fail("it is empty, and names no place", param, ctx)  # Path("") is the current folder
         if self._read is Path and "://" in value:  # else a folder named like the URL is made
-            is_run = self._shown in _RUNS
-            said = copied_first(value) if is_run else f"{value} is a URL: name a path on this machine"
+            takes_run = self._shown in ("FOLDER", "PATH")
+            said = copied_first(value) if takes_run else f"{value} is a URL: name a path on this machine"
             self.fail(said, param, ctx)
         try:
             return self._read(value)
@@ -160,7 +156,12 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; raise UsageError unless exactly one of `one_of` is given."""
         ctx.meta[_TYPED] = list(args)
-        args = self._comments_last(args)
+        # SQL that starts with a `--` comment goes to the end, after `--`, so that click leaves it alone.
+        # Unlike an option's name, it has several lines. The value of an option may begin with `--` as it is.
+        takes_sql = "--" not in args and any(isinstance(each, click.Argument) for each in self.params)
+        texts = [each for each in args if takes_sql and each.startswith("--") and "\n" in each]
+        if texts:
+            args = [*(each for each in args if each not in texts), "--", *texts]
         try:
             rest = super().parse_args(ctx, list(args))
         except click.UsageError as error:
@@ -175,7 +176,7 @@ class Command(click.Command):
     def _other_form(self, ctx: click.Context, args: list[str], error: click.UsageError) -> str:
         """Suggest this command's way to name a job, if other commands' way was used; empty otherwise."""
         if isinstance(error, click.NoSuchOption):
-            takes_job = any(each.metavar in _RUNS_OR_JOBS for each in self.params)
+            takes_job = any(each.metavar in ("RUN", "A", "B") for each in self.params)
             job = _value_of(_JOB_ID, args) if takes_job and error.option_name == _JOB_ID else ""
             return f"{error.message.rstrip('.')}: did you mean {ctx.command_path} {job}?" if job else ""
         if not any(_JOB_ID in each.opts for each in self.params):
@@ -187,17 +188,6 @@ class Command(click.Command):
                 job = f"{_JOB_ID} {shlex.quote(rest[0])}"
                 return f"Got unexpected extra argument ({rest[0]}): did you mean {job}?"
         return ""
-
-    def _comments_last(self, args: list[str]) -> list[str]:
-        """Move SQL that starts with a `--` comment to the end, after `--`, so that click leaves it alone.
-
-        Such SQL has more than one line, which a name of an option never has. Commands without a positional
-        argument take SQL only as the value of an option, which may begin with `--`.
-        """
-        if "--" in args or not any(isinstance(each, click.Argument) for each in self.params):
-            return args
-        texts = [each for each in args if each.startswith("--") and "\n" in each]
-        return [*(each for each in args if each not in texts), "--", *texts] if texts else args
 
     def invoke(self, ctx: click.Context) -> int:
         """Do the work and return the exit status; an error prints one line."""

@@ -15,14 +15,12 @@ BROUGHT_BY: Final = {
     "vl_convert": "draw",
 }
 """Extra of this project that installs a package, by the package's import name."""
-_ALONE: Final = ("pandas", "polars")
-"""Packages that no extra installs; answers can be converted to their data frames."""
 
 
 def missing(error: BaseException | None) -> str | None:
     """Return how to install the optional package that an import did not find; None for other errors."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if name in _ALONE:
+    if name in ("pandas", "polars"):  # no extra installs them: answers can be converted to their data frames
         return f"{name} is not installed: pip install {name}"
     if name in BROUGHT_BY:
         return f"{name} is not installed: pip install 'straggler-fleet[{BROUGHT_BY[name]}]'"

@@ -69,7 +69,14 @@ def write_fitting(
     """Write rows fitted to the screen width; return the columns left out."""
     width = screen_width(out)
     cells = [[brief(value) for value in row] for row in rows]
-    least, most = _widths(columns, cells, is_number)
+    least, most = [], []  # widths of columns: at the minimum only long words break
+    for place, name in enumerate(columns):
+        values = [row[place] for row in cells]
+        longest = max(map(len, values), default=1)
+        word = max((len(word) for value in values for word in value.split()), default=1)
+        head = max(map(len, _split(name, 1)))
+        least.append(max(head, longest if is_number[place] else min(word, _LONGEST_WORD)))
+        most.append(max(least[-1], longest, len(name)))
     kept = _chosen(columns, least, width)
     wide = _shared(
         width - len(_GAP) * (len(kept) - 1), [least[place] for place in kept], [most[place] for place in kept]
@@ -136,21 +143,6 @@ def brief(value: object) -> str:
 def _cut(text: str) -> str:
     text = printable(text)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
-
-
-def _widths(
-    columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool]
-) -> tuple[list[int], list[int]]:
-    """Return the minimum and the preferred width of each column; at the minimum only long words break."""
-    least, most = [], []
-    for place, name in enumerate(columns):
-        values = [row[place] for row in cells]
-        longest = max(map(len, values), default=1)
-        word = max((len(word) for value in values for word in value.split()), default=1)
-        head = max(map(len, _split(name, 1)))
-        least.append(max(head, longest if is_number[place] else min(word, _LONGEST_WORD)))
-        most.append(max(least[-1], longest, len(name)))
-    return least, most
 
 
 def _chosen(columns: Sequence[str], least: Sequence[int], width: int) -> list[int]:

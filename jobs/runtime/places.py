@@ -88,7 +88,10 @@ def check_warehouse(root: str) -> None:
 
 def check_apart(landing: str, warehouse: str) -> None:
     """Raise PlaceError if a warehouse is the landing or lies in one of its days, where producers write."""
-    logs, tables = (_without_links(each) for each in (landing, warehouse))
+    logs, tables = (
+        path if is_url(path) else os.path.realpath(path)  # without links
+        for path in (landing.removeprefix("file://"), warehouse.removeprefix("file://"))
+    )
     inside = tables.removeprefix(f"{logs}/")
     is_of_day = inside != tables and inside.startswith("log_date=")
     if tables == logs or is_of_day:
@@ -97,12 +100,6 @@ def check_apart(landing: str, warehouse: str) -> None:
             f"the warehouse {warehouse} is {place}: its tables would lie among the producers' logs; name "
             "another folder by --warehouse"
         )
-
-
-def _without_links(root: str) -> str:
-    """Return a root on this machine as a path without links; return other roots unchanged."""
-    path = root.removeprefix("file://")
-    return path if is_url(path) else os.path.realpath(path)
 
 
 def s3_endpoint() -> str | None:

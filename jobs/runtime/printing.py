@@ -111,20 +111,15 @@ def write_batches(
             rows, is_cut = rows + len(batch.rows), batch.is_cut
 
     if as_lists:
-        _write_lists(counted(), out)
+        for batch in counted():
+            names = [printable(name) for name in batch.columns]
+            # `rows` is the number before this batch: a batch is counted once it is written.
+            write_rows_as_lists(names, [[*map(shown, row)] for row in batch.rows], out, rows)
     elif form is None and out.isatty():
         _fit_batches(counted(), out)
     else:
         _WRITERS[form or "tab"](counted(), out)
     return rows, is_cut
-
-
-def _write_lists(batches: Iterable[Result], out: TextIO) -> None:
-    before = 0
-    for batch in batches:
-        names = [printable(name) for name in batch.columns]
-        write_rows_as_lists(names, [[*map(shown, row)] for row in batch.rows], out, before)
-        before += len(batch.rows)
 
 
 def fit(result: Result, out: TextIO) -> None:

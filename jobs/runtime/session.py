@@ -34,7 +34,6 @@ from jobs.runtime.settings_sections import SparkSettings
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOPBACK: Final = "127.0.0.1"
-_LOCAL: Final = re.compile(r"local(?:\[([^,\]]+)\])?")
 _CLASS_PATH: Final = "spark.driver.extraClassPath"
 
 
@@ -85,7 +84,11 @@ def make_session(settings: Settings, app_name: str) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         for key, value in _spark_conf(spark, conf.get("spark.master")).items():
             conf.setIfMissing(key, value)
-        _add_delta(gateway, conf, spark)
+        if not _has_delta(gateway):  # the running JVM of spark-submit, and its executors
+            jars = resolved_jars(spark.packages)
+            for jar in jars:
+                _class_loader(gateway).addURL(gateway.jvm.java.io.File(jar).toURI().toURL())
+            conf.set("spark.jars", ",".join([*filter(None, [conf.get("spark.jars", "")]), *jars]))
     else:
         conf.setAll(list(_spark_conf(spark, spark.master).items()))
     if not _has_delta(gateway):
@@ -137,7 +140,8 @@ def _spark_conf(spark: SparkSettings, master: str | None) -> dict[str, str]:
     if not _is_local(master):
         return {**({"spark.master": master} if master else {}), **spark.conf}
     master = master or "local[*]"
-    if threads := _LOCAL.fullmatch(master):  # two attempts: the second runs units one by one
+    if threads := re.fullmatch(r"local(?:\[([^,\]]+)\])?", master):
+        # Two attempts: the second runs units one by one.
         master = f"local[{threads[1] or 1}, 2]"
     return {
         "spark.master": master,
@@ -159,16 +163,6 @@ def _has_delta(gateway: JavaGateway) -> bool:
     except Py4JJavaError:
         return False
     return True
-
-
-def _add_delta(gateway: JavaGateway, conf: SparkConf, spark: SparkSettings) -> None:
-    """Add Delta's JARs to spark-submit's running JVM and its executors, if missing."""
-    if _has_delta(gateway):
-        return
-    jars = resolved_jars(spark.packages)
-    for jar in jars:
-        _class_loader(gateway).addURL(gateway.jvm.java.io.File(jar).toURI().toURL())
-    conf.set("spark.jars", ",".join([*filter(None, [conf.get("spark.jars", "")]), *jars]))
 
 
 def _class_loader(gateway: JavaGateway) -> JavaObject:

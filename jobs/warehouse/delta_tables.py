@@ -32,8 +32,6 @@ ALONE: Final[dict[str, str | bool | int | float | list[str]]] = {
     "temp_directory": "",
 }
 """DuckDB's settings: fetch no extension, read no Python variable as a table, write no temporary file."""
-_STORE_FILES: Final = "jobs.warehouse.store_files"
-"""Module imported only for a warehouse in a store, because importing pyarrow.dataset takes a second."""
 _IN_STORE: Final = "in_store_"
 """Prefix of the names under which DuckDB knows the tables of a store; a question cannot use such a name."""
 _PATTERN: Final = re.compile(r"[*?[]")
@@ -131,8 +129,9 @@ class DeltaTables:
         if not files:
             return None
         if self._is_store:
-            with self._answering():
-                rows = import_module(_STORE_FILES).rows_of(path, table, declared.arrow_schema)
+            with self._answering():  # imported only for a store, because pyarrow.dataset takes a second
+                rows_of = import_module("jobs.warehouse.store_files").rows_of
+                rows = rows_of(path, table, declared.arrow_schema)
             return Stored(f"{_IN_STORE}{name}", dataset=rows)
         for column in declared.partition_by:  # DuckDB would take the column's value from there
             if f"/{column}=" in self.root:

@@ -28,7 +28,11 @@ _UNLIKE_BY_NAME: Final = {"printf", "weekday", "date_part", "datepart", "hash"}
 def to_duckdb(question: exp.Expr) -> str:
     """Transpile a question parsed as Spark SQL to DuckDB SQL. Raises SqlglotError if this is impossible."""
     tree = question.copy()
-    _name_columns(tree)
+    for select in tree.find_all(exp.Select):
+        for column in list(select.expressions):
+            if not column.output_name and not column.is_star:  # named by its SQL text, as in Spark
+                name = column.sql("spark", comments=False, normalize_functions="lower").replace("`", "")
+                column.replace(exp.alias_(column.copy(), name, quoted=True))
     for each in reversed(list(tree.walk())):  # the inmost first
         is_named = isinstance(each, exp.Anonymous) and each.name.lower() in _UNLIKE_BY_NAME
         if is_named or isinstance(each, _UNLIKE):
@@ -43,15 +47,6 @@ def to_duckdb(question: exp.Expr) -> str:
 def condition(sql: str) -> str:
     """Transpile a boolean expression over columns. Raises SqlglotError if this is impossible."""
     return to_duckdb(exp.paren(parse_one(sql, read="spark"), copy=False))  # rules cannot replace a root
-
-
-def _name_columns(tree: exp.Expr) -> None:
-    """Name unnamed columns by their SQL text, as Spark does."""
-    for select in tree.find_all(exp.Select):
-        for column in list(select.expressions):
-            if not column.output_name and not column.is_star:
-                name = column.sql("spark", comments=False, normalize_functions="lower").replace("`", "")
-                column.replace(exp.alias_(column.copy(), name, quoted=True))
 
 
 def _bracket(each: exp.Expr) -> None:

@@ -53,14 +53,13 @@ def collected(frames: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
     """
     if not frames:
         return {}
-    parts = [frame.select(_row(frame).alias(name)) for name, frame in frames.items()]
+    parts = []
+    for name, frame in frames.items():
+        kind = StructType([StructField(each.name, each.dataType) for each in frame.schema])
+        # One struct of all columns, which after the union is null in rows of other DataFrames.
+        parts.append(frame.select(F.struct("*").cast(kind).alias(name)))
     rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts).toArrow()
     return {
         name: pa.Table.from_struct_array(pc.drop_null(rows[name])).select(frame.columns)
         for name, frame in frames.items()
     }
-
-
-def _row(frame: DataFrame) -> Column:
-    """Return all columns as one struct, which after the union is null in rows of other DataFrames."""
-    return F.struct("*").cast(StructType([StructField(each.name, each.dataType) for each in frame.schema]))

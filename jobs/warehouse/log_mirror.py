@@ -48,7 +48,15 @@ class LogMirror:
         with self._lock:
             is_known = version is None or self._listed_from <= version <= (self.newest or 0)
             if self.newest is None or not is_known:
-                self._look(version)
+                said = objects.content(self._path, _LAST)
+                last = 0 if said is None else int(json.loads(said)["version"])
+                # The log is listed from its last checkpoint on; for an earlier version, from its beginning.
+                self._listed_from = last if version is None or version >= last else 0
+                after = f"{_LOG}/{self._listed_from:020}"
+                found = [_NAME.fullmatch(each.name) for each in objects.listed(self._path, _LOG, after)]
+                self._checkpoints |= {int(each[1]) for each in found if each and each[1]}
+                if self.newest is None or (version or 0) > self.newest:  # else it may take in a late commit
+                    self.newest = max((int(each[1] or each[2]) for each in found if each), default=None)
             if self.newest is None:
                 raise TableNotFoundError(f"no Delta table in {self._path}")
             wanted = self.newest if version is None else version
@@ -85,17 +93,6 @@ class LogMirror:
     def remove(self) -> None:
         """Remove the mirror, and leave the log in the store."""
         rmtree(self.folder, ignore_errors=True)
-
-    def _look(self, version: int | None) -> None:
-        """List the log from its last checkpoint on; for an earlier version, from its beginning."""
-        said = objects.content(self._path, _LAST)
-        last = 0 if said is None else int(json.loads(said)["version"])
-        self._listed_from = last if version is None or version >= last else 0
-        after = f"{_LOG}/{self._listed_from:020}"
-        found = [_NAME.fullmatch(each.name) for each in objects.listed(self._path, _LOG, after)]
-        self._checkpoints |= {int(each[1]) for each in found if each and each[1]}
-        if self.newest is None or (version or 0) > self.newest:  # else newest must not include a late commit
-            self.newest = max((int(each[1] or each[2]) for each in found if each), default=None)
 
     def _bring(self, version: int, known: int | None = None) -> None:
         """Fetch the log objects that the mirror needs to open a version: a checkpoint and later commits.

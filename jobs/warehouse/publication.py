@@ -46,7 +46,12 @@ def publication(
     kept_digests(warehouse.root)  # raises for damaged digests before anything is committed
     if warehouse.published.versions is None:  # recover needs versions to go back to
         _complete(warehouse, 1, BEGIN, [])
-    before = _as_published(warehouse, names)
+    published = warehouse.published.versions or {}
+    with ThreadPoolExecutor(_AT_A_TIME) as beside:  # in a store, each table takes several requests
+        if is_url(warehouse.root):  # first undo commits after the published version
+            late = {warehouse.path(name): published[name] for name in published.keys() & {*names}}
+            list(beside.map(restore, late, late.values()))
+        before = dict(zip(names, beside.map(newest_version, map(warehouse.path, names)), strict=True))
     number = warehouse.published.number + 1
     _write(warehouse, _INTENT, json.dumps({"publication": number, "before": before}).encode())
     try:
@@ -80,16 +85,6 @@ def _remove_intent(warehouse: "Warehouse") -> None:
         warehouse.small_files.remove(_INTENT)
     else:
         _write(warehouse, _INTENT, b"")
-
-
-def _as_published(warehouse: "Warehouse", names: Sequence[str]) -> dict[str, int | None]:
-    """Return each table's newest version; in a store, first undo commits after the published version."""
-    published = warehouse.published.versions or {}
-    with ThreadPoolExecutor(_AT_A_TIME) as beside:  # in a store, each table takes several requests
-        if is_url(warehouse.root):
-            late = {warehouse.path(name): published[name] for name in published.keys() & {*names}}
-            list(beside.map(restore, late, late.values()))
-        return dict(zip(names, beside.map(newest_version, map(warehouse.path, names)), strict=True))
 
 
 def recover(warehouse: "Warehouse") -> list[str]:

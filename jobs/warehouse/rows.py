@@ -25,8 +25,6 @@ _ROWS: Final = 2000
 """Rows in a batch; few, because a row of rank_steps holds a whole step of one worker."""
 _KEPT_BYTES: Final = 1 << 20
 """Most bytes of staged files in a store that are kept in memory, because gates read them several times."""
-_STORE_FILES: Final = "jobs.warehouse.store_files"
-"""Module imported only for more bytes than that, because importing pyarrow.dataset takes a second."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,8 @@ class FileRows:
             return pa.concat_tables([schema.empty_table(), *read_files(self.path, self.files, schema)])
         filesystem, place = filesystem_of(self.path)
         files = [(f"{place}/{file.name}", file.partition) for file in self.files]
-        return import_module(_STORE_FILES).dataset_of(filesystem, files, schema)
+        # Imported only here, because importing pyarrow.dataset takes a second.
+        return import_module("jobs.warehouse.store_files").dataset_of(filesystem, files, schema)
 
 
 @dataclass

@@ -3,12 +3,9 @@
 import os
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from jobs.runtime.places import is_url
-
-_OBJECTS: Final = "jobs.runtime.objects"
-"""Module imported only for a store, because small installs lack its dependencies."""
 
 
 class SmallFiles:
@@ -16,7 +13,8 @@ class SmallFiles:
 
     def __init__(self, root: str) -> None:
         self._root, self._folder = root, Path(root)
-        self._objects: Any = import_module(_OBJECTS) if is_url(root) else None
+        # Imported only for a store, because small installs lack its dependencies.
+        self._objects: Any = import_module("jobs.runtime.objects") if is_url(root) else None
 
     def read(self, name: str) -> bytes | None:
         """Return the contents of a file; None if there is no file."""

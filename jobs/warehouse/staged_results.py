@@ -22,7 +22,6 @@ from schemas.vocabulary import RESULT_TABLES
 from udfs.simulate.unit_batches import results_of
 
 UNITS_OF_A_FILE: Final = 4096
-_FILES: Final = pa.schema([("files", pa.binary())])
 
 
 class Shares(NamedTuple):
@@ -73,4 +72,4 @@ def _stage(root: str, run: str, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     found = results_of(batches)
     for name in RESULT_TABLES:
         staging.write_sorted(TABLES[name], found.pop(name))
-    yield pa.RecordBatch.from_pydict({"files": [pickle.dumps(staging.close())]}, schema=_FILES)
+    yield pa.RecordBatch.from_pydict({"files": pa.array([pickle.dumps(staging.close())], pa.binary())})

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 STORE_ERRORS: Final = (OSError, DeltaError)
 """Errors that deltalake and jobs.runtime.objects raise if a request to a store fails."""
-_LOG_MIRROR: Final = "jobs.warehouse.log_mirror"
-"""Module imported only for a store, because small installs lack its dependencies."""
 _MIRRORS: Final[dict[str, "LogMirror"]] = {}
 """Mirrors of the logs that this process has read in stores, by URL of the table; they save requests."""
 _MIRRORING: Final = Lock()
@@ -46,8 +44,8 @@ def forget(path: str | None = None) -> None:
 
 def _mirror(path: str) -> "LogMirror":
     with _MIRRORING:
-        if path not in _MIRRORS:
-            _MIRRORS[path] = import_module(_LOG_MIRROR).LogMirror(path)
+        if path not in _MIRRORS:  # imported only for a store, because small installs lack its dependencies
+            _MIRRORS[path] = import_module("jobs.warehouse.log_mirror").LogMirror(path)
         return _MIRRORS[path]
 
 

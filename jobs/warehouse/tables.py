@@ -113,7 +113,13 @@ class Warehouse:
         few = self.few_rows(table, log_dates, units, also)
         if few is not None:
             return self.spark.createDataFrame(few, spark_schema(table)).coalesce(1)
-        frame = with_columns(self._rows(table.name), spark_schema(table))
+        path, version = self.path(table.name), self._version(table.name)
+        if is_url(path):
+            stored = frame_of_files(self.spark, TABLES[table.name], path, logged(opened(path, version)))
+        else:  # Delta's reader skips unused columns
+            reader = self.spark.read.format("delta")
+            stored = (reader if version is None else reader.option("versionAsOf", version)).load(path)
+        frame = with_columns(stored, spark_schema(table))
         for name, value in (also or {}).items():
             frame = frame.where(F.col(name) == value)
         return frame if log_dates is None else frame.where(on_units(log_dates, units))
@@ -132,14 +138,6 @@ class Warehouse:
             return table.arrow_schema.empty_table()
         version = self._version(table.name)
         return delta_files.few_rows(self.path(table.name), version, table, log_dates, units, also)
-
-    def _rows(self, name: str) -> DataFrame:
-        """Return all rows of a table as readers see it; in a folder, Delta's reader skips unused columns."""
-        path, version = self.path(name), self._version(name)
-        if is_url(path):
-            return frame_of_files(self.spark, TABLES[name], path, logged(opened(path, version)))
-        reader = self.spark.read.format("delta")
-        return (reader if version is None else reader.option("versionAsOf", version)).load(path)
 
     def rows(
         self,
@@ -203,19 +201,14 @@ class Warehouse:
             return
         if units is not None:
             table.check(rows.schema)
-            before = self._all_rows(table, log_dates, also)
+            found = None
+            if is_stored(path):
+                found = delta_files.few_rows(
+                    path, self._version(table.name), table, log_dates, also=also, most_bytes=sys.maxsize
+                )
+            before = table.arrow_schema.empty_table() if found is None else found
             rows = delta_files.in_place_of(before, rows, units)
         delta_files.put(self.root, table, rows, replaced)
-
-    def _all_rows(self, table: Table, log_dates: Sequence[date], also: Mapping[str, str] | None) -> pa.Table:
-        """Read all rows of some days into the driver, however many they are."""
-        path, schema = self.path(table.name), table.arrow_schema
-        if not is_stored(path):
-            return schema.empty_table()
-        found = delta_files.few_rows(
-            path, self._version(table.name), table, log_dates, also=also, most_bytes=sys.maxsize
-        )
-        return schema.empty_table() if found is None else found
 
     def append(self, table: Table, rows: pa.Table) -> None:
         """Append a few rows. Raises SchemaError if they do not match the table's columns."""
