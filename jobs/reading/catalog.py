@@ -6,7 +6,7 @@ plain names are replaced: they read the versions that were published together. F
 Parquet files of these versions instead.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from sqlglot import exp, parse_one
@@ -18,8 +18,6 @@ from jobs.warehouse.delta_tables import quoted
 from jobs.warehouse.dialect import SETTINGS, WHOLE
 from jobs.warehouse.reader import QuestionError
 from schemas.dictionary import type_name
-from schemas.sql_files import SqlFile
-from schemas.table import Table
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 
@@ -65,10 +63,16 @@ def statements(database: Database, catalog: str, schema: str) -> Iterator[str]:
     yield from (_registered(database, catalog, schema, name) for name in there)
     travels = "FOR VERSION AS OF" if catalog == TRINO else "VERSION AS OF"
     for table in TABLES.values():
-        rows = f"SELECT * FROM {_NAMED}{table.name}" if table.name in there else _no_rows(table, catalog)
-        if table.name in there and catalog != GLUE:
-            version = database.home(table.name).version_of(table.name)
+        if table.name in there:
+            rows = f"SELECT * FROM {_NAMED}{table.name}"
+            version = None if catalog == GLUE else database.home(table.name).version_of(table.name)
             rows += "" if version is None else f" {travels} {version}"
+        else:  # not written yet: a relation with the table's columns, but without rows
+            columns = []
+            for each in table.columns:
+                kind = exp.DataType.build(type_name(each.type), dialect=SPARK).sql(_SQL_OF[catalog])
+                columns.append(f"CAST(NULL AS {kind}) AS {each.name}")
+            rows = f"SELECT {', '.join(columns)} WHERE false"
         yield f"CREATE OR REPLACE VIEW {table.name} AS {rows}"
     yield from _views(catalog)
 
@@ -88,34 +92,22 @@ def _registered(database: Database, catalog: str, schema: str, name: str) -> str
     return f"CREATE TABLE IF NOT EXISTS {table} USING delta LOCATION {quoted(place)}"
 
 
-def _no_rows(table: Table, catalog: str) -> str:
-    """Return SQL of a relation without rows, with the columns of a table that does not exist yet."""
-    columns = []
-    for each in table.columns:
-        kind = exp.DataType.build(type_name(each.type), dialect=SPARK).sql(_SQL_OF[catalog])
-        columns.append(f"CAST(NULL AS {kind}) AS {each.name}")
-    return f"SELECT {', '.join(columns)} WHERE false"
-
-
 def _views(catalog: str) -> Iterator[str]:
     """Yield statements that create the views in the catalog's SQL; comments name views that are left out."""
     left_out: set[str] = set()
+    dialect = _SQL_OF[catalog]
     for view in VIEWS.values():
-        try:
-            sql = _transpiled(view, _SQL_OF[catalog], left_out)
+        sql, why_not = view.sql.rstrip().rstrip(";"), None
+        if needs := left_out.intersection(view.sources):
+            why_not = f"it reads {min(needs)}"
+        elif dialect != SPARK:
+            try:
+                tree = parse_one(view.sql, read=SPARK)
+                sql = tree.sql(dialect, comments=False, unsupported_level=ErrorLevel.RAISE)
+            except SqlglotError as error:
+                why_not = str(error).splitlines()[0]
+        if why_not is None:
             yield f"CREATE OR REPLACE VIEW {view.name} AS {sql}"
-        except SqlglotError as error:
+        else:
             left_out.add(view.name)
-            yield f"-- no view {view.name}: {str(error).splitlines()[0]}"
-
-
-def _transpiled(view: SqlFile, dialect: str, left_out: Collection[str]) -> str:
-    """Return a view's SQL in another dialect. Raises SqlglotError if that is impossible.
-
-    left_out : names of views that could not be translated, so that no view that reads one of them can be.
-    """
-    if needs := {*view.sources}.intersection(left_out):
-        raise SqlglotError(f"it reads {min(needs)}")
-    if dialect == SPARK:
-        return view.sql.rstrip().rstrip(";")
-    return parse_one(view.sql, read=SPARK).sql(dialect, comments=False, unsupported_level=ErrorLevel.RAISE)
+            yield f"-- no view {view.name}: {why_not}"

@@ -53,9 +53,18 @@ class Database:
             )
         if not any(self.home(name).is_there(name) for name in TABLES):
             root = Path(self.root)
-            near = close_match(root.name, [each.name for each in _warehouses(root.parent)])
-            beside = f"{near.removesuffix('?')} in {root.parent}?" if near else ""
-            meant = _below(root) or self._around() or beside
+            inside = [each.name for each in _warehouses(root)]
+            if len(inside) > _MOST_NAMED:
+                named = ", ".join(inside[:_MOST_NAMED])
+                meant = f"{len(inside)} folders in it are warehouses, such as {named}"
+            elif len(inside) > 1:
+                meant = f"the folders {', '.join(inside[:-1])} and {inside[-1]} in it are warehouses"
+            elif inside:
+                meant = f"the folder {inside[0]} in it is a warehouse"
+            else:
+                near = close_match(root.name, [each.name for each in _warehouses(root.parent)])
+                beside = f"{near.removesuffix('?')} in {root.parent}?" if near else ""
+                meant = self._around() or beside
             raise QuestionError(f"no tables in {self.root}: {meant or to_do}")
 
     def _around(self) -> str:
@@ -163,16 +172,6 @@ def in_duckdb(sql: str) -> str:
 def needed(names: Collection[str]) -> set[str]:
     """Return the names of these tables and views, and of all that they read directly or by other views."""
     return mentioned(" ".join(names)) if names else set()
-
-
-def _below(root: Path) -> str:
-    """Return a clause that names the warehouses in a folder; empty if there are none."""
-    found = [each.name for each in _warehouses(root)]
-    if len(found) > _MOST_NAMED:
-        return f"{len(found)} folders in it are warehouses, such as {', '.join(found[:_MOST_NAMED])}"
-    if len(found) > 1:
-        return f"the folders {', '.join(found[:-1])} and {found[-1]} in it are warehouses"
-    return f"the folder {found[0]} in it is a warehouse" if found else ""
 
 
 def _warehouses(folder: Path) -> list[Path]:
