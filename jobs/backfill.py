@@ -6,7 +6,7 @@ interrupted goes on where it stopped. history.plan finds the work that is left, 
 
 import logging
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import date, timedelta
 from functools import partial
 from typing import Final
@@ -68,17 +68,14 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
     units = {unit for batch in todo.batches for some in batch.units.values() for unit in some}
     jobs = len({unit.job_id for unit in units if not unit.is_of_day})
     said = f"{plural(jobs, 'job')} on {plural(len(todo.log_dates), 'day')} to do"
-    say(said + _estimate([(phase, seconds) for _, phase, *_, seconds in rows]))
-
-
-def _estimate(seconds_of: Sequence[tuple[str, float | None]]) -> str:
-    """Return a clause on a plan's expected time: the sum of these seconds, and the phases without a time."""
-    known = [seconds for _, seconds in seconds_of if seconds is not None]
-    if not known:
-        return "; no run was measured here yet, so the time is not known" if seconds_of else ""
-    unknown = dict.fromkeys(phase for phase, seconds in seconds_of if seconds is None)
-    rest = f", without {', '.join(unknown)}, which no run has measured" if unknown else ""
-    return f", about {_duration(sum(known))}{rest}"
+    known = [seconds for *_, seconds in rows if seconds is not None]
+    unknown = dict.fromkeys(phase for _, phase, *_, seconds in rows if seconds is None)
+    if known:
+        rest = f", without {', '.join(unknown)}, which no run has measured" if unknown else ""
+        said += f", about {_duration(sum(known))}{rest}"
+    elif rows:
+        said += "; no run was measured here yet, so the time is not known"
+    say(said)
 
 
 def print_summary(counts: dict[str, int], asked: Collection[date], todo: Plan) -> None:

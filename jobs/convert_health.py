@@ -74,7 +74,8 @@ def main(args: Arguments) -> int:
     for path in args.path:
         given = Given(args.host, args.time, args.zone or UTC, mapping.csv, mapping.words, left_out)
         try:
-            content = _content(path)
+            with path.open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
             digest.update(content)
             found += converted(content, args.source, given, _MOST_EVENTS - len(found))
         except SourceError as error:
@@ -91,20 +92,14 @@ def main(args: Arguments) -> int:
     return Exit.DONE
 
 
-def _content(path: Path) -> bytes:
-    with path.open("rb") as file:
-        content = file.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise SourceError(f"more than {_MOST_BYTES / 1e6:.0f} MB: split it")
-    return content
-
-
 def converted(content: bytes, source: str, given: Given, most: int) -> list[Record]:
     """Convert a tool's output to health/1 events. Raises SourceError for invalid or too long output.
 
     source : name of the tool, a key of SOURCES
     most : limit of events; more than these, like invalid output, raise SourceError
     """
+    if len(content) > _MOST_BYTES:
+        raise SourceError(f"more than {_MOST_BYTES / 1e6:.0f} MB: split it")
     text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     lines = text.split("\n")  # not splitlines: a JSON text may contain other line ends
     found = list(islice(SOURCES[source].convert(lines, given), most + 1))

@@ -150,18 +150,13 @@ _VERDICTS: Final = {
 }
 
 
-def worth_it(rows: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
-    """Return the first `most` rows of the view drain whose verdict is drain or probably."""
-    return [row for row in rows if row["verdict"] not in NO_VERDICT][:most]
-
-
 def advised(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the rows of hosts worth a drain; of hosts that should be drained together, only the first."""
     chosen: list[Mapping[str, Any]] = []
     named: set[str] = set()
-    for row in worth_it(rows, len(rows)):
+    for row in rows:
         others = _others(row)
-        if others and row["host"] in named:
+        if row["verdict"] in NO_VERDICT or (others and row["host"] in named):
             continue
         chosen.append(row)
         named.update([row["host"], *others] if others else [])
@@ -265,7 +260,7 @@ def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     alike = counted(row["hosts_alike"], "host") if row["hosts_alike"] else "no host: the prior alone"
     return {
         "host": row["host"],
-        "is_worth_it": bool(worth_it([row], 1)),
+        "is_worth_it": row["verdict"] not in NO_VERDICT,
         "verdict": _VERDICTS[row["verdict"]] + (f", together with {_listed(others)}" if others else ""),
         "expected": f"{hours(row[expected])} ({_interval(row, bounds)})" if is_known else "",
         "cost": hours(row[f"{rest}cost_gpu_hours"]),

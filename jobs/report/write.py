@@ -96,12 +96,10 @@ def write_reports(
                 _LOG.warning("no report is written: %s", error)
 
 
-def write_job_page(
-    reader: Reader, settings: Settings, unit: Unit, alone: Path | None = None
-) -> tuple[str, str]:
+def write_job_page(reader: Reader, settings: Settings, unit: Unit, alone: Path | None) -> tuple[str, str]:
     """Write the page of a unit; return its headline, and the path or URL of the page.
 
-    alone : one file to write; left out, the page becomes part of the day's report.
+    alone : one file to write; None: the page becomes part of the day's report.
     Raises SettingsError if the file cannot be written.
     """
     fleet = read_fleet(reader, first_day(settings, unit.log_date), unit.log_date)
@@ -158,7 +156,7 @@ def publication_of(
     day: date,
     pages: Collection[str],
     hosts: Collection[str],
-    warehouse: str = "",
+    warehouse: str,
     quality: str = "",
 ) -> Publication:
     """Return the period of a day's report, and the targets of links on its pages.
