@@ -141,24 +141,6 @@ def dry_run(settings: Settings, args: Arguments) -> None:
     leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
 
 
-def _check_jobs(
-    settings: Settings, job_ids: Collection[str], log_dates: list[date], phases: list[str]
-) -> None:
-    """Raise SettingsError for a requested job without a unit on these days, if other jobs have any."""
-    left, names = {*job_ids}, set[str]()
-    for some in in_batches(log_dates, settings) if left else ():
-        units = set(Landing(settings.paths.landing, some).units) if Phase.INGEST in phases else set()
-        if not left <= {unit.job_id for unit in units}:
-            with tables_of(settings) as tables:
-                units |= Records(tables.ingested, settings, some).jobs
-        found = {unit.job_id for unit in units if not unit.is_of_day}
-        left, names = left - found, names | found
-    if left and names:
-        wrong = next(each for each in job_ids if each in left)
-        there = suggestion(wrong, sorted(names))
-        raise SettingsError(f"--job-id: no job {wrong} from {log_dates[0]} to {log_dates[-1]}: {there}")
-
-
 def _without_logs(settings: Settings, log_dates: list[date], phases: list[str]) -> str:
     """Return a sentence with the nearest days with logs if none of these days has logs; empty if one has.
 
@@ -187,7 +169,8 @@ def warn_not_complete(settings: Settings, log_dates: list[date], phases: list[st
 def _reads(settings: Settings, args: Arguments) -> str | None:
     """Return why a backfill into a new warehouse would do nothing; None if it may do something.
 
-    Raises SettingsError or NoLandingError if an input named by the arguments does not exist.
+    Raises SettingsError or NoLandingError if an input named by the arguments does not exist, or if a
+    requested job has no unit on these days but other jobs have.
     """
     asked, log_dates, phases = _asked(settings, args)
     if Phase.INGEST in phases:
@@ -195,7 +178,18 @@ def _reads(settings: Settings, args: Arguments) -> str | None:
     else:
         inputs.a_warehouse(settings, args)
     inputs.room_for(asked.paths.warehouse)
-    _check_jobs(asked, args.job_id, log_dates, phases)
+    left, names = {*args.job_id}, set[str]()
+    for some in in_batches(log_dates, asked) if left else ():
+        units = set(Landing(asked.paths.landing, some).units) if Phase.INGEST in phases else set()
+        if not left <= {unit.job_id for unit in units}:
+            with tables_of(asked) as tables:
+                units |= Records(tables.ingested, asked, some).jobs
+        found = {unit.job_id for unit in units if not unit.is_of_day}
+        left, names = left - found, names | found
+    if left and names:
+        wrong = next(each for each in args.job_id if each in left)
+        there = suggestion(wrong, sorted(names))
+        raise SettingsError(f"--job-id: no job {wrong} from {log_dates[0]} to {log_dates[-1]}: {there}")
     if args.dry_run or is_stored(f"{asked.paths.warehouse}/{PIPELINE_RUNS}"):
         return None
     if said := _without_logs(asked, log_dates, phases):

@@ -215,7 +215,13 @@ def kept_text(row: Mapping[str, Any]) -> str:
 
 def state(row: Mapping[str, Any]) -> str:
     """Describe on which days a host was slow, and which other hosts may be at fault or limit the saving."""
-    slow = _ended(row) or _STATES[row["state"]].format(row=row)
+    if row["slow_until_step"] is None:
+        slow = _STATES[row["state"]].format(row=row)
+    else:  # it became healthy again within its last day
+        at = row["slow_until_time"]
+        when = "" if at is None else f", {str(at)[_CLOCK]} UTC"
+        spells = f", slow in {row['spells']} spells" if row["spells"] > 1 else ""
+        slow = f"healthy again: slow until step {row['slow_until_step']}{when}, of {row['last_slow']}{spells}"
     if row["is_idle"]:
         slow += f"; no job used it on {row['as_of_day']}, the last one on {row['last_served']}"
     lost, saved = row["share_lost"], row["share_saved"]
@@ -239,16 +245,6 @@ def state(row: Mapping[str, Any]) -> str:
         "fault is at another end, that saves nothing: the saving that is expected is the part of this end; "
         f"draining all ends saves all{both}"
     )
-
-
-def _ended(row: Mapping[str, Any]) -> str:
-    """Describe when a host became healthy again within its last day; empty if it did not."""
-    if row["slow_until_step"] is None:
-        return ""
-    at = row["slow_until_time"]
-    when = "" if at is None else f", {str(at)[_CLOCK]} UTC"
-    spells = f", slow in {row['spells']} spells" if row["spells"] > 1 else ""
-    return f"healthy again: slow until step {row['slow_until_step']}{when}, of {row['last_slow']}{spells}"
 
 
 def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
