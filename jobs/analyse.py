@@ -74,7 +74,11 @@ def main(args: Arguments) -> int:
         unit = found.unit
         check_known(run, found.read)
         name = re.sub(r"[^\w.-]+", "_", "-".join((unit.job_id, unit.run_id, str(unit.log_date))))[:200]
-        page = args.page or _beside(args.folder) / f"{name}.html"
+        beside_logs = args.folder.resolve()
+        beside_logs = beside_logs if beside_logs.is_dir() else beside_logs.parent
+        while "=" in beside_logs.name:  # up to the landing around the logs
+            beside_logs = beside_logs.parent
+        page = args.page or beside_logs.parent / f"{name}.html"
         if not args.format:
             say_fitting(*_answer(run, found))
             _write_causes(found)
@@ -216,15 +220,6 @@ def _trust(found: Analysis) -> Iterator[str]:
             yield f"  {name}: {value}" + (f" ({meaning})" if meaning else "")
     else:
         yield f"  status: {job['status']}" + (f": {job['status_detail']}" if job["status_detail"] else "")
-
-
-def _beside(folder: Path) -> Path:
-    """Return the default folder for the page: the parent of the logs' folder, or of the landing around it."""
-    found = folder.resolve()
-    found = found if found.is_dir() else found.parent
-    while "=" in found.name:
-        found = found.parent
-    return found.parent
 
 
 if __name__ == "__main__":

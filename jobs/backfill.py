@@ -6,7 +6,7 @@ interrupted goes on where it stopped. history.plan finds the work that is left, 
 
 import logging
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import date, timedelta
 from functools import partial
 from typing import Final
@@ -68,17 +68,14 @@ def print_plan(tables: TableReader, todo: Plan) -> None:
     units = {unit for batch in todo.batches for some in batch.units.values() for unit in some}
     jobs = len({unit.job_id for unit in units if not unit.is_of_day})
     said = f"{plural(jobs, 'job')} on {plural(len(todo.log_dates), 'day')} to do"
-    say(said + _estimate([(phase, seconds) for _, phase, *_, seconds in rows]))
-
-
-def _estimate(seconds_of: Sequence[tuple[str, float | None]]) -> str:
-    """Return a clause on a plan's expected time: the sum of these seconds, and the phases without a time."""
-    known = [seconds for _, seconds in seconds_of if seconds is not None]
-    if not known:
-        return "; no run was measured here yet, so the time is not known" if seconds_of else ""
-    unknown = dict.fromkeys(phase for phase, seconds in seconds_of if seconds is None)
-    rest = f", without {', '.join(unknown)}, which no run has measured" if unknown else ""
-    return f", about {_duration(sum(known))}{rest}"
+    known = [seconds for *_, seconds in rows if seconds is not None]
+    unknown = dict.fromkeys(phase for _, phase, *_, seconds in rows if seconds is None)
+    if known:
+        rest = f", without {', '.join(unknown)}, which no run has measured" if unknown else ""
+        said += f", about {_duration(sum(known))}{rest}"
+    elif rows:
+        said += "; no run was measured here yet, so the time is not known"
+    say(said)
 
 
 def print_summary(counts: dict[str, int], asked: Collection[date], todo: Plan) -> None:
@@ -144,24 +141,6 @@ def dry_run(settings: Settings, args: Arguments) -> None:
     leave(of_history(todo.log_dates, {}, dry_run=True), args.summary)
 
 
-def _check_jobs(
-    settings: Settings, job_ids: Collection[str], log_dates: list[date], phases: list[str]
-) -> None:
-    """Raise SettingsError for a requested job without a unit on these days, if other jobs have any."""
-    left, names = {*job_ids}, set[str]()
-    for some in in_batches(log_dates, settings) if left else ():
-        units = set(Landing(settings.paths.landing, some).units) if Phase.INGEST in phases else set()
-        if not left <= {unit.job_id for unit in units}:
-            with tables_of(settings) as tables:
-                units |= Records(tables.ingested, settings, some).jobs
-        found = {unit.job_id for unit in units if not unit.is_of_day}
-        left, names = left - found, names | found
-    if left and names:
-        wrong = next(each for each in job_ids if each in left)
-        there = suggestion(wrong, sorted(names))
-        raise SettingsError(f"--job-id: no job {wrong} from {log_dates[0]} to {log_dates[-1]}: {there}")
-
-
 def _without_logs(settings: Settings, log_dates: list[date], phases: list[str]) -> str:
     """Return a sentence with the nearest days with logs if none of these days has logs; empty if one has.
 
@@ -190,7 +169,8 @@ def warn_not_complete(settings: Settings, log_dates: list[date], phases: list[st
 def _reads(settings: Settings, args: Arguments) -> str | None:
     """Return why a backfill into a new warehouse would do nothing; None if it may do something.
 
-    Raises SettingsError or NoLandingError if an input named by the arguments does not exist.
+    Raises SettingsError or NoLandingError if an input named by the arguments does not exist, or if a
+    requested job has no unit on these days but other jobs have.
     """
     asked, log_dates, phases = _asked(settings, args)
     if Phase.INGEST in phases:
@@ -198,7 +178,18 @@ def _reads(settings: Settings, args: Arguments) -> str | None:
     else:
         inputs.a_warehouse(settings, args)
     inputs.room_for(asked.paths.warehouse)
-    _check_jobs(asked, args.job_id, log_dates, phases)
+    left, names = {*args.job_id}, set[str]()
+    for some in in_batches(log_dates, asked) if left else ():
+        units = set(Landing(asked.paths.landing, some).units) if Phase.INGEST in phases else set()
+        if not left <= {unit.job_id for unit in units}:
+            with tables_of(asked) as tables:
+                units |= Records(tables.ingested, asked, some).jobs
+        found = {unit.job_id for unit in units if not unit.is_of_day}
+        left, names = left - found, names | found
+    if left and names:
+        wrong = next(each for each in args.job_id if each in left)
+        there = suggestion(wrong, sorted(names))
+        raise SettingsError(f"--job-id: no job {wrong} from {log_dates[0]} to {log_dates[-1]}: {there}")
     if args.dry_run or is_stored(f"{asked.paths.warehouse}/{PIPELINE_RUNS}"):
         return None
     if said := _without_logs(asked, log_dates, phases):

@@ -76,20 +76,15 @@ def make_current(
     source, target = (Warehouse(spark, each.paths.warehouse) for each in (new, settings))
     counts: dict[str, int] = {}
     for days in in_batches(log_dates, settings):
-        added(counts, _publish(source, target, days))
+        ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
+        units = None if ours <= theirs else theirs
+        rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
+        done = list(recorded(source, days, phase=Phase.SIMULATE)[Phase.SIMULATE].values())
+        added(counts, publish(Phase.SIMULATE, target, rows, days, units=units, fingerprints=done).rows)
     todo = plan(target, settings, log_dates, OF_DAYS)
     added(counts, backfill.run(spark, settings, todo))
     _LOG.info("the new results are current, after %.1f s", time.monotonic() - started)
     return counts
-
-
-def _publish(source: Warehouse, target: Warehouse, days: Sequence[date]) -> dict[str, int]:
-    """Publish the source's results and fingerprints of these days in the target; return rows per table."""
-    ours, theirs = (_units(warehouse, days) for warehouse in (target, source))
-    units = None if ours <= theirs else theirs
-    rows = {name: source.rows(TABLES[name], days) for name in RESULT_TABLES}
-    done = recorded(source, days, phase=Phase.SIMULATE)[Phase.SIMULATE].values()
-    return publish(Phase.SIMULATE, target, rows, days, units=units, fingerprints=list(done)).rows
 
 
 def _units(warehouse: Warehouse, days: Sequence[date]) -> set[Unit]:

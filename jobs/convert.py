@@ -97,7 +97,16 @@ def _converted(args: Arguments) -> int:
         say(*_report(found))
     if args.check:
         outcome = analysed(unit, found.read, has_day=run.has_day)
-        return _judged(outcome, args.format, _of_conversion(found))
+        facts = {
+            **{name: found.job[name] for name in _SAID},
+            "ops": found.ops,
+            "rows": found.rows.num_rows,
+            "ranks": _distinct(found, "rank"),
+            "steps": _distinct(found, "step"),
+            "broken": dict(found.broken),
+            "left_out": dict(found.left_out),
+        }
+        return _judged(outcome, args.format, facts)
     if (wrong := implausible_times(found.rows)) is not None:
         say(f"status: implausible_times; {wrong}")
     _refuse_other_day(found, args.log_date)
@@ -162,19 +171,6 @@ def _judged(outcome: Analysis, how: str | None, facts: Mapping[str, object], *un
     else:
         say(headline(job), *unread, *manifest_template(outcome))
     return Exit.DONE if outcome.tables.workers else Exit.FAILED
-
-
-def _of_conversion(found: Conversion) -> dict[str, object]:
-    """Return sizes, counts and omissions of a conversion, as `--check --format json` prints them."""
-    return {
-        **{name: found.job[name] for name in _SAID},
-        "ops": found.ops,
-        "rows": found.rows.num_rows,
-        "ranks": _distinct(found, "rank"),
-        "steps": _distinct(found, "step"),
-        "broken": dict(found.broken),
-        "left_out": dict(found.left_out),
-    }
 
 
 def _report(found: Conversion) -> Iterator[str]:

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time
 from itertools import islice
 from pathlib import Path
@@ -74,7 +74,8 @@ def main(args: Arguments) -> int:
     for path in args.path:
         given = Given(args.host, args.time, args.zone or UTC, mapping.csv, mapping.words, left_out)
         try:
-            content = _content(path)
+            with path.open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
             digest.update(content)
             found += converted(content, args.source, given, _MOST_EVENTS - len(found))
         except SourceError as error:
@@ -82,21 +83,22 @@ def main(args: Arguments) -> int:
             return Exit.FAILED
     if args.landing is None:
         say(*(line.removesuffix("\n") for line in _lines(found)))
-    else:
+    elif kept := list(of_day(found, args.log_date, left_out)):
+        # One file, replaced atomically; by the digest in its name, the same input gives the same file.
         name = f"health-{args.source}-{digest.hexdigest()[:8]}.jsonl"
-        _write_day(args.landing, args.log_date, name, list(of_day(found, args.log_date, left_out)))
+        folder = args.landing / f"log_date={args.log_date}"
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = folder / f".{name}.{os.getpid()}.tmp"
+        unfinished.write_text("".join(_lines(kept)), encoding="utf-8")
+        say(f"written: {unfinished.replace(folder / name)}")
+        hosts, checks = ({each[name] for each in kept} for name in ("host", "check"))
+        say(f"{plural(len(kept), 'event')} of {plural(len(checks), 'check')} on {plural(len(hosts), 'host')}")
+    else:
+        say(f"nothing written: no event of {args.log_date}")
     for what, count in left_out.items():
         if count:
             complain(f"left out: {count:,} {what}")
     return Exit.DONE
-
-
-def _content(path: Path) -> bytes:
-    with path.open("rb") as file:
-        content = file.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise SourceError(f"more than {_MOST_BYTES / 1e6:.0f} MB: split it")
-    return content
 
 
 def converted(content: bytes, source: str, given: Given, most: int) -> list[Record]:
@@ -105,6 +107,8 @@ def converted(content: bytes, source: str, given: Given, most: int) -> list[Reco
     source : name of the tool, a key of SOURCES
     most : limit of events; more than these, like invalid output, raise SourceError
     """
+    if len(content) > _MOST_BYTES:
+        raise SourceError(f"more than {_MOST_BYTES / 1e6:.0f} MB: split it")
     text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     lines = text.split("\n")  # not splitlines: a JSON text may contain other line ends
     found = list(islice(SOURCES[source].convert(lines, given), most + 1))
@@ -146,23 +150,6 @@ def _lines(records: Iterable[Record]) -> Iterator[str]:
     return (
         json.dumps(each, allow_nan=False) + "\n" for each in sorted(records, key=lambda each: each["time"])
     )
-
-
-def _write_day(landing: Path, day: date, name: str, kept: Collection[Record]) -> None:
-    """Write a day's events as one file, replaced atomically, and print its path and counts.
-
-    name : name of the file; it contains a digest of the input, so that the same input gives the same file
-    """
-    if not kept:
-        say(f"nothing written: no event of {day}")
-        return
-    folder = landing / f"log_date={day}"
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f".{name}.{os.getpid()}.tmp"
-    unfinished.write_text("".join(_lines(kept)), encoding="utf-8")
-    say(f"written: {unfinished.replace(folder / name)}")
-    hosts, checks = ({each[name] for each in kept} for name in ("host", "check"))
-    say(f"{plural(len(kept), 'event')} of {plural(len(checks), 'check')} on {plural(len(hosts), 'host')}")
 
 
 if __name__ == "__main__":

@@ -60,19 +60,6 @@ def page(answers: Sequence[tuple[SqlFile, Result]], head: str = _HEAD) -> str:
     return "\n".join(parts)
 
 
-def _recipes(reader: Reader) -> tuple[Sequence[SqlFile], str]:
-    """Return recipes and the page's head; if the demo's jobs are missing, both name another job instead."""
-    own = reader.rows(_OWN).to_pylist()
-    if not own or set(_DEMO_JOBS) & set(job_ids(reader)):
-        return RECIPES, _HEAD
-    stands_for = {_DEMO_DAY: own[0]["log_date"], **dict.fromkeys(_DEMO_JOBS, own[0]["job_id"])}
-    recipes = [
-        replace(recipe, sql=_with(recipe.sql, stands_for), meaning=_with(recipe.meaning, stands_for))
-        for recipe in RECIPES
-    ]
-    return recipes, _OWN_HEAD.format(root=reader.root, **own[0])
-
-
 def _with(text: str, stands_for: Mapping[str, str]) -> str:
     """Return a text or SQL query with all names replaced in one pass: a new name may contain an old one.
 
@@ -90,7 +77,15 @@ def _with(text: str, stands_for: Mapping[str, str]) -> str:
 @reader_entry_point("cookbook")
 def main(reader: Reader, _settings: Settings, _args: Arguments) -> None:
     """Answer the cookbook's questions from a warehouse, as Markdown."""
-    recipes, head = _recipes(reader)
+    recipes, head = RECIPES, _HEAD
+    own = reader.rows(_OWN).to_pylist()
+    if own and set(_DEMO_JOBS).isdisjoint(job_ids(reader)):
+        stands_for = {_DEMO_DAY: own[0]["log_date"], **dict.fromkeys(_DEMO_JOBS, own[0]["job_id"])}
+        recipes = tuple(
+            replace(recipe, sql=_with(recipe.sql, stands_for), meaning=_with(recipe.meaning, stands_for))
+            for recipe in RECIPES
+        )
+        head = _OWN_HEAD.format(root=reader.root, **own[0])
     sys.stdout.write(page([(recipe, reader.ask(recipe.sql)) for recipe in recipes], head))
 
 

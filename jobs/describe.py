@@ -78,27 +78,18 @@ def main(args: Arguments) -> None:
     file = None if name is None else VIEWS.get(name) or QUERIES.get(name)
     if args.sql and file is None:
         raise click.UsageError("--sql: name a view or a named query")
-    if name is None:
-        _write_list(args.format)
+    if name is None and args.format is None:  # for people, also in a pager
+        rows = [(each, kind, meaning) for each, kind, _, meaning in listed()]
+        fit(Result(("name", "kind", "meaning"), rows), sys.stdout)
+    elif name is None:
+        found = Result(("name", "kind", "one_row_per", "meaning"), list(listed()))
+        write(found, args.format, sys.stdout)
     elif name in TABLES:
         _describe_table(TABLES[name], args.format)
     elif file is not None:
         _describe_sql(file, args.format, is_sql=args.sql)
     else:
         _describe_column(name, args.format)
-
-
-def _write_list(form: str | None) -> None:
-    found = Result(("name", "kind", "one_row_per", "meaning"), list(listed()))
-    if form is None:  # for people, also in a pager
-        fit(
-            Result(
-                ("name", "kind", "meaning"), [(name, kind, meaning) for name, kind, _, meaning in found.rows]
-            ),
-            sys.stdout,
-        )
-    else:
-        write(found, form, sys.stdout)
 
 
 def _describe_table(table: Table, form: str | None) -> None:

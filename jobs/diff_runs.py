@@ -34,7 +34,6 @@ from jobs.warehouse.reader import QuestionError, Reader
 from schemas.vocabulary import Exit
 from udfs.errors import NothingToReplayError, TraceError
 from udfs.kernel.replay.other_times import Match
-from udfs.two_runs import Divided
 from udfs.what_if import SimulationSettings
 
 WINDOW_DAYS: Final = 7
@@ -51,21 +50,17 @@ class SlowerError(PlainError):
 def run(a: Sources, b: Sources, confidence: float) -> tuple[Found, list[str]]:
     """Return the difference of two runs' step times, in parts, and sentences on limits of the comparison."""
     divided, why_not = by_ops(a, b)
-    found = find(a.side, b.side, confidence, divided)
-    return found, [*a.left_out, *b.left_out, *_notes(found, divided, why_not)]
-
-
-def _notes(found: Found, divided: Divided | None, why_not: str) -> Iterator[str]:
+    notes = [*a.left_out, *b.left_out]
     if divided is None:
-        yield f"Not divided by op type, stage and host: {why_not}"
+        notes.append(f"Not divided by op type, stage and host: {why_not}")
     elif divided.match is not Match.WORKERS:
-        yield f"The layouts differ: times of ops are compared by {divided.match.value}; see {ORDER!r}"
+        notes.append(f"The layouts differ: times of ops are compared by {divided.match.value}; see {ORDER!r}")
     for name, what in (("simulator_version", "versions of the simulator"), ("world_size", "numbers of GPUs")):
-        values = [sorted({str(day.job[name]) for day in side.days}) for side in (found.a, found.b)]
+        values = [sorted({str(day.job[name]) for day in side.days}) for side in (a.side, b.side)]
         if values[0] != values[1]:
-            yield f"Different {what}: {', '.join(values[0])} and {', '.join(values[1])}"
-    for letter, side in zip("AB", (found.a, found.b), strict=True):
-        yield from course(letter, side)
+            notes.append(f"Different {what}: {', '.join(values[0])} and {', '.join(values[1])}")
+    notes += [*course("A", a.side), *course("B", b.side)]
+    return find(a.side, b.side, confidence, divided), notes
 
 
 def course(letter: str, side: Side) -> Iterator[str]:

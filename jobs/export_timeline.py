@@ -39,29 +39,6 @@ def _worker(text: str) -> Worker | int:
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
-def chosen_workers(found: StepTimelines, asked: Sequence[Worker | int], stage: int | None) -> list[Worker]:
-    """Return the workers named by (dp_rank, pp_rank) or by rank, and all workers of a named stage.
-
-    If none is named: the workers that lose most in this step, each with another worker of its stage and the
-    workers of the stages before and after it.
-    Raises SettingsError for a worker, rank or stage that the job does not have.
-    """
-    layout, workers = found.layout, []
-    for each in asked:
-        worker = of_rank(found, each) if isinstance(each, int) else each
-        if worker is None:
-            raise SettingsError(f"--worker {each}: no worker is replayed by that rank; name it as DP,PP")
-        if worker[0] >= layout.dp_size or worker[1] >= layout.pp_size:
-            size = f"dp ranks 0 to {layout.dp_size - 1} and stages 0 to {layout.pp_size - 1}"
-            raise SettingsError(f"--worker {worker[0]},{worker[1]}: the job has {size}")
-        workers.append(worker)
-    if stage is not None:
-        if stage >= layout.pp_size:
-            raise SettingsError(f"--stage {stage}: the job has stages 0 to {layout.pp_size - 1}")
-        workers += of_stage(found, stage)
-    return list(dict.fromkeys(workers or culprits_and_neighbours(found)))
-
-
 def _summary(unit: Unit, found: StepTimelines, shown_workers: Sequence[Worker], ideal: str) -> list[str]:
     workers = found.layout.dp_size * found.layout.pp_size
     left = workers - len(shown_workers)
@@ -107,7 +84,20 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
         simulation = SimulationSettings(**settings.simulation.model_dump())
         found = step_timelines(rank_steps, manifest, args.step, simulation)
         target = args.out or Path(file_name(unit, found.step))
-        workers = chosen_workers(found, args.worker, args.stage)
+        layout, workers = found.layout, []
+        for each in args.worker:
+            worker = of_rank(found, each) if isinstance(each, int) else each
+            if worker is None:
+                raise SettingsError(f"--worker {each}: no worker is replayed by that rank; name it as DP,PP")
+            if worker[0] >= layout.dp_size or worker[1] >= layout.pp_size:
+                size = f"dp ranks 0 to {layout.dp_size - 1} and stages 0 to {layout.pp_size - 1}"
+                raise SettingsError(f"--worker {worker[0]},{worker[1]}: the job has {size}")
+            workers.append(worker)
+        if args.stage is not None:
+            if args.stage >= layout.pp_size:
+                raise SettingsError(f"--stage {args.stage}: the job has stages 0 to {layout.pp_size - 1}")
+            workers += of_stage(found, args.stage)
+        workers = list(dict.fromkeys(workers or culprits_and_neighbours(found)))
         try:
             events = write_trace(target, unit, found, workers, settings.simulation.ideal)
         except OSError as error:

@@ -29,6 +29,7 @@ WINDOW_DAYS: Final = 28
 CONFIDENCE: Final = 0.95
 _OF_UNITS: Final = "; a unit is one run on one day"
 _KEY: Final = ", ".join(UNIT_KEY)
+_WHICH_DAYS: Final = "min(log_date) AS first, max(log_date) AS last, count(DISTINCT log_date) AS days"
 _MEANS: Final = "means are of waste, 1 - 1/slowdown, which is not what is lost; an effect below 0 is a saving"
 
 
@@ -55,7 +56,14 @@ def run(reader: Reader, args: Arguments) -> list[Comparison]:
     )
     rows = found.to_pylist()
     if args.host is None and not any(row["is_chosen"] for row in rows):
-        raise QuestionError(_not_analysed(reader, args))
+        found = reader.rows(f"SELECT {_WHICH_DAYS} FROM job_days WHERE is_analysed AND {_is_chosen(args)}")
+        (known,) = found.to_pylist()
+        of_team = "" if args.team is None else f" of team {args.team}"
+        says = f"no job{of_team} was analysed"
+        says = says if args.job_id is None else f"job {args.job_id} was not analysed"
+        on = "some were on" if args.job_id is None else "it was on"
+        others = f"; {on} {_days(known)}" if known["days"] else ", nor on any other day"
+        raise QuestionError(f"{says} {_in_window(args)}{others}")
     return comparisons(rows, args.date, args.confidence, are_hosts=args.host is not None)
 
 
@@ -78,34 +86,17 @@ def _check(reader: Reader, args: Arguments, of_window: str) -> None:
         is_host = f"host = {sql_strings([args.host])}"
         found = reader.rows(f"SELECT host FROM {WORKER_SLOWDOWN} WHERE {is_host} AND {of_window} LIMIT 1")
         if not found.num_rows:
-            raise QuestionError(_not_in_window(reader, args))
-
-
-def _not_in_window(reader: Reader, args: Arguments) -> str:
-    """Return the error for a host without a row in the window: when the host served, or the closest name."""
-    rows = reader.rows(
-        "SELECT host, min(log_date) AS first, max(log_date) AS last, count(DISTINCT log_date) AS days "
-        f"FROM {WORKER_SLOWDOWN} WHERE host IS NOT NULL GROUP BY host ORDER BY host"
-    )
-    served = {row["host"]: row for row in rows.to_pylist()}
-    if args.host not in served:
-        return f"no host {args.host}: {suggestion(args.host, list(served))}"
-    on = _days(served[args.host])
-    return f"host {args.host} served no replayed job {_in_window(args)}; it served on {on}"
-
-
-def _not_analysed(reader: Reader, args: Arguments) -> str:
-    """Return the error for jobs without an analysed unit in the window: on which other days they had some."""
-    found = reader.rows(
-        "SELECT min(log_date) AS first, max(log_date) AS last, count(DISTINCT log_date) AS days "
-        f"FROM job_days WHERE is_analysed AND {_is_chosen(args)}"
-    )
-    (known,) = found.to_pylist()
-    of_team = "" if args.team is None else f" of team {args.team}"
-    says = f"no job{of_team} was analysed" if args.job_id is None else f"job {args.job_id} was not analysed"
-    on = "some were on" if args.job_id is None else "it was on"
-    others = f"; {on} {_days(known)}" if known["days"] else ", nor on any other day"
-    return f"{says} {_in_window(args)}{others}"
+            rows = reader.rows(
+                f"SELECT host, {_WHICH_DAYS} FROM {WORKER_SLOWDOWN} "
+                "WHERE host IS NOT NULL GROUP BY host ORDER BY host"
+            )
+            served = {row["host"]: row for row in rows.to_pylist()}
+            if args.host not in served:
+                raise QuestionError(f"no host {args.host}: {suggestion(args.host, list(served))}")
+            on = _days(served[args.host])
+            raise QuestionError(
+                f"host {args.host} served no replayed job {_in_window(args)}; it served on {on}"
+            )
 
 
 def _in_window(args: Arguments) -> str:

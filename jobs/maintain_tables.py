@@ -54,7 +54,12 @@ def run(spark: SparkSession, settings: Settings, log_date: date) -> list[tuple[s
         no_round(settings, "maintain_tables"),
     ):
         for table in tables:
-            expired = _expire(warehouse, table, oldest)
+            if table.name == words.RANK_STEPS:
+                # Without the fingerprints of ingest, a later simulation skips these units: results are kept.
+                ingested = {"stage": Phase.INGEST}
+                remove_days(warehouse, TABLES[words.UNIT_FINGERPRINTS], oldest[table.name], ingested)
+            expires = table.name in oldest
+            expired = remove_days(warehouse, table, oldest[table.name]) if expires else 0
             done[table.name] = expired, *compact(warehouse, table)
     return [(table.name, *done[table.name], vacuum(warehouse, table)) for table in tables]
 
@@ -96,21 +101,6 @@ def _oldest(last: date | None, settings: Settings, log_date: date) -> dict[str, 
     days = {words.RANK_STEPS: settings.maintenance.rank_steps_days}
     days |= dict.fromkeys(words.LIVE_TABLES, settings.maintenance.live_days)
     return {name: min(log_date, last or log_date) - timedelta(days=age) for name, age in days.items()}
-
-
-def _expire(warehouse: Warehouse, table: Table, oldest: Mapping[str, date]) -> int:
-    """Delete a table's rows of days before its oldest day to keep; return the number of rows.
-
-    Before recorded ops, the fingerprints of ingest are deleted: without them, a later simulation skips these
-    units, so that their results are kept.
-    """
-    if table.name not in oldest:
-        return 0
-    if table.name == words.RANK_STEPS:
-        remove_days(
-            warehouse, TABLES[words.UNIT_FINGERPRINTS], oldest[words.RANK_STEPS], {"stage": Phase.INGEST}
-        )
-    return remove_days(warehouse, table, oldest[table.name])
 
 
 def _check(root: str) -> None:

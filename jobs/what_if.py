@@ -19,7 +19,6 @@ from jobs.runtime.plural import plural
 from jobs.runtime.printing import Result, is_for_people, shown, write
 from jobs.runtime.settings import Settings
 from jobs.warehouse.reader import Reader
-from schemas.unit import Unit
 from schemas.vocabulary import FIXABLE_CAUSES
 from udfs.custom_scenario import Answer, Answers
 from udfs.scenario.op_columns import COLUMNS
@@ -27,17 +26,6 @@ from udfs.scenario.op_columns import COLUMNS
 _TRANSFER: Final = re.compile(r"\b(forward|backward)-(send|recv)\b")
 _SAME: Final = 1e-3
 """Up to this relative difference, the sum of single savings counts as equal to the saving of all fixes."""
-
-
-def _heading(unit: Unit, answers: Answers) -> str:
-    """Return three lines: the unit, its recorded, replayed and ideal step times, and what slowdown means."""
-    return (
-        f"{unit.words}: {plural(answers.steps, 'step')}, {plural(answers.ops, 'op')}\n"
-        f"step time: {shown(answers.actual_step_s)} s recorded (T_actual), "
-        f"{shown(answers.simulated_step_s)} s replayed (T), {shown(answers.ideal_step_s)} s ideal (T_ideal, "
-        f"{answers.ideal}); slowdown {shown(answers.slowdown)}\n"
-        "slowdown: step time / ideal; a fix can go below 1, because slow ops count in the ideal\n"
-    )
 
 
 def _overlap(answers: Answers, factor: float | None) -> str:
@@ -103,8 +91,15 @@ def main(reader: Reader, settings: Settings, args: Arguments) -> None:
         stored = read_causes(reader, unit)
         found = replay_fixes(rank_steps, manifest, args.fix, args.factor, settings.simulation, stored)
     # Programs that read csv, json or tab get only rows on standard output.
-    about = _heading(unit, found[0]) + "".join(_overlap(each, args.factor) + _one_end(each) for each in found)
-    (sys.stdout if is_for_people(args.format, sys.stdout) else sys.stderr).write(about)
+    out, first = sys.stdout if is_for_people(args.format, sys.stdout) else sys.stderr, found[0]
+    out.write(
+        f"{unit.words}: {plural(first.steps, 'step')}, {plural(first.ops, 'op')}\n"
+        f"step time: {shown(first.actual_step_s)} s recorded (T_actual), "
+        f"{shown(first.simulated_step_s)} s replayed (T), {shown(first.ideal_step_s)} s ideal (T_ideal, "
+        f"{first.ideal}); slowdown {shown(first.slowdown)}\n"
+        "slowdown: step time / ideal; a fix can go below 1, because slow ops count in the ideal\n"
+    )
+    out.write("".join(_overlap(each, args.factor) + _one_end(each) for each in found))
     change = "ideal" if args.factor is None else f"x {args.factor:g}"
     rows = [
         (answer.scenario, "fixed" if answer.ops is None else change, *astuple(answer)[1:])

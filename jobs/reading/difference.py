@@ -124,7 +124,7 @@ def find(a: Side, b: Side, confidence: float, by_ops: Divided | None) -> Found:
     bare = Found(a, b, reach_s, ())
     rows: list[_Row] = [(OF_STEP, OF_STEP, a.step_s, b.step_s, bare.difference_s)]
     if a.is_replayed and b.is_replayed:
-        rows += [*_by_cause(a, b), *_by_ops(a, b, by_ops), *_by_exposed(a, b)]
+        rows += _of_kinds(a, b, by_ops)
     parts = [
         Part(
             of=of,
@@ -156,17 +156,22 @@ def _reach_s(a: Side, b: Side, confidence: float) -> float | None:
     return student_quantile((1 + confidence) / 2, freedom) * error
 
 
-def _by_cause(a: Side, b: Side) -> _Rows:
-    """Yield the time lost to each cause on both sides; the remainder is the step time without any loss."""
+def _of_kinds(a: Side, b: Side, by_ops: Divided | None) -> _Rows:
+    """Yield the parts by cause, by op type, stage and host, and by exposed communication, with remainders."""
     # A cause that holds on one side counts on both, else its whole loss there would seem to be a difference.
     named = a.named() | b.named()
     before, after = a.lost_s(named), b.lost_s(named)
     yield from _both(OF_CAUSE, before, after, CAUSES)
     yield _left(OF_CAUSE, NOTHING_LOST, a.step_s - fsum(before.values()), b.step_s - fsum(after.values()))
-
-
-def _by_exposed(a: Side, b: Side) -> _Rows:
-    """Yield exposed communication by op type, then of SEVERAL types, then the rest as NOT_EXPOSED."""
+    if by_ops is not None:
+        difference_s, replayed_s = b.step_s - a.step_s, b.replayed_s - a.replayed_s
+        launches_s = difference_s - replayed_s
+        kinds = {OF_OP_TYPE: by_ops.by_op_type, OF_STAGE: by_ops.by_stage, OF_HOST: by_ops.by_host}
+        for of, parts in kinds.items():
+            if parts:
+                yield from ((of, name, None, None, each_s) for name, each_s in parts.items())
+                yield of, LAUNCHES, None, None, launches_s
+                yield of, ORDER, None, None, difference_s - launches_s - fsum(parts.values())
     before, after = a.exposed_s(), b.exposed_s()
     if not (before or after):
         return
@@ -185,17 +190,3 @@ def _both(of: str, before: Mapping[str, float], after: Mapping[str, float], name
         a_s, b_s = before.get(name, 0.0), after.get(name, 0.0)
         if a_s or b_s:
             yield of, name, a_s, b_s, b_s - a_s
-
-
-def _by_ops(a: Side, b: Side, by_ops: Divided | None) -> _Rows:
-    """Yield the difference by op type, by stage and by host, each with its remainders LAUNCHES and ORDER."""
-    if by_ops is None:
-        return
-    difference_s, replayed_s = b.step_s - a.step_s, b.replayed_s - a.replayed_s
-    kinds = {OF_OP_TYPE: by_ops.by_op_type, OF_STAGE: by_ops.by_stage, OF_HOST: by_ops.by_host}
-    for of, parts in kinds.items():
-        if parts:
-            launches_s = difference_s - replayed_s
-            yield from ((of, name, None, None, each_s) for name, each_s in parts.items())
-            yield of, LAUNCHES, None, None, launches_s
-            yield of, ORDER, None, None, difference_s - launches_s - fsum(parts.values())

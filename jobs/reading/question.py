@@ -154,21 +154,18 @@ def _named_around(table: exp.Table) -> set[str]:
 
 
 def _first(error: SqlglotError) -> str:
-    for each in getattr(error, "errors", ()):
-        at = f"line {each['line']}, column {each['col']}, at {each['highlight']!r}"
-        said = each["description"]
-        said = "not SQL: something is missing" if "<class" in said else said  # without names of classes
-        return f"{said}: {at}{_misspelt(each['start_context'] + each['highlight'])}"
-    return str(error).splitlines()[0]
-
-
-def _misspelt(text: str) -> str:
-    """Suggest the SQL word that the last misspelt word of a text resembles; empty without such a word."""
-    for word in reversed(re.findall(r"\w+", text.upper())):
+    if not (errors := getattr(error, "errors", ())):
+        return str(error).splitlines()[0]
+    first = errors[0]
+    said = first["description"]
+    said = "not SQL: something is missing" if "<class" in said else said  # without names of classes
+    said += f": line {first['line']}, column {first['col']}, at {first['highlight']!r}"
+    until = first["start_context"] + first["highlight"]
+    for word in reversed(re.findall(r"\w+", until.upper())):
         near = get_close_matches(word, _WORDS, n=1, cutoff=_LIKE)
         if near and word not in _WORDS and abs(len(word) - len(near[0])) <= 1:
-            return f": did you mean {near[0]}?"
-    return ""
+            return f"{said}: did you mean {near[0]}?"
+    return str(said)
 
 
 def no_column(name: str, reads: Sequence[str], columns: Sequence[str]) -> str:

@@ -121,21 +121,13 @@ def _units(reader: Reader, of: Asked) -> list[Unit]:
         and (of.first or date.min) <= unit.log_date <= (of.last or date.max)
     ]
     if not fitting:
+        meant = f"run {of.run_id}" if of.run_id else "run"
+        if of.first is not None and of.last is not None:
+            days = f"the {(of.last - of.first).days + 1} days from {of.first} to {of.last}"
+            meant += f" on {of.first if of.first == of.last else days}"
         listed = ", ".join(f"run {unit.run_id} on {unit.log_date}" for unit in units[-5:])
-        raise NoSuchUnitError(
-            f"{of.text}: job {of.job_id} has no {_meant(of)}; the last that it has are {listed}"
-        )
+        raise NoSuchUnitError(f"{of.text}: job {of.job_id} has no {meant}; the last that it has are {listed}")
     return fitting
-
-
-def _meant(of: Asked) -> str:
-    """Return the run and days of a request as a noun, such as "run r1 on 2026-01-05"."""
-    run = f"run {of.run_id}" if of.run_id else "run"
-    if of.first is None or of.last is None:
-        return run
-    if of.first == of.last:
-        return f"{run} on {of.first}"
-    return f"{run} on the {(of.last - of.first).days + 1} days from {of.first} to {of.last}"
 
 
 def day_of(unit: Unit, rows: Mapping[str, Sequence[Row]], manifest: Mapping[str, Any]) -> Day:

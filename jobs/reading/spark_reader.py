@@ -17,7 +17,7 @@ from pyspark.sql.types import NumericType, TimestampType
 
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
-from jobs.reading.question import Question, first_line, no_column, question
+from jobs.reading.question import first_line, no_column, question
 from jobs.runtime.java import JavaNotFoundError
 from jobs.runtime.jvm import has_ended
 from jobs.runtime.printing import Result, times_as_text
@@ -100,7 +100,14 @@ class SparkReader:
         try:
             yield self._spark.sql(asked.for_spark)
         except (AnalysisException, ParseException) as error:
-            raise QuestionError(self._advice(error, asked)) from error
+            if not (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+                raise QuestionError(first_line(error)) from error
+            facts = error.getMessageParameters() or {}
+            name = facts.get("objectName", "").replace("`", "").split(".")[-1]
+            offered = facts.get("proposal", "").replace("`", "").split(", ")
+            columns = [each.split(".")[-1] for each in offered if each]
+            columns += [column for each in asked.reads for column in self._spark.table(each).columns]
+            raise QuestionError(no_column(name, asked.reads, columns)) from error
         except (PySparkException, Py4JError, ConnectionError, EOFError) as error:
             raise self._failure(error) from error
 
@@ -116,17 +123,12 @@ class SparkReader:
                 f"out of memory: Spark has {self._heap} here (spark.driver.memory in the settings), and a "
                 "question at most a quarter of the machine (--timeout 0 lifts that)"
             )
-        return AnswerError(first_line(_first_cause(error)))
-
-    def _advice(self, error: PySparkException, asked: Question) -> str:
-        facts = error.getMessageParameters() or {}
-        if not (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
-            return first_line(error)
-        name = facts.get("objectName", "").replace("`", "").split(".")[-1]
-        offered = facts.get("proposal", "").replace("`", "").split(", ")
-        columns = [each.split(".")[-1] for each in offered if each]
-        columns += [column for each in asked.reads for column in self._spark.table(each).columns]
-        return no_column(name, asked.reads, columns)
+        if isinstance(error, Py4JJavaError):
+            thrown = error.java_exception
+            while (cause := thrown.getCause()) is not None:  # the innermost, such as the error of a task
+                thrown = cause
+            error = AnswerError(thrown.getMessage() or thrown.toString())
+        return AnswerError(first_line(error))
 
 
 @contextmanager
@@ -187,13 +189,3 @@ def _values(row: Row) -> tuple[object, ...]:
         times_as_text(value, are_local=True) if isinstance(value, list | dict) else value
         for value in row.asDict(recursive=True).values()
     )
-
-
-def _first_cause(error: Exception) -> Exception:
-    """Return the innermost cause of a Java error, such as the error of a task; any other error as it is."""
-    if not isinstance(error, Py4JJavaError):
-        return error
-    thrown = error.java_exception
-    while (cause := thrown.getCause()) is not None:
-        thrown = cause
-    return AnswerError(thrown.getMessage() or thrown.toString())

@@ -95,7 +95,7 @@ def job_ids(reader: Reader) -> list[str]:
     return [str(name) for name in found["job_id"].to_pylist()]
 
 
-def asked_one(text: str, run_id: str | None = None, day: date | None = None) -> Asked:
+def asked_one(text: str, run_id: str | None, day: date | None) -> Asked:
     """Parse a text that names one unit; its run and day may be given as arguments instead.
 
     Raises NoSuchUnitError for several days, for a run or day that differs from the argument, and for texts

@@ -1,11 +1,11 @@
 """A unit's causes as a table for a terminal: the time lost to each, and the time that its fix alone saves."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from jobs.report import wording
 from jobs.report.cause_words import described
-from jobs.report.rows import Row, UnitTables
+from jobs.report.rows import UnitTables
 from schemas.causes import OF_CAUSE
 from schemas.vocabulary import CAUSE_UNEXPLAINED
 
@@ -46,7 +46,19 @@ def cause_list(tables: UnitTables) -> CauseList:
         words = described(row, {}, tables)
         culprits = cast("list[dict[str, object]]", words["culprits"])[:_MOST_CULPRITS]
         workers |= {str(each["where"]): str(each["workers"]) for each in culprits if each["workers"]}
-        rows.append(_fix(row, words, culprits, with_hours=tables.job["gpu_hours"] is not None))
+        named = "; ".join(f"{each['where']}, {each['course']}, {each['effect']}" for each in culprits)
+        more = len(row["culprits"]) - len(culprits)
+        saved = {"gpu_hours_saved": wording.hours(row["recoverable_gpu_hours"])}
+        uncertain = f"; uncertain: {words['flag']}" if words["flag"] else ""
+        rows.append(
+            {
+                "cause": str(words["title"]),
+                "time_saved": wording.percent(row["time_saved_fraction"]),
+                **({} if tables.job["gpu_hours"] is None else saved),
+                "culprits": named + (f"; {more} more" if more else ""),
+                "what to do": f"{words['advice']}{uncertain}",
+            }
+        )
     is_known = bool(held) and tables.job["lost_fraction"] is not None
     if is_known:
         left = [row for row in causes if row["cause"] == CAUSE_UNEXPLAINED]
@@ -64,24 +76,3 @@ def cause_list(tables: UnitTables) -> CauseList:
     listed = [[row.get(name, "") for name in columns] for row in rows]
     are_numbers = [name not in {"cause", "culprits", "what to do"} for name in columns]
     return CauseList(_ADDS_UP if is_known else _SAVES, columns, listed, are_numbers, workers)
-
-
-def _fix(
-    row: Row, words: Mapping[str, Any], culprits: Sequence[Mapping[str, object]], *, with_hours: bool
-) -> dict[str, str]:
-    """Return the cells of a cause by column, except for the time lost to it.
-
-    words      : the cause as cause_words.described returns it
-    culprits   : those to list, in words
-    with_hours : whether the unit states its GPU-hours
-    """
-    named = "; ".join(f"{each['where']}, {each['course']}, {each['effect']}" for each in culprits)
-    more = len(row["culprits"]) - len(culprits)
-    hours = {"gpu_hours_saved": wording.hours(row["recoverable_gpu_hours"])} if with_hours else {}
-    return {
-        "cause": str(words["title"]),
-        "time_saved": wording.percent(row["time_saved_fraction"]),
-        **hours,
-        "culprits": named + (f"; {more} more" if more else ""),
-        "what to do": str(words["advice"]) + (f"; uncertain: {words['flag']}" if words["flag"] else ""),
-    }

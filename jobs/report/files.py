@@ -59,7 +59,10 @@ def replace_publication(root: Path, day: date, pages: Mapping[str, bytes]) -> Pa
             target.rename(old)
         made.rename(target)
         shutil.rmtree(old, ignore_errors=True)
-        list_publications(root)
+        days = [day.isoformat() for day in reversed(existing_days(root))]
+        headlines = [root / day / HEADLINE_NAME for day in days]
+        lines = [file.read_text(encoding="utf-8").strip() if file.is_file() else "" for file in headlines]
+        _write(root / INDEX_NAME, list_of(dict(zip(days, lines, strict=True))))
     return target
 
 
@@ -73,14 +76,6 @@ def add_page(root: Path, path: str, content: bytes) -> Path:
         _write(page.parents[1] / name, each)
     _write(page, content)
     return page
-
-
-def list_publications(root: Path) -> None:
-    """Write the page that lists all publications, latest first."""
-    days = [day.isoformat() for day in reversed(existing_days(root))]
-    headlines = [root / day / HEADLINE_NAME for day in days]
-    lines = [file.read_text(encoding="utf-8").strip() if file.is_file() else "" for file in headlines]
-    _write(root / INDEX_NAME, list_of(dict(zip(days, lines, strict=True))))
 
 
 def list_of(publications: Mapping[str, str]) -> bytes:

@@ -76,6 +76,14 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
     }
     op_types = tables.op_types.filter(tables.op_types["analysed_gpu_hours_share"].is_valid())
     waste = pa.table({"op_type": op_types["op_type"], "value": op_types["analysed_gpu_hours_share"]})
+    # The latest day of each run, for the path of the run's job page and for its status.
+    rows = tables.units.select([*UNIT_KEY, "status", "status_detail"]).to_pylist()
+    latest = {(row["job_id"], row["run_id"]): row for row in rows}
+    runs = tables.runs.filter(tables.runs["is_analysed"]).select(
+        ["job_id", "run_id", "slowdown", "waste_fraction", "world_size"]
+    )
+    keys = zip(runs["job_id"].to_pylist(), runs["run_id"].to_pylist(), strict=True)
+    pages = [publication.page_of(job_page_path(latest[key]["log_date"], *key)) for key in keys]
     return {
         "day": publication.day.isoformat(),
         "first_day": publication.first_day.isoformat(),
@@ -85,8 +93,8 @@ def fleet_data(tables: FleetTables, publication: Publication) -> dict[str, Any]:
         "host_pages": dict(publication.hosts),
         "units": templates.columns(_units(tables.units, publication, measure)),
         "parts": templates.columns(pa.table(parts)),
-        "runs": templates.columns(_runs(tables.runs, publication, _latest(tables.units))),
-        "left_out": _left_out(tables),
+        "runs": templates.columns(runs.append_column("page", pa.array(pages, pa.string()))),
+        "left_out": _left_out(tables.runs, latest),
         "slower": _slower(tables.slower, publication),
         "op_types": templates.columns(waste),
         "hosts": [
@@ -110,26 +118,8 @@ def _units(units: pa.Table, publication: Publication, measure: loss.Measure) -> 
     return pa.table(key | figures | {name: pa.array(each, pa.string()) for name, each in texts.items()})
 
 
-def _runs(
-    runs: pa.Table, publication: Publication, latest: dict[tuple[str, str], dict[str, Any]]
-) -> pa.Table:
-    """Return the analysed runs, with the path of the job page of each run's latest day if it exists."""
-    analysed = runs.filter(runs["is_analysed"]).select(
-        ["job_id", "run_id", "slowdown", "waste_fraction", "world_size"]
-    )
-    keys = zip(analysed["job_id"].to_pylist(), analysed["run_id"].to_pylist(), strict=True)
-    pages = [publication.page_of(job_page_path(latest[key]["log_date"], *key)) for key in keys]
-    return analysed.append_column("page", pa.array(pages, pa.string()))
-
-
-def _latest(units: pa.Table) -> dict[tuple[str, str], dict[str, Any]]:
-    rows = units.select([*UNIT_KEY, "status", "status_detail"]).to_pylist()
-    return {(row["job_id"], row["run_id"]): row for row in rows}
-
-
-def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
+def _left_out(runs: pa.Table, latest: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the runs without an analysed day, with the status of their latest day."""
-    latest = _latest(tables.units)
     return [
         {
             "job_id": row["job_id"],
@@ -140,7 +130,7 @@ def _left_out(tables: FleetTables) -> list[dict[str, Any]]:
                 latest[row["job_id"], row["run_id"]]["status_detail"] or "", _LONGEST_DETAIL, placeholder=" …"
             ),
         }
-        for row in tables.runs.to_pylist()
+        for row in runs.to_pylist()
         if row["status"] != Status.ANALYSED
     ]
 
@@ -213,6 +203,13 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
     measure = loss.measure_of(tables)
     days = tables.days.to_pylist()[-_WEEK:]
     analysed = wording.counted(totals["analysed"], "analysed run")
+    weeks = {week["weeks_ago"]: week["lost_share"] for week in tables.weeks.to_pylist()}
+    change = ""
+    if weeks.get(0) is not None:
+        before = "; no figures of the seven before"
+        if weeks.get(1) is not None:
+            before = f", {wording.percent(weeks[1])} in the seven before"
+        change = f"{wording.percent(weeks[0])} in the last seven days{before}"
     return {
         "lost": loss.amount(totals[measure.lost], totals[measure.of], measure),
         "of": f"{wording.percent(loss.share(totals, measure))} of {wording.hours(totals[measure.of])} "
@@ -221,7 +218,7 @@ def tiles(tables: FleetTables, publication: Publication) -> dict[str, Any]:
         else "No analysed run states its GPU-hours.",
         "sparkline": _sparkline([loss.share(day, measure) for day in days]),
         "days": f"{days[0]['log_date']} to {days[-1]['log_date']}" if days else "",
-        "change": _change(tables.weeks.to_pylist()),
+        "change": change,
         "waste": wording.percent(totals["wasted_gpu_hours_share"]) if measure is loss.HOURS else "",
         "fix": _first(tables, publication, measure),
         "covered": f"{wording.number(totals['analysed'])} of {wording.counted(totals['jobs'], 'run')}",
@@ -257,17 +254,6 @@ def _first(tables: FleetTables, publication: Publication, measure: loss.Measure)
         "without": row["days_without"] and wording.counted(row["days_without"], "day"),
         "lost": loss.amount(row[measure.lost], totals[measure.of], measure),
     }
-
-
-def _change(weeks: Sequence[Mapping[str, Any]]) -> str:
-    """Return a clause on the fractions lost in the last and the previous seven days; empty if unknown."""
-    shares = {week["weeks_ago"]: week["lost_share"] for week in weeks}
-    if shares.get(0) is None:
-        return ""
-    now = wording.percent(shares[0])
-    if shares.get(1) is None:
-        return f"{now} in the last seven days; no figures of the seven before"
-    return f"{now} in the last seven days, {wording.percent(shares[1])} in the seven before"
 
 
 def _sparkline(shares: Sequence[float | None]) -> dict[str, Any] | None:

@@ -282,7 +282,7 @@ def power_chart(tables: UnitTables) -> list[dict[str, Any]]:
         "low": rounded(row["computing_share_low"], 4),
         "high": rounded(row["computing_share_high"], 4),
     }
-    return [{"name": "power", "id": CHART, "rows": columns}]
+    return [_chart("power", CHART, columns)]
 
 
 def _only(tables: UnitTables, name: str) -> Row | None:

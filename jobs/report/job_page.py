@@ -11,7 +11,7 @@ from jobs.report import cause_words, loss, templates, wording
 from jobs.report.cause_words import latest_change
 from jobs.report.crop import crop_picture
 from jobs.report.culprit_words import steps_at_onset
-from jobs.report.job_charts import Pattern, by_step, charts, name_pattern, power_section
+from jobs.report.job_charts import by_step, charts, name_pattern, power_section
 from jobs.report.links import fix_command, job_page_path, timeline_command
 from jobs.report.loss import waterfall
 from jobs.report.rows import FleetTables, Publication, Row, UnitTables
@@ -101,7 +101,10 @@ def job_page(tables: UnitTables, warehouse: str | None = "", links: Links | None
 
 def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[str, Any]:
     """Return the contents of the page that only a replayed unit has, by their names in job.html."""
-    found = _pattern(tables)
+    slowdown = by_step(tables.workers)
+    if slowdown is None:  # slowdowns by step were not stored
+        slowdown = np.array([[row["slowdown"]] for row in tables.workers])
+    stages = max(row["pp_rank"] for row in tables.workers) + 1
     measure = loss.TIME if tables.job["gpu_hours"] is None else loss.HOURS
     step_map_text, drawn = charts(tables)
     present = sorted(
@@ -123,7 +126,7 @@ def _replayed(tables: UnitTables, warehouse: str | None, links: Links) -> dict[s
         "crop": crop_picture(tables),
         "prints": _printed(tables, present),
         "fix_command": fixes,
-        "pattern": found,
+        "pattern": name_pattern(slowdown.T.reshape(slowdown.shape[1], -1, stages)),
         "step_map_text": step_map_text,
         "slowest": _slowest(tables, links.hosts),
         "has_records": warehouse is not None,  # only a warehouse has the records of hosts in other jobs
@@ -160,15 +163,6 @@ def _printed(tables: UnitTables, present: Sequence[Row]) -> list[dict[str, Any]]
 
 def _saved(row: Row) -> float:
     return -float(row["time_saved_fraction"])
-
-
-def _pattern(tables: UnitTables) -> Pattern:
-    """Return the pattern of slow workers, by worker and step, or by worker if steps were not stored."""
-    slowdown = by_step(tables.workers)
-    if slowdown is None:
-        slowdown = np.array([[row["slowdown"]] for row in tables.workers])
-    stages = max(row["pp_rank"] for row in tables.workers) + 1
-    return name_pattern(slowdown.T.reshape(slowdown.shape[1], -1, stages))
 
 
 def figures(job: Row) -> list[tuple[str, str, str]]:
@@ -242,23 +236,13 @@ def trust(job: Row) -> list[tuple[str, str, str]]:
 
 def _slowest(tables: UnitTables, pages: Mapping[str, str]) -> list[dict[str, object]]:
     """Return the slowest workers, with their hosts and the records of these hosts in other jobs."""
-    workers = sorted(tables.workers, key=lambda row: (-row["slowdown"], row["rank"]))[:_SLOWEST]
-    return [
-        dict(row)
-        | {
-            "host": row["host"] or NOT_STATED,
-            "page": pages.get(row["host"]),
-            "record": _record(row["host"], tables.hosts),
-        }
-        for row in workers
-    ]
-
-
-def _record(host: str | None, hosts: Mapping[str, Row]) -> str:
-    """Return in how many jobs of the period a host was slow; `hosts` has rows of the named query hosts."""
-    if host is None:
-        return wording.MISSING
-    if host not in hosts:
-        return "never slow in the period"
-    row = wording.host_record(hosts[host])
-    return f"slow in {row['slow_in']}, {row['pattern']}; {row['recurrence']}"
+    found = []
+    for row in sorted(tables.workers, key=lambda row: (-row["slowdown"], row["rank"]))[:_SLOWEST]:
+        host, record = row["host"], wording.MISSING
+        if host is not None and host in tables.hosts:
+            words = wording.host_record(tables.hosts[host])
+            record = f"slow in {words['slow_in']}, {words['pattern']}; {words['recurrence']}"
+        elif host is not None:
+            record = "never slow in the period"
+        found.append(dict(row) | {"host": host or NOT_STATED, "page": pages.get(host), "record": record})
+    return found

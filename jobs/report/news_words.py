@@ -150,18 +150,13 @@ _VERDICTS: Final = {
 }
 
 
-def worth_it(rows: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
-    """Return the first `most` rows of the view drain whose verdict is drain or probably."""
-    return [row for row in rows if row["verdict"] not in NO_VERDICT][:most]
-
-
 def advised(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the rows of hosts worth a drain; of hosts that should be drained together, only the first."""
     chosen: list[Mapping[str, Any]] = []
     named: set[str] = set()
-    for row in worth_it(rows, len(rows)):
+    for row in rows:
         others = _others(row)
-        if others and row["host"] in named:
+        if row["verdict"] in NO_VERDICT or (others and row["host"] in named):
             continue
         chosen.append(row)
         named.update([row["host"], *others] if others else [])
@@ -220,7 +215,13 @@ def kept_text(row: Mapping[str, Any]) -> str:
 
 def state(row: Mapping[str, Any]) -> str:
     """Describe on which days a host was slow, and which other hosts may be at fault or limit the saving."""
-    slow = _ended(row) or _STATES[row["state"]].format(row=row)
+    if row["slow_until_step"] is None:
+        slow = _STATES[row["state"]].format(row=row)
+    else:  # it became healthy again within its last day
+        at = row["slow_until_time"]
+        when = "" if at is None else f", {str(at)[_CLOCK]} UTC"
+        spells = f", slow in {row['spells']} spells" if row["spells"] > 1 else ""
+        slow = f"healthy again: slow until step {row['slow_until_step']}{when}, of {row['last_slow']}{spells}"
     if row["is_idle"]:
         slow += f"; no job used it on {row['as_of_day']}, the last one on {row['last_served']}"
     lost, saved = row["share_lost"], row["share_saved"]
@@ -246,16 +247,6 @@ def state(row: Mapping[str, Any]) -> str:
     )
 
 
-def _ended(row: Mapping[str, Any]) -> str:
-    """Describe when a host became healthy again within its last day; empty if it did not."""
-    if row["slow_until_step"] is None:
-        return ""
-    at = row["slow_until_time"]
-    when = "" if at is None else f", {str(at)[_CLOCK]} UTC"
-    spells = f", slow in {row['spells']} spells" if row["spells"] > 1 else ""
-    return f"healthy again: slow until step {row['slow_until_step']}{when}, of {row['last_slow']}{spells}"
-
-
 def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cells of a host in the table of hosts to drain, from a row of the view drain."""
     is_known = row["expected_gpu_hours"] is not None
@@ -265,7 +256,7 @@ def drain_row(row: Mapping[str, Any]) -> dict[str, Any]:
     alike = counted(row["hosts_alike"], "host") if row["hosts_alike"] else "no host: the prior alone"
     return {
         "host": row["host"],
-        "is_worth_it": bool(worth_it([row], 1)),
+        "is_worth_it": row["verdict"] not in NO_VERDICT,
         "verdict": _VERDICTS[row["verdict"]] + (f", together with {_listed(others)}" if others else ""),
         "expected": f"{hours(row[expected])} ({_interval(row, bounds)})" if is_known else "",
         "cost": hours(row[f"{rest}cost_gpu_hours"]),

@@ -104,12 +104,27 @@ def whole(tables: UnitTables) -> Section | None:
             "of its steps, or its log has no absolute times of this day (t0_us)."
         )
     answered = [row for row in tables.roles if row["whole_s"] is not None]
+    cells = []
+    for row in answered:
+        others = [*row["waits_for"], *(f"{role} of the iteration before" for role in row["waits_for_before"])]
+        left_out = f", {row['runs_left_out']} left out" if row["runs_left_out"] else ""
+        cells.append(
+            (
+                f"{row['role']}, waits for {', '.join(others) or 'no other'}",
+                f"{row['runs']}{left_out}",
+                wording.seconds(row["busy_s"]),
+                wording.seconds(row["waiting_s"]),
+                wording.seconds(row["waited_for_s"]),
+                f"{row['iterations_waited_for']:,}",
+                *(_returned(row, name) for name in ("if_fixed", "if_ideal", "if_twice_as_fast")),
+            )
+        )
     return Section(
         "whole",
         "The whole that this run is part of",
         f"{says} {_found_of_whole(tables.roles, answered)}",
         _OF_ROLES,
-        [_role_cells(row) for row in answered],
+        cells,
     )
 
 
@@ -132,20 +147,6 @@ def _found_of_whole(roles: Sequence[Row], answered: Sequence[Row]) -> str:
         f"others waited for the {most['role']}. Waits between roles are inferred from their order."
         " The last columns say what the whole saves if one role alone is faster (in brackets: GPU-hours);"
         " savings of several roles do not add up."
-    )
-
-
-def _role_cells(row: Row) -> Sequence[str]:
-    others = [*row["waits_for"], *(f"{role} of the iteration before" for role in row["waits_for_before"])]
-    left_out = f", {row['runs_left_out']} left out" if row["runs_left_out"] else ""
-    return (
-        f"{row['role']}, waits for {', '.join(others) or 'no other'}",
-        f"{row['runs']}{left_out}",
-        wording.seconds(row["busy_s"]),
-        wording.seconds(row["waiting_s"]),
-        wording.seconds(row["waited_for_s"]),
-        f"{row['iterations_waited_for']:,}",
-        *(_returned(row, name) for name in ("if_fixed", "if_ideal", "if_twice_as_fast")),
     )
 
 
@@ -183,17 +184,14 @@ def gpu_types(tables: UnitTables) -> Section | None:
                 wording.number(row["hosts"]),
                 wording.seconds(row["forward_ideal_s"]),
                 wording.seconds(row["backward_ideal_s"]),
-                _factor(row),
+                wording.ratio(row["factor"])
+                if row["is_slower"] or row["factor"] in (None, 1.0)
+                else f"({wording.ratio(row['factor'])})",
                 wording.ratio(row["slowdown"]),
             )
             for row in sorted(rows, key=lambda row: row["factor"] or math.inf)
         ],
     )
-
-
-def _factor(row: Row) -> str:
-    is_certain = row["is_slower"] or row["factor"] in (None, 1.0)
-    return wording.ratio(row["factor"]) if is_certain else f"({wording.ratio(row['factor'])})"
 
 
 def exposed_section(tables: UnitTables) -> Section | None:

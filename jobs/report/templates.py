@@ -83,16 +83,17 @@ def rounded(values: Iterable[float | None], digits: int = 6) -> list[float | Non
 
 def columns(table: pa.Table) -> dict[str, object]:
     """Return a table's columns for a page's JSON: rounded numbers; texts and dates as indices in `names`."""
-    return {name: _column(table[name].combine_chunks()) for name in table.column_names}
-
-
-def _column(values: pa.Array) -> object:
-    if pa.types.is_floating(values.type):
-        return rounded(values.to_pylist())
-    if not (pa.types.is_string(values.type) or pa.types.is_date(values.type)):
-        return values.to_pylist()
-    encoded = values.cast(pa.string()).dictionary_encode()
-    return {"names": encoded.dictionary.to_pylist(), "places": encoded.indices.to_pylist()}
+    found: dict[str, object] = {}
+    for name in table.column_names:
+        values = table[name].combine_chunks()
+        if pa.types.is_floating(values.type):
+            found[name] = rounded(values.to_pylist())
+        elif pa.types.is_string(values.type) or pa.types.is_date(values.type):
+            encoded = values.cast(pa.string()).dictionary_encode()
+            found[name] = {"names": encoded.dictionary.to_pylist(), "places": encoded.indices.to_pylist()}
+        else:
+            found[name] = values.to_pylist()
+    return found
 
 
 def _read(name: str) -> str:

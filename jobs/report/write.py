@@ -55,7 +55,13 @@ def _write_report(reader: Reader, settings: Settings, log_date: date, root: Path
     fleet = read_fleet(reader, first_day(settings, log_date), log_date, settings.drain.terms)
     days = fleet.units["log_date"].to_pylist()
     if log_date not in days:
-        raise NoRowsError(_no_rows(reader, log_date))
+        there = days_with_rows(reader)
+        if not there:
+            raise NoRowsError(f"no rows in {reader.root}: {NO_TABLES}")
+        near = [max((day for day in there if day < log_date), default=None)]
+        near.append(min((day for day in there if day > log_date), default=None))
+        named = " and ".join(str(day) for day in near if day)
+        raise NoRowsError(f"no rows of {log_date} in {reader.root}: the nearest days with rows are {named}")
     chosen = straggling_units(fleet, log_date, settings.report.job_pages)
     pages = {job_page_path(*unit) for unit in chosen}
     earlier = {path for path in files.existing_pages(root) if path < f"{log_date}/"}
@@ -90,12 +96,10 @@ def write_reports(
                 _LOG.warning("no report is written: %s", error)
 
 
-def write_job_page(
-    reader: Reader, settings: Settings, unit: Unit, alone: Path | None = None
-) -> tuple[str, str]:
+def write_job_page(reader: Reader, settings: Settings, unit: Unit, alone: Path | None) -> tuple[str, str]:
     """Write the page of a unit; return its headline, and the path or URL of the page.
 
-    alone : one file to write; left out, the page becomes part of the day's report.
+    alone : one file to write; None: the page becomes part of the day's report.
     Raises SettingsError if the file cannot be written.
     """
     fleet = read_fleet(reader, first_day(settings, unit.log_date), unit.log_date)
@@ -147,22 +151,12 @@ def first_day(settings: Settings, last_day: date) -> date:
     return last_day - timedelta(days=settings.report.period_days - 1)
 
 
-def _no_rows(reader: Reader, log_date: date) -> str:
-    days = days_with_rows(reader)
-    if not days:
-        return f"no rows in {reader.root}: {NO_TABLES}"
-    near = [max((day for day in days if day < log_date), default=None)]
-    near.append(min((day for day in days if day > log_date), default=None))
-    named = " and ".join(str(day) for day in near if day)
-    return f"no rows of {log_date} in {reader.root}: the nearest days with rows are {named}"
-
-
 def publication_of(
     fleet: FleetTables,
     day: date,
     pages: Collection[str],
     hosts: Collection[str],
-    warehouse: str = "",
+    warehouse: str,
     quality: str = "",
 ) -> Publication:
     """Return the period of a day's report, and the targets of links on its pages.

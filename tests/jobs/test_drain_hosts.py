@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jobs.drain_hosts import main
-from jobs.report.news_words import advised, drain_row, drain_rows, drain_text, worth_it
+from jobs.report.news_words import advised, drain_row, drain_rows, drain_text
 from jobs.synthetic.fleet import SHIFTS, SickSpell
 from schemas.vocabulary import JOB_CAUSES
 from tests.evaluation import drain, faults
@@ -68,9 +68,9 @@ def test_a_page_shows_the_evidence(ask: Ask) -> None:
     assert hidden["share"] == "6.0 % of 1,000 GPU-hours a day"
     alone = "of the 10.0 % lost to it a drain alone saves 6.0 %: another cause hides the rest"
     assert hidden["state"] == f"slow for 3 days in a row; {alone}"
-    assert worth_it(rows, 5) == rows[:1]
+    assert advised(rows) == rows[:1]
     unknown = rows[0] | dict.fromkeys(("expected_gpu_hours", "break_even_days")) | {"verdict": "unknown"}
-    assert (drain_row(unknown)["verdict"], worth_it([unknown], 5)) == (
+    assert (drain_row(unknown)["verdict"], advised([unknown])) == (
         "not known: no GPU-hours stated, or 0",
         [],
     )

@@ -15,12 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.query import main
+from jobs.query import completions, main
 from jobs.reading import limits
 from jobs.reading.database import Database
 from jobs.reading.duckdb_reader import DuckDbReader
 from jobs.reading.limits import batches_within_limits, within_limits
-from jobs.reading.prompt import completions
 from jobs.reading.question import NAMES
 from jobs.runtime.project import PROJECT
 from jobs.runtime.settings import load_settings, with_spark_conf
@@ -323,7 +322,7 @@ def test_without_sql_and_at_a_keyboard_it_is_a_prompt(
     history = (tmp_path if has_home else tmp_path / "no-home") / "history"
     monkeypatch.setattr(sys, "stdin", Keyboard())
     monkeypatch.setattr("builtins.input", line)
-    monkeypatch.setattr("jobs.reading.prompt.HISTORY", history)
+    monkeypatch.setattr("jobs.query.HISTORY", history)
     status, out, err = ask(main, "--format", "csv")
     assert (status, out) == (0, "n\n2\n7\n7\n")
     assert "error: no column slowdwn" in err

@@ -8,10 +8,9 @@ import duckdb
 import pytest
 import sqlglot
 
-from jobs.reading.catalog import CATALOGS, GLUE, TRINO, statements
 from jobs.reading.database import Database, needed
 from jobs.reading.duckdb_reader import DuckDbReader
-from jobs.register_tables import main
+from jobs.register_tables import CATALOGS, GLUE, TRINO, main, statements
 from jobs.warehouse.tables import Warehouse
 from schemas.tables import TABLES
 from schemas.views import VIEWS
