@@ -47,7 +47,7 @@ class Published(NamedTuple):
 
 
 class _Broken(NamedTuple):
-    """Rows that break checks, of one table or of a rule that compares tables."""
+    """Rows that break the checks of one table, or one rule that compares tables."""
 
     name: str
     rows: pa.Table

@@ -32,7 +32,7 @@ class Kept(NamedTuple):
 
 
 def kept_digests(root: str) -> dict[str, Kept]:
-    """Return stored digests of a warehouse's files; none in a store, where readers check Parquet's checksums.
+    """Return the stored digests of a warehouse's files; empty for a store, whose files Arrow reads and verifies.
 
     Raises DamagedError if the file of digests cannot be parsed.
     """

@@ -64,7 +64,7 @@ def equal(seed: int, most_ops: int, confidence: float) -> Row | None:
 
 
 def slower(seed: int, most_ops: int, confidence: float) -> Row | None:
-    """Compare a run with the same run plus a fault; None without a fault, or if a run is not analysed."""
+    """Compare two runs of a plan, one with its first fault; None if it has none, or a run is not analysed."""
     plan = sample_job(seed, most_ops=most_ops)
     faults = [each for each in plan.mechanisms if each.cause is not None]
     if not faults:

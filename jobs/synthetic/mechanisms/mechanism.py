@@ -58,7 +58,7 @@ ALWAYS: Final = Window()
 
 
 class Mechanism(ABC):
-    """An effect that changes durations of ops.
+    """A fault or nuisance of a generated job, which changes durations, delays, work or clocks.
 
     cause : the cause that a diagnosis should name; None for a nuisance, which is no cause
     """
