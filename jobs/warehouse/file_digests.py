@@ -32,7 +32,7 @@ class Kept(NamedTuple):
 
 
 def kept_digests(root: str) -> dict[str, Kept]:
-    """Return the stored digests of a warehouse's files; empty for a store, whose files Arrow reads and verifies.
+    """Return the stored digests of a warehouse's files; empty for a store, where Arrow verifies files itself.
 
     Raises DamagedError if the file of digests cannot be parsed.
     """
