@@ -18,7 +18,7 @@ def test_a_changed_module_runs_its_own_test_then_those_of_importers() -> None:
 
 def test_a_module_that_no_test_imports_runs_those_of_its_importers() -> None:
     """If a module that no test imports changes, the tests of the modules that import it run."""
-    assert "tests/udfs/kernel/diagnosis/test_sums.py" in chosen("udfs/kernel/correlation.py")
+    assert "tests/udfs/kernel/recorded/test_signs.py" in chosen("udfs/kernel/correlation.py")
 
 
 def test_a_changed_file_of_data_runs_the_tests_of_its_room() -> None:
