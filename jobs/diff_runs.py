@@ -132,8 +132,10 @@ def _print(found: Found, notes: list[str], args: Arguments) -> None:
     sides = zip("AB", (found.a, found.b), strict=True)
     lines = [f"{letter}: {side.name}, {wording.counted(side.steps, 'step')}" for letter, side in sides]
     beside.write("\n".join([*lines, says(found), *notes]) + "\n")
-    is_same, apart_s = found.verdict == SAME, abs(found.difference_s)
-    least_s = 0.0 if not is_table else SMALLEST * found.a.step_s if is_same else _SHOWN * apart_s
+    least_s = 0.0
+    if is_table:
+        is_same = found.verdict == SAME
+        least_s = SMALLEST * found.a.step_s if is_same else _SHOWN * abs(found.difference_s)
     parts = [each for each in found.parts if each.of == each.part or abs(each.difference_s) >= least_s]
     write(
         Result([each.name for each in fields(Part)], [astuple(part) for part in parts]),

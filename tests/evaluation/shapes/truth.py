@@ -22,7 +22,7 @@ NO_CAUSE_FITS: Final = "no cause fits"
 VISIBLE: Final = 0.01
 """In a step in which a fault lengthens ops by less than this share, the fault's workers count as healthy."""
 CHANCES: Final = 4
-"""Slow replicas can be told from uneven data if their excess is at least this number of standard errors."""
+"""Slow replicas are distinguished from uneven data if their excess is at least this many standard errors."""
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,7 @@ from udfs.kernel.diagnosis.block_times import BlockTimes, Tensor, in_time
 from udfs.kernel.graph.graph import Index, Layout
 
 LEAST_CHUNK: Final = 0.01
-"""A chunk is left out if its mean compute time, on its slowest stage, is below this share of the longest one.
-"""
-
+"""A chunk is left out if its mean compute time, on its slowest stage, is below this share of the longest."""
 
 NO_OP: Final = -1
 """Instead of an op's number, where a dp rank has no such microbatch."""
